@@ -1,0 +1,92 @@
+# Two commands matter: `make demo` and `make test`. Each installs what it needs into .venv first.
+
+PYTHON ?= python3
+DEFAULT_JAX := 0.10.2
+JAX_VERSIONS ?= 0.6.2 0.8.2 0.10.2
+PIP_TOOLS := 7.6.2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-jax test-jax-versions lint format benchmark requirements clean check-python check-prometheus
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
+
+demo: .venv/installed  ## train a small model, observed (ARGS="--seconds 20 --json")
+	.venv/bin/jaxobs demo $(ARGS)
+
+test: lint check-prometheus  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
+	.venv/bin/python -m pytest $(ARGS)
+
+test-jax: .venv-jax-$(JAX)/installed check-prometheus  ## the tests on one JAX version: make test-jax JAX=0.6.2
+	.venv-jax-$(JAX)/bin/python -m pytest $(ARGS)
+
+test-jax-versions:  ## the tests on each JAX version supported
+	set -e; for version in $(JAX_VERSIONS); do \
+	  echo "== JAX $$version"; $(MAKE) --no-print-directory test-jax JAX=$$version; \
+	done
+
+lint: .venv/installed  ## ruff, mypy --strict, import-linter
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: .venv/installed  ## put the code into its one format, and mend what can be mended
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchmark NAME=step_cost
+	@set -e; found=; for file in benchmarks/$(or $(NAME),*).py; do \
+	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; .venv/bin/python "$$file" $(ARGS); \
+	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py" >&2; exit 2; }
+
+# The hashes must be those of the public index: a mirror or a local folder may hold rebuilt files, so the
+# machine's own pip settings are left out. One resolution on the oldest Python serves the newer ones too.
+requirements: .venv-requirements/installed  ## write requirements/*.txt anew, every version pinned and hashed
+	@.venv-requirements/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and \
+	  "make requirements: pins are resolved on Python 3.11, the oldest supported: PYTHON=python3.11 make requirements")'
+	set -e; for version in $(JAX_VERSIONS); do \
+	  env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
+	    CUSTOM_COMPILE_COMMAND="make requirements" .venv-requirements/bin/pip-compile --quiet --upgrade \
+	    --extra dev --strip-extras --allow-unsafe --generate-hashes \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    --upgrade-package jax==$$version --upgrade-package jaxlib==$$version \
+	    --output-file requirements/jax-$$version.txt pyproject.toml; \
+	done
+
+clean:  ## remove environments, caches and build outputs
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find jaxobs plugins tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Environments. The stamp is written last, so an install that broke off is taken up again.
+.venv/installed: requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
+	$(call install,.venv,$<)
+
+.venv-jax-%/installed: requirements/jax-%.txt pyproject.toml | check-python
+	$(call install,.venv-jax-$*,$<)
+
+.venv-requirements/installed: Makefile | check-python
+	$(PYTHON) -m venv .venv-requirements
+	.venv-requirements/bin/python -m pip install --quiet pip-tools==$(PIP_TOOLS)
+	@touch $@
+
+define install
+$(PYTHON) -m venv $(1)
+$(1)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(2)
+$(1)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+@touch $(1)/installed
+endef
+
+check-python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "jaxobs: no $(PYTHON) found: apt install python3 python3-venv, or name one with PYTHON=/path/to/python" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "jaxobs: $$($(PYTHON) --version 2>&1) is too old, 3.11 or newer is needed: name one with PYTHON=python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "jaxobs: $(PYTHON) cannot make a virtual environment (no ensurepip): apt install python3-venv" >&2; exit 2; }
+
+check-prometheus:
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || \
+	  echo "jaxobs: prometheus and promtool not found, tests that need them are skipped: apt install prometheus" >&2

@@ -1,0 +1,83 @@
+"""Decoding modules on a worker thread, so that neither the fold nor a scrape waits for a large one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxobs.cost import module_cost
+from jaxobs.cost.custom_calls import BUILT_IN_RULES
+from jaxobs.model.cost import ModuleCost
+from jaxobs.plugin.discovery import CUSTOM_CALLS
+
+Done = tuple[int, ModuleCost | None, str]
+
+
+class Analysis:
+    """`submit` modules; `finished` gives what is done. Each module with the same bytes is decoded once."""
+
+    def __init__(self, log: Callable[[str], None], wake: Callable[[], None]) -> None:
+        self._log = log
+        self._wake = wake
+        self._waiting: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="jaxobs-analysis", daemon=True)
+        self._pending = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, number: int, proto: bytes) -> None:
+        self._pending += 1
+        self._waiting.put((number, proto))
+
+    def finished(self) -> list[Done]:
+        done: list[Done] = []
+        while True:
+            try:
+                done.append(self._finished.get_nowait())
+            except queue.Empty:
+                self._pending -= len(done)
+                return done
+
+    def settle(self, timeout: float) -> list[Done]:
+        """Wait until nothing is waiting, for the last snapshot of a short job."""
+        deadline = time.monotonic() + timeout
+        done = self.finished()
+        while self._pending > 0 and time.monotonic() < deadline:
+            time.sleep(0.005)
+            done += self.finished()
+        return done
+
+    def stop(self) -> None:
+        self._waiting.put(None)
+
+    def _run(self) -> None:
+        rules = self._rules()
+        while (item := self._waiting.get()) is not None:
+            number, proto = item
+            del item
+            try:
+                done: Done = (number, module_cost(proto, custom_call_rules=rules), "")
+            except ValueError as error:
+                done = (number, None, f"its module could not be read: {error}"[:500])
+            except Exception as error:  # noqa: BLE001  # a rule of a third party may raise anything
+                done = (number, None, f"its cost could not be derived: {type(error).__name__}: {error}"[:500])
+            del proto
+            self._finished.put(done)
+            self._wake()
+
+    def _rules(self) -> Mapping[str, Any]:
+        """The built-in rules for custom calls, and those of the entry-point group `jaxobs.custom_calls`."""
+        from importlib.metadata import entry_points
+
+        rules: dict[str, Any] = dict(BUILT_IN_RULES)
+        for point in entry_points(group=CUSTOM_CALLS):
+            try:
+                rules |= dict(point.load())
+            except Exception as error:  # noqa: BLE001  # a third party's module may raise anything
+                self._log(f"custom calls {point.name} could not be loaded: {type(error).__name__}: {error}")
+        return rules

@@ -1,0 +1,36 @@
+"""Each collector on a thread of its own, polled at its interval: one that hangs ages alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jaxobs.model.events import Measured
+from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.protocol import Agent
+
+
+class Collecting:
+    def __init__(self, plugin: Any, guard: Guard, received: Callable[[list[Measured]], None]) -> None:
+        self._plugin = plugin
+        self.guard = guard
+        self._received = received
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, agent: Agent) -> None:
+        self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-collector", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self, agent: Agent) -> None:
+        self.guard.call(self._plugin.start, agent)
+        while not self._stop.is_set():
+            values = self.guard.call(lambda: list(self._plugin.collect()))
+            if values:
+                self._received(values)
+            self._stop.wait(float(self._plugin.interval))
+        self.guard.call(self._plugin.stop)

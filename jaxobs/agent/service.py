@@ -1,0 +1,224 @@
+"""The agent's work: receive events, fold them, swap the snapshot, and hand it to the exporters."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import resource as system_resource
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxobs.agent.analysis import Analysis
+from jaxobs.agent.collecting import Collecting
+from jaxobs.agent.exporting import Exporting
+from jaxobs.agent.peaks import peaks_of_backend
+from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.fold import Fold
+from jaxobs.flow import wire
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured
+from jaxobs.model.metrics import Catalogue
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
+from jaxobs.plugin.guard import Guard
+
+EVENTS_A_SLICE = 50
+"""Inline, the fold gives up the interpreter lock after so many events (about 0.2 ms): a training step waits no longer."""
+
+LAST_FLUSH_SECONDS = 5.0
+"""For the exporters' last turn when the job died without a word."""
+
+SETTLE_SECONDS = 2.0
+"""At the end, for modules that are still being decoded, so that a short job's last snapshot has its costs."""
+
+
+class Service:
+    """One agent for one job. Implements `jaxobs.plugin.protocol.Agent` for its plugins."""
+
+    def __init__(self, hello: Mapping[str, Any], pipe: socket.socket, *, inline: bool) -> None:
+        self.settings: Mapping[str, Any] = hello["settings"]
+        self.resource: dict[str, str] = dict(hello["resource"])
+        self.clock = ClockAnchor(*hello["clock"])
+        self.catalogue = Catalogue(CORE_METRICS)
+        self._inline = inline
+        self._pipe = pipe
+        self._send_lock = threading.Lock()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_write.setblocking(False)
+        self._arrived: list[Measured] = []
+        self._new_events: list[Event] = []
+        self._logged: dict[str, float] = {}
+        self._exporters: list[Exporting] = []
+        self._collectors: list[Collecting] = []
+        self._analysis = Analysis(self.log, self._wake)
+        guards = self._load_plugins()
+        facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
+        limit = int(self.settings["series_limit"])
+        self.fold = Fold(self.catalogue, self.clock, hello["began"], self.resource, facts, limit)
+        self._failed_to_load = [guard for guard in guards if guard.failures]
+
+    def start(self) -> None:
+        self._analysis.start()
+        for exporter in self._exporters:
+            exporter.start(self)
+        for collector in self._collectors:
+            collector.start(self)
+
+    def announce_address(self, address: str) -> None:
+        self.fold.address = address
+        self._send(wire.ADDRESS, address)
+
+    def log(self, message: str) -> None:
+        """At most once a minute each message."""
+        if time.monotonic() - self._logged.get(message, -1e9) >= 60.0:
+            self._logged[message] = time.monotonic()
+            self._send(wire.LOG, message)
+
+    def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
+        """Receive until the pipe ends or the job says that nothing follows; then the last flush."""
+        interval = float(self.settings["interval"])
+        next_turn = time.monotonic() + min(interval, 0.2)
+        finish: float | None = None
+        ended = False
+        while finish is None and not ended:
+            for kind, body in waiting:
+                finish = self._take(kind, body) or finish
+            waiting = []
+            if time.monotonic() >= next_turn:
+                next_turn = time.monotonic() + interval
+                self._turn()
+            timeout = max(0.0, next_turn - time.monotonic())
+            readable, _, _ = select.select([self._pipe, self._wake_read], [], [], timeout)
+            if self._wake_read in readable:
+                self._wake_read.recv(4096)
+            self._fold_arrivals()
+            if self._pipe in readable and finish is None:
+                piece = self._receive()
+                ended = not piece
+                waiting = list(frames.feed(piece)) if piece else []
+        self._end(LAST_FLUSH_SECONDS if finish is None else finish)
+
+    def _receive(self) -> bytes:
+        try:
+            return self._pipe.recv(1 << 20)
+        except OSError:
+            return b""
+
+    def _take(self, kind: bytes, body: Any) -> float | None:
+        if kind == wire.EVENTS:
+            self._fold(wire.events_of(body))
+        elif kind == wire.REQUEST:
+            number, _ = body
+            for done in self._analysis.settle(SETTLE_SECONDS / 2):
+                self.fold.analysed(*done)
+            self._send(wire.REPLY, (number, dict(self._turn().document)))
+        elif kind == wire.FINISH:
+            return float(body)
+        return None
+
+    def _fold(self, events: Iterator[Event]) -> None:
+        for position, event in enumerate(events, 1):
+            if isinstance(event, ExecutableCreated) and event.proto is not None:
+                self._analysis.submit(event.executable, event.proto)
+            self.fold.apply(event)
+            self._new_events.append(event)
+            if isinstance(event, BackendFound):
+                self._bind(event)
+            if self._inline and position % EVENTS_A_SLICE == 0:
+                time.sleep(0.0002)
+
+    def _fold_arrivals(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for measured in arrived:
+            self.fold.apply(measured)
+        self._new_events += arrived
+        for done in self._analysis.finished():
+            self.fold.analysed(*done)
+
+    def _bind(self, event: BackendFound) -> None:
+        self.resource["jax.process_index"] = str(event.process_index)
+        self.resource["jax.process_count"] = str(event.process_count)
+        try:
+            for kind, peaks in peaks_of_backend(event, self.settings).items():
+                self.fold.bind_peaks(kind, peaks)
+        except (ValueError, OSError) as error:
+            self.log(f"peaks are unknown: {error}")
+
+    def _turn(self) -> Snapshot:
+        """A new snapshot, offered to every exporter."""
+        self._fold_arrivals()
+        for guard in [part.guard for part in (*self._exporters, *self._collectors)] + self._failed_to_load:
+            self.fold.apply(guard.report())
+        self.fold.agent_measured(0.0 if self._inline else time.process_time(), None if self._inline else _resident())
+        snapshot = self.fold.snapshot(now())
+        events, self._new_events = self._new_events, []
+        spans = self.fold.finished_spans()
+        for exporter in self._exporters:
+            exporter.offer(snapshot, events, spans)
+        return snapshot
+
+    def _end(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        for collector in self._collectors:
+            collector.stop()
+        for done in self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)):
+            self.fold.analysed(*done)
+        self._turn()
+        for exporter in self._exporters:
+            exporter.finish(max(0.0, deadline - time.monotonic()))
+        for exporter in self._exporters:
+            exporter.join(max(0.0, deadline - time.monotonic()))
+        self._analysis.stop()
+
+    def _load_plugins(self) -> list[Guard]:
+        guards = []
+        for found in (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS)):
+            guard = Guard(found.name, found.group.removeprefix("jaxobs.").removesuffix("s"), self.log)
+            if found.group == PROBES:
+                # Probes run in the job; here only their metrics are wanted. Why one failed is said there.
+                guard.call(self._declare, found)
+                continue
+            guards.append(guard)
+            if found.error:
+                guard.fail(found.error)
+            elif guard.call(self._declare, found) and found.group == EXPORTERS:
+                self._exporters.append(Exporting(found.plugin, guard))
+            elif not guard.failures:
+                self._collectors.append(Collecting(found.plugin, guard, self._collected))
+        return guards
+
+    def _declare(self, found: Found) -> bool:
+        for metric in found.plugin.metrics if found.plugin is not None else ():
+            self.catalogue.add(metric)
+        return True
+
+    def _collected(self, values: list[Measured]) -> None:
+        self._arrived += values
+
+    def _wake(self) -> None:
+        try:
+            self._wake_write.send(b"\0")
+        except OSError:
+            pass  # full: it will wake anyway
+
+    def _send(self, kind: bytes, body: Any) -> None:
+        """To the job; a job that is gone hears nothing, and that is seen where the pipe is read."""
+        try:
+            with self._send_lock:
+                self._pipe.sendall(wire.frame(kind, body))
+        except (OSError, ValueError):
+            pass
+
+
+def _resident() -> int | None:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # once a second, no Path needed
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        peak = system_resource.getrusage(system_resource.RUSAGE_SELF).ru_maxrss
+        return peak * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,171 @@
+"""`jaxobs calibrate`: measure what this machine's default JAX device can do, and keep the result."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from jaxobs.cli import UsageError
+from jaxobs.model.calibration import Calibration
+from jaxobs.model.calibration_file import cache_directory, save_calibration, write_calibration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
+
+DEFAULT_SECONDS = 10.0
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 3600.0
+_STARTING_SECONDS = 180.0
+"""What the process may take beyond the time asked for: importing JAX, starting a GPU, compiling."""
+
+
+class CalibrationFailedError(Exception):
+    """The measuring process ended without a result; the message is one line that says why."""
+
+
+def run(arguments: list[str]) -> int:
+    """Measure, show a table and keep the file. Raises UsageError for options it cannot use."""
+    options = _options(arguments)
+    try:
+        calibration = _with_progress_bar(options.seconds, quiet=options.quiet)
+    except CalibrationFailedError as error:
+        print(f"jaxobs calibrate: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("jaxobs calibrate: interrupted, nothing was kept", file=sys.stderr)
+        return 130
+    path, complaint = _keep(calibration, options.output)
+    if options.json:
+        print(json.dumps(calibration.to_dict(), indent=1))
+    elif not options.quiet:
+        from jaxobs.cli.calibration_table import print_table
+
+        print_table(calibration)
+    if complaint:
+        print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
+        return 1
+    if not options.quiet:
+        print(f"kept in {path}", file=sys.stderr)
+    return 0
+
+
+def calibrate_in_process(seconds: float, progress: Callable[[float, str], None]) -> Calibration:
+    """Measure in a process of its own, and return what it found; nothing is kept.
+
+    Args:
+        seconds: The time to take, s; the process needs some more to start and to compile.
+        progress: Called with the share done, 0 to 1, and what is being measured.
+
+    Raises:
+        CalibrationFailedError: The process failed, took far too long, or gave no result.
+    """
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}  # leave a GPU's memory to others
+    command = [sys.executable, "-m", "jaxobs.probe.calibration", "--seconds", str(seconds)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        complaints: list[str] = []
+        reader = threading.Thread(target=_drain, args=(process, complaints), daemon=True)
+        reader.start()
+        too_long = threading.Timer(seconds + _STARTING_SECONDS, process.kill)
+        too_long.start()
+        try:
+            document = _follow(process, progress)
+            status = process.wait()
+        finally:
+            too_long.cancel()
+            process.kill()
+        reader.join()
+    if document is None:
+        said = next((line for line in reversed(complaints) if line.strip()), "it said nothing")
+        raise CalibrationFailedError(f"the measuring process ended with status {status}: {said.strip()}")
+    return Calibration.from_dict(document)
+
+
+def _follow(process: subprocess.Popen[str], progress: Callable[[float, str], None]) -> object:
+    """Pass progress on until the output ends; the result, or None where there was none."""
+    assert process.stdout is not None
+    result: object = None
+    for line in process.stdout:
+        with contextlib.suppress(ValueError):  # whatever a library prints is not for us
+            document = json.loads(line)
+            if not isinstance(document, dict):
+                continue
+            if "fraction" in document:
+                progress(float(document["fraction"]), str(document.get("title", "")))
+            result = document.get("calibration", result)
+    return result
+
+
+def _drain(process: subprocess.Popen[str], complaints: list[str]) -> None:
+    assert process.stderr is not None
+    complaints.extend(process.stderr)
+
+
+def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
+    if quiet:
+        return calibrate_in_process(seconds, lambda _fraction, _title: None)
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("calibrating"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("starting JAX", total=1.0)
+        return calibrate_in_process(
+            seconds, lambda fraction, title: bar.update(task, completed=fraction, description=title)
+        )
+
+
+def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | None]:
+    """Where the result was put, and what went wrong if it could not be."""
+    try:
+        if output is None:
+            return save_calibration(calibration, cache_directory()), None
+        write_calibration(calibration, output)
+    except OSError as error:
+        place = output or cache_directory()
+        return (
+            place,
+            f"measured, but not kept: {place}: {error.strerror or error}; choose a file with --output",
+        )
+    return output, None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; `jaxobs calibrate --help` tells more")
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = _Parser(prog="jaxobs calibrate", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=DEFAULT_SECONDS, help="time to take (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
+    options = parser.parse_args(arguments)
+    if not _LEAST_SECONDS <= options.seconds <= _MOST_SECONDS:
+        raise UsageError(
+            f"--seconds {options.seconds:g}: give a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
+        )
+    if options.output is not None and options.output.is_dir():
+        raise UsageError(f"--output {options.output} is a directory: name a file in it")
+    return options

@@ -1,0 +1,68 @@
+"""The result of `jaxobs calibrate` as tables, each rate beside the datasheet's where the device has one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from jaxobs.model.hardware import Peak, peaks_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxobs.model.calibration import Calibration, Rate
+
+_QUIET_MACHINE: Final = 0.25
+"""Cores that others may take meanwhile before the result is doubted; a desktop at rest takes 0.05."""
+
+
+def print_table(calibration: Calibration, console: Console | None = None) -> None:
+    """Print what was measured, on standard output where no console is given."""
+    console = console or Console()
+    peaks = peaks_for(calibration.device_kind, calibration.platform)
+    console.print(
+        f"{calibration.device_kind} ({calibration.platform}), {calibration.processor}, {calibration.cores} cores, "
+        f"jaxlib {calibration.jaxlib}, {calibration.seconds:.1f} s"
+    )
+    rates = Table("unit", "element type", "rate", "at size", "of datasheet")
+    _add(rates, "matrix", calibration.best_matrix(), peaks.matrix, "TFLOP/s", "{0} × {0}")
+    _add(rates, "vector", calibration.best_vector(), peaks.vector, "TFLOP/s", "{0} elements")
+    special = {"float32": peaks.transcendentals} if peaks.transcendentals else {}
+    _add(rates, "exp", calibration.best_transcendentals(), special, "T/s", "{0} elements")
+    console.print(rates)
+    memory = Table("working set", "copy", "triad", "of datasheet")
+    for point in calibration.bandwidth:
+        share = _share(point.best, peaks.memory)
+        memory.add_row(
+            _bytes(point.working_set_bytes), _gigabytes(point.copy), _gigabytes(point.triad), share
+        )
+    console.print(memory)
+    if calibration.latency_seconds is not None:
+        console.print(f"latency of an empty executable: {calibration.latency_seconds * 1e6:.1f} µs")
+    if calibration.platform == "cpu" and (calibration.other_load or 0) > _QUIET_MACHINE:
+        console.print(
+            f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
+            "Calibrate again when the machine is quiet."
+        )
+
+
+def _add(
+    table: Table, unit: str, best: Mapping[str, Rate], peaks: Mapping[str, Peak], measure: str, size: str
+) -> None:
+    for dtype, rate in best.items():
+        shown = f"{rate.per_second / 1e12:.3g} {measure}"
+        table.add_row(unit, dtype, shown, size.format(rate.size), _share(rate.per_second, peaks.get(dtype)))
+
+
+def _share(rate: float, peak: Peak | None) -> str:
+    return f"{rate / peak.value:.0%}" if peak else "–"
+
+
+def _gigabytes(rate: float) -> str:
+    return f"{rate / 1e9:.1f} GB/s"
+
+
+def _bytes(size: int) -> str:
+    return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"

@@ -1,0 +1,134 @@
+"""`jaxobs check`: what would be observed and shown here, with which settings, and what stands in the way."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from jaxobs.cli import UsageError, suggestion
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs attention"
+
+USAGE = """usage: jaxobs check [--calibrate] [--json]
+  --calibrate  first measure the peaks of this host's device (`jaxobs calibrate`)
+  --json       print the same as JSON
+exit status 1 if something needs attention"""
+
+_OPTIONS = ("--calibrate", "--json")
+
+
+def run(arguments: list[str]) -> int:
+    """Prints the report; 1 where something needs attention."""
+    if "--help" in arguments or "-h" in arguments:
+        print(USAGE)
+        return 0
+    for word in arguments:
+        if word not in _OPTIONS:
+            raise UsageError(
+                f"unknown argument {word!r}{suggestion(word, _OPTIONS)}; `jaxobs check --help` tells more"
+            )
+    if "--calibrate" in arguments:
+        # In a process of its own, and its words are no part of ours.
+        subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=sys.stderr, check=False)
+    report = collect()
+    if "--json" in arguments:
+        print(json.dumps(report, indent=2))
+    else:
+        from jaxobs.cli.tables import terminal_width, to_text
+
+        print(to_text(_parts(report), width=terminal_width(sys.stdout), colour=sys.stdout.isatty()))
+    return 1 if report["problems"] else 0
+
+
+def collect() -> dict[str, Any]:
+    """Everything as plain data, with all `problems` in one list."""
+    from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
+    from jaxobs.cli.checks.network import check_endpoints, check_metrics_address
+    from jaxobs.cli.checks.settings import check_settings
+    from jaxobs.cli.plugins import describe, find_plugins
+    from jaxobs.config import Settings, SettingsError, load_settings
+    from jaxobs.identity import read_identity
+
+    settings = check_settings(os.environ)
+    try:
+        loaded = load_settings()
+    except SettingsError:
+        loaded = Settings.model_construct()
+    devices = check_devices(read_devices(), loaded)
+    found = find_plugins()
+    present = hardware_present(found)
+    plugins = [describe(plugin) for plugin in found]
+    metrics = check_metrics_address(os.environ, read_identity(), loaded.prometheus)
+    endpoints = check_endpoints(os.environ)
+    problems = [
+        problem for part in (settings, devices, metrics, endpoints) for problem in part.pop("problems")
+    ]
+    problems += unused_hardware(present, devices)
+    problems += [f"plugin {plugin['name']}: {plugin['error']}" for plugin in plugins if plugin["error"]]
+    problems += (
+        [] if plugins else ["no plugin is installed, not even those of jaxobs: run `pip install jaxobs`"]
+    )
+    return {
+        "versions": _versions(devices),
+        **settings,
+        "devices": devices["devices"],
+        "platform": devices["platform"],
+        "hardware_present": present,
+        "plugins": plugins,
+        "metrics": metrics,
+        **endpoints,
+        "problems": problems,
+    }
+
+
+def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
+    try:
+        installed: str | None = importlib.metadata.version("jaxobs")
+    except importlib.metadata.PackageNotFoundError:
+        installed = None
+    versions = {name: devices.pop(name) for name in ("jax", "jaxlib")}
+    return {"jaxobs": installed, "python": platform.python_version(), **versions}
+
+
+def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
+    from jaxobs.cli.checks.devices import peaks_lines
+    from jaxobs.cli.tables import add_row, new_table
+
+    yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
+    yield ""
+    table = new_table("setting", "value", "from", left=("value", "from"))
+    for name, setting in report["settings"].items():
+        value = setting["value"]
+        add_row(table, name, "–" if value in (None, {}) else str(value), setting["origin"])
+    for name, value in report["variables"].items():
+        add_row(table, name, value, "environment")
+    yield table
+    yield ""
+    for device in report["devices"]:
+        yield f"device {device['device']}: {device['kind']} ({device['platform']})"
+        yield from peaks_lines(device["peaks"])
+    for vendor, names in report["hardware_present"].items():
+        yield f"hardware: {', '.join(names)} ({vendor})"
+    yield ""
+    for plugin in report["plugins"]:
+        yield f"plugin {plugin['group']} {plugin['name']}: {plugin['state']} ({plugin['distribution']})"
+    yield ""
+    metrics = report["metrics"]
+    free = {True: "port is free", False: "port is not free", None: ""}[metrics["free"]]
+    yield f"metrics: {', '.join(text for text in (metrics['address'], free, metrics['note']) if text)}"
+    for signal, endpoint in report["endpoints"].items():
+        yield f"OTLP {signal}: {endpoint['endpoint']}, {endpoint['reason'] or 'reachable'}"
+    if not report["endpoints"]:
+        yield "OTLP: no endpoint is named (OTEL_EXPORTER_OTLP_ENDPOINT); spans and metrics are not sent"
+    yield ""
+    yield "needs attention:" if report["problems"] else "nothing needs attention"
+    yield from (f"- {problem}" for problem in report["problems"])

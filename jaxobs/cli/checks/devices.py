@@ -1,0 +1,118 @@
+"""JAX, its devices and their peaks; and the hardware that is here without JAX using it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxobs.config import Settings
+from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
+from jaxobs.model.hardware import Peaks, peaks_for, user_peaks
+from jaxobs.plugin.discovery import Found
+
+START_SECONDS = 120.0
+"""The start of a backend on a host with many devices takes tens of seconds; one that takes longer hangs."""
+
+AMD_DRIVER = Path("/dev/kfd")
+"""The device file of AMD's compute driver, there whatever user-space software is installed."""
+
+
+def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
+    """JAX's versions, platform and devices, asked in a process of its own; or the `error`."""
+    nothing: dict[str, Any] = {"jax": None, "jaxlib": None, "platform": None, "devices": []}
+    # Without this JAX would take most of a GPU's memory, which a job that runs there now may need.
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+    command = [sys.executable, "-m", "jaxobs.probe.device_report"]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=environment,
+            check=False,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        return {**nothing, "error": f"JAX found no devices within {timeout:.0f} s"}
+    try:
+        report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        last = next(iter(done.stderr.strip().splitlines()[-1:]), "no message")
+        return {**nothing, "error": f"the process that asked JAX ended with status {done.returncode}: {last}"}
+    return report
+
+
+def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """The report with `peaks` beside each device, and `problems`."""
+    problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
+    directory = cache_directory(settings.cache_directory)
+    devices = []
+    for device in report["devices"]:
+        measured, _ = load_calibration(this_host(device["kind"], report["jaxlib"]), directory)
+        try:
+            overrides = user_peaks(settings.peak_flops, settings.peak_bytes_per_second)
+            peaks: Peaks = peaks_for(
+                device["kind"],
+                device["platform"],
+                overrides,
+                measured,
+                tensorfloat32_allowed=settings.tensorfloat32,
+            )
+        except ValueError as error:
+            problems.append(f"the peaks in the settings cannot be used: {error}")
+            peaks = peaks_for(device["kind"], device["platform"], None, measured)
+        devices.append({**device, "peaks": peaks.to_dict()})
+    return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
+
+
+def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
+    """Accelerators of this host by vendor: what collectors with `devices_present()` say, and AMD's driver."""
+    present: dict[str, list[str]] = {}
+    for found in plugins:
+        ask = getattr(found.plugin, "devices_present", None)
+        if not callable(ask):
+            continue
+        try:
+            names = [str(name) for name in ask()]
+        except Exception:  # noqa: BLE001, S112  # a plugin that fails gives no answer
+            continue
+        if names:
+            present[found.name] = names
+    if AMD_DRIVER.exists() and "amd" not in present:
+        present["amd"] = [f"an AMD device ({AMD_DRIVER} is there)"]
+    return present
+
+
+def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, Any]) -> list[str]:
+    """A sentence for each vendor whose devices are here while JAX computes on the CPU or not at all."""
+    if any(device["platform"] != "cpu" for device in report["devices"]):
+        return []
+    builds = {"nvidia": "jax[cuda13], or jax[cuda12] for an older driver", "amd": "JAX for ROCm"}
+    chosen = os.environ.get("JAX_PLATFORMS")
+    cure = f"JAX_PLATFORMS={chosen} keeps JAX to that" if chosen else ""
+    return [
+        f"{len(names)} × {names[0]} here, and JAX does not use it: "
+        f"it runs on {report['platform'] or 'nothing'}; "
+        + (cure or f"install {builds.get(vendor, 'the JAX build for it')}")
+        for vendor, names in present.items()
+    ]
+
+
+def peaks_lines(peaks: Mapping[str, Any]) -> list[str]:
+    """Each peak of one device (`Peaks.to_dict()`) with where it came from; or why there is none."""
+    rows = [(f"{dtype} matrix", "FLOP/s", peak) for dtype, peak in peaks["matrix"].items()]
+    rows += [(f"{dtype} vector", "FLOP/s", peak) for dtype, peak in peaks["vector"].items()]
+    rows += [("transcendentals", "1/s", peaks["transcendentals"]), ("memory", "B/s", peaks["memory"])]
+    rows += [("link", "B/s", peaks["link"])]
+    lines = [
+        f"  {what:<18} {peak['value']:>9.3g} {unit:<7} {peak['provenance']}: {peak['source']}"
+        for what, unit, peak in rows
+        if peak is not None
+    ]
+    return [*lines, f"  {peaks['reason']}"] if peaks["reason"] else lines

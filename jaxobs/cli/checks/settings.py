@@ -1,0 +1,49 @@
+"""Settings: each value and where it came from, the OpenTelemetry variables beside them, and unknown ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origin, unknown_variables
+
+MASK = "••••"
+_SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")  # `user:password@` of a URL
+
+
+def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
+    """`settings`: name to value and origin; `variables`: the OTEL_ variables, secrets masked; `problems`.
+
+    Settings that cannot be used are a problem, and the defaults are shown in their place.
+    """
+    problems = [
+        f"unknown variable {name}"
+        + (f" (did you mean {meant}?)" if meant else "; `jaxobs run --help` lists them")
+        for name, meant in unknown_variables(environment)
+    ]
+    try:
+        values = load_settings().model_dump(mode="json")
+    except SettingsError as error:
+        problems.append(f"{error}; the defaults are shown, and instrument() would raise")
+        values = Settings.model_construct().model_dump(mode="json")
+    settings = {
+        name: {"value": mask(name.upper(), value), "origin": origin(name, {})}
+        for name, value in values.items()
+    }
+    variables = {
+        name: mask(name, value)
+        for name, value in sorted(environment.items())
+        if name.startswith("OTEL_") and value
+    }
+    return {"settings": settings, "variables": variables, "problems": problems}
+
+
+def mask(name: str, value: Any) -> Any:
+    """A secret's value hidden, and the credentials in a URL; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    if name in SECRETS or _SECRET_NAME.search(name):
+        return MASK
+    return _CREDENTIALS.sub(f"{MASK}@", value)

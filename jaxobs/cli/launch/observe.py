@@ -1,0 +1,56 @@
+"""Attach to a process before its script runs, and tell at its end what was seen."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+
+def observe(settings: dict[str, Any]) -> None:
+    """Make this process observed from its first JAX backend on.
+
+    Starts nothing, and imports neither JAX nor most of jaxobs before the script itself imports JAX: what a
+    script does at its beginning (patching the standard library, say) it does in a process as fresh as ever.
+    """
+    from jaxobs.probe.import_hook import when_imported
+
+    # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
+    atexit.register(_report, os.getpid())
+    when_imported("jax", lambda _: _attach(settings))
+
+
+def _attach(settings: dict[str, Any]) -> None:
+    from jaxobs.instrument import attach
+
+    attach(**settings)
+
+
+def _report(launched: int) -> None:
+    if (
+        os.getpid() != launched or sys.stderr is None or sys.stderr.closed
+    ):  # a fork of the script ends with `exit` too
+        return
+    try:
+        text = closing_text()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except Exception:  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
+        pass
+
+
+def closing_text() -> str:
+    """The summary of what was observed, or the one line that says why there is none."""
+    instrument = sys.modules.get("jaxobs.instrument")
+    observer = instrument.current() if instrument else None
+    snapshot = observer.final_snapshot if observer else None
+    if (
+        snapshot is None
+    ):  # an observer that has started takes one as it shuts down, whatever the agent answers
+        return "jaxobs: no JAX backend was used; nothing to report"
+
+    from jaxobs.cli.summary import render
+    from jaxobs.cli.tables import terminal_width
+
+    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), colour=sys.stderr.isatty())

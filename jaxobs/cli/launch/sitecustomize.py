@@ -1,0 +1,52 @@
+"""Imported by Python itself before the script, because `jaxobs run` put this folder first on PYTHONPATH.
+
+The script must find everything as it would without jaxobs. So this file first takes back what brought it here
+(the two environment variables and the entry of `sys.path`), so that no child process is launched in this way,
+then hands over to the observer, and at last makes room for the `sitecustomize` that belongs here, if any.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # not pathlib: the fewer imports
+
+
+def _take_back() -> "dict[str, object] | None":
+    import json
+
+    handed = os.environ.pop("JAXOBS_LAUNCH", None)
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+    sys.path_importer_cache.pop(_HERE, None)
+    if handed is None:
+        return None
+    launch = json.loads(handed)
+    if launch["pythonpath"] is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = launch["pythonpath"]
+    settings: dict[str, object] = launch["settings"]
+    return settings
+
+
+def _observe(settings: "dict[str, object]") -> None:
+    root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # noqa: PTH120
+    try:
+        try:
+            import jaxobs  # noqa: F401
+        except ImportError:  # a source tree that was started with `python -m jaxobs` from its own folder
+            sys.path.append(root)
+        from jaxobs.cli.launch.observe import observe
+
+        observe(settings)
+    except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the script must run
+        print(f"jaxobs: the script runs unobserved: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+_settings = _take_back()
+if _settings is not None:
+    _observe(_settings)
+
+# The import system hands out what has this name when the import ends. Where there is no other, this raises
+# the ModuleNotFoundError that Python's start expects then.
+del sys.modules["sitecustomize"]
+import sitecustomize  # type: ignore[import-not-found]  # noqa: E402, F401

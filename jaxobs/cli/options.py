@@ -1,0 +1,63 @@
+"""Settings as command-line options: `--name value` for each field, `--name`/`--no-name` for a boolean."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_origin
+
+from jaxobs.cli import UsageError, suggestion
+from jaxobs.config import PREFIX, Settings
+
+
+def option_names() -> list[str]:
+    """Every option, in the order of the settings."""
+    names = []
+    for name, field in Settings.model_fields.items():
+        option = "--" + name.replace("_", "-")
+        names.append(option)
+        if field.annotation is bool:
+            names.append("--no-" + option[2:])
+    return names
+
+
+def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
+    """The setting that the first argument names, its value, and the arguments that are left.
+
+    Raises UsageError for an option that does not exist, has no value, or one that is not the JSON it must be.
+    """
+    option, equals, inline = arguments[0].partition("=")
+    name = option.removeprefix("--").replace("-", "_")
+    field = Settings.model_fields.get(name)
+    if field is None and not equals and name.startswith("no_"):
+        positive = Settings.model_fields.get(name[3:])
+        if positive is not None and positive.annotation is bool:
+            return name[3:], False, arguments[1:]
+    if field is None:
+        raise UsageError(
+            f"unknown option {option}{suggestion(option, option_names())}; `--help` lists the options"
+        )
+    if field.annotation is bool and not equals:
+        return name, True, arguments[1:]
+    rest = arguments[1:] if equals else arguments[2:]
+    if not equals and len(arguments) < 2:
+        raise UsageError(f"option {option} needs a value: {field.description}")
+    value = inline if equals else arguments[1]
+    if get_origin(field.annotation) is not dict:
+        return name, value, rest
+    try:
+        return name, json.loads(value), rest
+    except ValueError as error:
+        raise UsageError(f"option {option} {value!r} is not JSON ({error}): {field.description}") from None
+
+
+def options_help() -> str:
+    """One entry a setting: option, what it is, its default and its environment variable."""
+    lines = []
+    for name, field in Settings.model_fields.items():
+        boolean = field.annotation is bool
+        option = ("--[no-]" if boolean else "--") + name.replace("_", "-") + ("" if boolean else " VALUE")
+        default = field.get_default(call_default_factory=True)
+        lines.append(
+            f"  {option}\n      {field.description}\n      default {default}; also {PREFIX}{name.upper()}"
+        )
+    return "\n".join(lines)

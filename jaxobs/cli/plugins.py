@@ -1,0 +1,75 @@
+"""`jaxobs plugins`: every plugin that is installed, and why those that cannot be loaded cannot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jaxobs.cli import UsageError
+from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SUMMARY = "list the installed plugins, their metrics, and why one cannot be loaded"
+
+USAGE = "usage: jaxobs plugins [--json]; exit status 1 if one cannot be loaded"
+
+
+def run(arguments: list[str]) -> int:
+    """Prints the plugins; 1 where one of them failed, or none is there."""
+    if arguments and arguments[0] in {"--help", "-h"}:
+        print(USAGE)
+        return 0
+    if arguments not in ([], ["--json"]):
+        raise UsageError(
+            f"unknown argument {next(word for word in arguments if word != '--json')!r}; {USAGE}"
+        )
+    plugins = [describe(found) for found in find_plugins()]
+    if arguments:
+        print(json.dumps(plugins, indent=2))
+    else:
+        print(plugins_text(plugins))
+    return 1 if not plugins or any(plugin["error"] for plugin in plugins) else 0
+
+
+def find_plugins() -> list[Found]:
+    """All of jaxobs's groups, each plugin loaded alone; none is started."""
+    return [found for group in (PROBES, COLLECTORS, EXPORTERS, CUSTOM_CALLS) for found in discover(group)]
+
+
+def describe(found: Found) -> dict[str, Any]:
+    """One plugin as plain data: group, name, value, distribution, state, metrics, error."""
+    return {
+        "group": found.group,
+        "name": found.name,
+        "value": found.value,
+        "distribution": found.distribution,
+        "state": "failed" if found.error else "loaded",
+        "metrics": sorted(metric.name for metric in getattr(found.plugin, "metrics", ())),
+        "error": found.error or None,
+    }
+
+
+def plugins_text(plugins: list[dict[str, Any]]) -> str:
+    """The same for people: a table, the metrics of each, and what went wrong."""
+    from jaxobs.cli.tables import add_row, new_table, terminal_width, to_text
+
+    if not plugins:
+        return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
+    columns = ("plugin", "group", "state", "metrics", "distribution")
+    table = new_table(*columns, left=("group", "state", "distribution"))
+    for plugin in plugins:
+        count = str(len(plugin["metrics"]))
+        add_row(table, plugin["name"], plugin["group"], plugin["state"], count, plugin["distribution"])
+    lines = [f"{plugin['name']}: {', '.join(plugin['metrics'])}" for plugin in plugins if plugin["metrics"]]
+    failures = [
+        f"{plugin['name']} = {plugin['value']}: {plugin['error']}" for plugin in plugins if plugin["error"]
+    ]
+    parts: list[Table | str] = [
+        table,
+        *(["", "metrics", *lines] if lines else []),
+        *(["", "failed", *failures] if failures else []),
+    ]
+    return to_text(parts, width=terminal_width(sys.stdout), colour=sys.stdout.isatty())

@@ -1,0 +1,116 @@
+"""`jaxobs run [options] -- script.py args…`: run a script as Python would, observed.
+
+The process becomes the very `python script.py args…` that the user would have typed, by exec: same process,
+same interpreter options, nothing of ours on its stack. Tracebacks, the lines that warnings name, `sys.argv`,
+`sys.path`, `__main__`, exit status and signals are then Python's own. What observes gets in before the script
+through `launch/sitecustomize.py`, which takes back the environment variables that brought it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from jaxobs.cli import UsageError
+
+SUMMARY = "run a script or module, observed, without a change to it"
+
+USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
+       jaxobs run [options] [--] -m module [arguments]"""
+
+
+def run(arguments: list[str]) -> int:
+    """Becomes the script; returns only where that cannot be."""
+    if arguments and arguments[0] in {"--help", "-h"}:
+        from jaxobs.cli.options import options_help
+
+        print(f"{USAGE}\n\noptions:\n{options_help()}")
+        return 0
+    settings, program = parse(arguments)
+    _check_program(program)
+    environment = dict(os.environ)
+    if _observed(settings):
+        if sys.flags.ignore_environment or sys.flags.no_site:
+            raise UsageError(
+                "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
+            )
+        environment = launch_environment(environment, settings)
+    try:
+        command = [sys.executable, *interpreter_options(), *program]
+        os.execve(sys.executable, command, environment)  # noqa: S606  # no shell is wanted
+    except OSError as error:
+        raise UsageError(f"cannot start {sys.executable}: {error.strerror}") from None
+
+
+def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The settings among the arguments, and the program behind them: script or `-m module`, and arguments.
+
+    Raises UsageError for an unknown option or where no program is named.
+    """
+    settings: dict[str, Any] = {}
+    while arguments and arguments[0].startswith("--") and arguments[0] != "--":
+        from jaxobs.cli.options import read_option
+
+        name, value, arguments = read_option(arguments)
+        settings[name] = value
+    program = arguments[1:] if arguments[:1] == ["--"] else arguments
+    if not program or program == ["-m"]:
+        raise UsageError(
+            "no script given: jaxobs run [options] -- script.py [arguments], or -m module [arguments]"
+        )
+    if program[0].startswith("-") and program[0] != "-m":
+        raise UsageError(
+            f"unknown option {program[0]}; options of jaxobs begin with --, `jaxobs run --help` lists them"
+        )
+    return settings, program
+
+
+def _check_program(program: list[str]) -> None:
+    """Raises UsageError for a script that Python could not run. A missing module is Python's to report."""
+    if program[0] == "-m":
+        return
+    script = Path(program[0])
+    if script.is_dir() and not (script / "__main__.py").is_file():
+        raise UsageError(
+            f"{script} is a directory without __main__.py; name a script, or use -m for a package"
+        )
+    if not script.exists():
+        raise UsageError(f"no such script: {script} (working directory {Path.cwd()})")
+    if not os.access(script, os.R_OK):
+        raise UsageError(f"the script {script} cannot be read; check its permissions")
+
+
+def _observed(settings: dict[str, Any]) -> bool:
+    """Check the settings before the script starts. Raises UsageError naming each that is wrong."""
+    if not settings and not any(name.upper().startswith("JAXOBS_") for name in os.environ):
+        return (
+            True  # the defaults, without the 0.3 s that the import of pydantic-settings was measured to take
+        )
+    from jaxobs.config import SettingsError, load_settings
+
+    try:
+        return load_settings(**settings).enabled
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
+
+
+def launch_environment(environment: dict[str, str], settings: dict[str, Any]) -> dict[str, str]:
+    """The environment in which Python imports our sitecustomize, which then restores `environment`."""
+    folder = str(Path(__file__).with_name("launch"))
+    pythonpath = environment.get("PYTHONPATH")
+    launch = json.dumps({"pythonpath": pythonpath, "settings": settings})
+    path = folder + os.pathsep + pythonpath if pythonpath else folder
+    return {**environment, "PYTHONPATH": path, "JAXOBS_LAUNCH": launch}
+
+
+def interpreter_options() -> list[str]:
+    """The options of Python itself (`-W error`, `-X dev`, …) with which this process was started."""
+    options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
+    started_as_module = getattr(sys.modules["__main__"], "__spec__", None) is not None
+    if started_as_module and options and options[-1].startswith("-") and options[-1].endswith("m"):
+        without = options.pop()[:-1]  # `-m jaxobs`, or joined to others as in `-um jaxobs`
+        options += [without] if without != "-" else []
+    return options

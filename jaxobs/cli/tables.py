@@ -1,0 +1,59 @@
+"""Tables as text: no lines, aligned, and escape sequences only for a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 100
+"""Columns where there is no terminal: most logs show so many without a wrap."""
+
+
+def terminal_width(stream: IO[str]) -> int:
+    """Columns of the terminal behind a stream, at least 60; PLAIN_WIDTH where it is none."""
+    try:
+        return max(60, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return PLAIN_WIDTH
+
+
+def new_table(*columns: str, title: str = "", left: Iterable[str] = ()) -> Table:
+    """The first column and those named in `left` are aligned left, the others right."""
+    table = Table(box=None, show_edge=False, padding=(0, 2, 0, 0), title=title or None)
+    table.title_justify, table.title_style = "left", "bold"
+    table.caption_justify = "left"
+    for index, column in enumerate(columns):
+        justify = "left" if index == 0 or column in left else "right"
+        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    return table
+
+
+def add_row(table: Table, *cells: str) -> None:
+    """Cells are shown as they are: a function's name may look like rich's markup."""
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def to_text(parts: Iterable[Table | str], *, width: int, colour: bool) -> str:
+    """Lines and tables below each other, without a newline at the end; lines are not wrapped."""
+    text = io.StringIO()
+    console = Console(
+        file=text,
+        width=width,
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        legacy_windows=False,
+        _environ={},  # COLUMNS, NO_COLOR and the like are the caller's to read
+    )
+    for part in parts:
+        if isinstance(part, str):
+            text.write(part + "\n")
+        else:
+            console.print(part)
+    return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())

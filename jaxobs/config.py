@@ -1,0 +1,86 @@
+"""Settings: argument > `JAXOBS_…` environment variable > default. `OTEL_…` variables belong to the OpenTelemetry SDK."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "JAXOBS_"
+
+
+class SettingsError(ValueError):
+    """A setting has a value that cannot be used; the message names it, its value and what is allowed."""
+
+
+class Settings(BaseSettings):
+    """Every setting of jaxobs. Each field is the environment variable `JAXOBS_<FIELD>` in upper case."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    enabled: bool = Field(True, description="false turns every call of jaxobs into a no-op")
+    agent: Literal["process", "inline"] = Field(
+        "process", description="where events are folded and exported: a process beside the job, or a thread in it"
+    )
+    run: str | None = Field(None, description="name of the run or experiment, for the resource and target_info")
+    interval: float = Field(1.0, ge=0.05, le=60, description="seconds between flushes and between snapshots")
+    sample_interval: float = Field(0.5, ge=0.05, le=3600, description="seconds between sampled completions of steps")
+    ring_capacity: int = Field(65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow")
+    shutdown_timeout: float = Field(5.0, ge=0, le=600, description="seconds for the last flush at the end of the job")
+    prometheus: bool = Field(True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT")
+    file_sd_directory: Path | None = Field(None, description="directory for a Prometheus file_sd file while the job runs")
+    jsonl_directory: Path | None = Field(None, description="directory for a file of events, one JSON object a line")
+    series_limit: int = Field(2_000, ge=50, le=1_000_000, description="most time series a process shows")
+    cache_directory: Path | None = Field(None, description="where calibrated peaks are kept (default: the user's cache)")
+    peak_flops: dict[str, float] = Field(
+        default_factory=dict, description='matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}'
+    )
+    peak_bytes_per_second: float | None = Field(None, gt=0, description="memory bandwidth of one device")
+    tensorfloat32: bool = Field(False, description="the job lets float32 products run as TensorFloat-32")
+    maximum_module_bytes: int = Field(
+        64 * 2**20, ge=0, description="larger compiled modules are not decoded, and their cost is absent with a reason"
+    )
+
+
+SECRETS: frozenset[str] = frozenset({"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+                                     "OTEL_EXPORTER_OTLP_METRICS_HEADERS"})  # fmt: skip
+"""Variables whose values `jaxobs check` masks: OTLP headers carry tokens."""
+
+
+def load_settings(**arguments: Any) -> Settings:
+    """Settings of this process. Raises SettingsError naming each wrong setting, its value and what is allowed."""
+    try:
+        return Settings(**{name: value for name, value in arguments.items() if value is not None})
+    except ValidationError as error:
+        raise SettingsError("; ".join(_explain(problem, arguments) for problem in error.errors())) from None
+    except ValueError as error:  # pydantic-settings: a JSON value that does not parse
+        raise SettingsError(f"{error}: {error.__cause__}") from None
+
+
+def origin(name: str, arguments: Mapping[str, Any]) -> str:
+    """Where the value of a setting came from: `argument`, its environment variable, or `default`."""
+    if arguments.get(name) is not None:
+        return "argument"
+    variable = PREFIX + name.upper()
+    return variable if variable in {key.upper() for key in os.environ} else "default"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
+    """`JAXOBS_…` variables that mean nothing, each with the setting that was probably meant."""
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    unknown = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
+    return [(name, next(iter(difflib.get_close_matches(name.upper(), known, 1)), None)) for name in unknown]
+
+
+def _explain(problem: Any, arguments: Mapping[str, Any]) -> str:
+    name = str(problem["loc"][0]) if problem["loc"] else "settings"
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(name, Settings.model_fields, 1)
+        return f"unknown setting {name!r}" + (f" (did you mean {close[0]!r}?)" if close else "")
+    place = f"argument {name}" if name in arguments else f"environment variable {PREFIX}{name.upper()}"
+    return f"{place}={problem['input']!r}: {problem['msg']}"

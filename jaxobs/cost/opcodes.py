@@ -1,0 +1,201 @@
+"""What each opcode without an attribute of interest does, in FLOPs for each element of its result.
+
+Conventions. An addition, subtraction, multiplication, division or remainder of real numbers is 1 FLOP.
+Complex ones follow from their parts: 2 for an addition, 6 for a product (4 multiplications, 2 additions),
+11 for a quotient (a product with the conjugate, the squared magnitude 3, two divisions). A maximum, a
+clamp or a rounding selects or converts, a negation or magnitude changes a sign bit: no FLOP, as integer,
+compare, select and convert work is none. An elementary function is one transcendental evaluation, of a
+complex number two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ARITHMETIC: Final[dict[str, tuple[int, int]]] = {
+    "add": (1, 2),
+    "subtract": (1, 2),
+    "multiply": (1, 6),
+    "divide": (1, 11),
+    "remainder": (1, 1),
+}
+"""Opcode: FLOPs for each real element and for each complex element."""
+
+TRANSCENDENTAL: Final = frozenset(
+    [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cos",
+        "cosh",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "rsqrt",
+        "sine",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "cosine",
+    ]
+)
+
+FREE: Final = frozenset(
+    [
+        "add-dependency",
+        "after-all",
+        "bitcast",
+        "constant",
+        "domain",
+        "get-tuple-element",
+        "opt-barrier",
+        "optimization-barrier",
+        "parameter",
+        "partition-id",
+        "replica-id",
+        "tuple",
+        "get-dimension-size",
+        "all-gather-done",
+        "all-reduce-done",
+        "async-done",
+        "async-update",
+        "collective-permute-done",
+        "copy-done",
+        "recv-done",
+        "send-done",
+    ]
+)
+"""Opcodes that run nothing themselves; the done half of an asynchronous pair was counted at its start."""
+
+MOVEMENT: Final = frozenset(
+    [
+        "bitcast-convert",
+        "broadcast",
+        "concatenate",
+        "copy",
+        "copy-start",
+        "dynamic-reshape",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "gather",
+        "iota",
+        "pad",
+        "reshape",
+        "reverse",
+        "select",
+        "set-dimension-size",
+        "slice",
+        "transpose",
+        "tuple-select",
+    ]
+)
+"""Opcodes that only move data."""
+
+NO_FLOPS: Final = frozenset(
+    [
+        "and",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "count-leading-zeros",
+        "floor",
+        "imag",
+        "is-finite",
+        "maximum",
+        "minimum",
+        "multiply-high",
+        "negate",
+        "not",
+        "or",
+        "popcnt",
+        "popcount",
+        "real",
+        "reduce-precision",
+        "rng",
+        "rng-bit-generator",
+        "rng-get-and-update-state",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "shift-left",
+        "shift-right-arithmetic",
+        "shift-right-logical",
+        "sign",
+        "stochastic-convert",
+        "topk",
+        "top-k",
+        "xor",
+    ]
+)
+"""Opcodes whose work is no floating arithmetic; random bits are made by integers."""
+
+COMMUNICATION: Final = frozenset(
+    [
+        "all-gather",
+        "all-gather-start",
+        "all-to-all",
+        "collective-broadcast",
+        "collective-permute",
+        "collective-permute-start",
+        "ragged-all-to-all",
+        "recv",
+        "send",
+    ]
+)
+"""Opcodes that send data between devices and combine nothing."""
+
+CONTROL: Final = frozenset(["call", "conditional", "while", "async-start"])
+"""Opcodes that run whole computations of schedulable instructions."""
+
+ELEMENTWISE: Final = frozenset(
+    TRANSCENDENTAL
+    | frozenset(ARITHMETIC)
+    | frozenset(
+        [
+            "abs",
+            "and",
+            "ceil",
+            "clamp",
+            "compare",
+            "complex",
+            "convert",
+            "count-leading-zeros",
+            "floor",
+            "imag",
+            "is-finite",
+            "maximum",
+            "minimum",
+            "negate",
+            "not",
+            "or",
+            "popcnt",
+            "popcount",
+            "real",
+            "reduce-precision",
+            "round-nearest-afz",
+            "round-nearest-even",
+            "select",
+            "shift-left",
+            "shift-right-arithmetic",
+            "shift-right-logical",
+            "sign",
+            "stochastic-convert",
+            "xor",
+            "copy",
+            "bitcast-convert",
+            "map",
+        ]
+    )
+)
+"""Opcodes whose each result element needs the element of every operand at the same place."""

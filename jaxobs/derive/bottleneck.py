@@ -1,0 +1,110 @@
+"""Charging each second of wall time once, and naming the bottleneck: design of the labels in docs/bottlenecks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxobs.derive.catalogue import COMPONENTS
+from jaxobs.derive.roofline import Bound
+
+LATENCY_FACTOR = 10.0
+"""An executable whose device time is this many times its bound time is limited by neither unit nor memory but by
+launching and waiting. Measured kernels of real models keep within 10 % of the roof or above it; chains of small ones
+come out at 1 % and below."""
+
+ENOUGH_STEPS = 5
+ENOUGH_SECONDS = 0.5
+HALF_SURE_STEPS = 10
+"""With this many steps the number of samples halves the confidence: n / (n + 10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A bottleneck: `label` with its runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
+
+    label: str
+    confidence: float
+    runner_up: str | None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "label": self.label,
+            "confidence": self.confidence,
+            "runner_up": self.runner_up,
+            "shares": dict(self.shares),
+            "reason": self.reason,
+        }
+
+
+def label_of_busy(bound: Bound | None, measured_seconds: float | None) -> str:
+    """What the device's time in an executable is charged to, of its measured and its bound time."""
+    if bound is None:
+        return "unmodelled"
+    if bound.seconds is None or bound.limit is None or measured_seconds is None:
+        return "unknown"
+    return "latency" if measured_seconds > LATENCY_FACTOR * bound.seconds else bound.limit
+
+
+def charge(
+    wall: float,
+    *,
+    compiling: float,
+    checkpoint: float,
+    input_wait: float,
+    busy: Mapping[str, float],
+    all_busy_known: bool,
+) -> dict[str, float]:
+    """Seconds of each component; they add up to `wall`.
+
+    Busy seconds of the device are charged first, and are cut to what is left of the wall time by compiles, during which
+    the loop dispatches nothing. Idle seconds go to what the host was doing: compiling, a checkpoint, waiting for input,
+    else to the host. Where not all busy time is known, what is left over is `unknown`, not `host`.
+    """
+    components = dict.fromkeys(COMPONENTS, 0.0)
+    components["compile"] = min(max(compiling, 0.0), wall)
+    remaining = wall - components["compile"]
+    busy_total = sum(busy.values())
+    scale = min(1.0, remaining / busy_total) if busy_total > 0 else 0.0
+    for word, amount in busy.items():
+        components[word] += amount * scale
+    remaining = max(0.0, remaining - busy_total * scale)
+    for word, amount in (("checkpoint", checkpoint), ("input", input_wait)):
+        charged = min(max(amount, 0.0), remaining)
+        components[word] += charged
+        remaining -= charged
+    components["host" if all_busy_known else "unknown"] += remaining
+    return components
+
+
+def decide(components: Mapping[str, float], steps: int) -> Verdict:
+    """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained."""
+    wall = sum(components.values())
+    shares = {word: components.get(word, 0.0) / wall if wall > 0 else 0.0 for word in COMPONENTS}
+    if steps < ENOUGH_STEPS or wall < ENOUGH_SECONDS:
+        reason = f"{steps} steps in {wall:.2g} s are too few (at least {ENOUGH_STEPS} and {ENOUGH_SECONDS} s)"
+        return Verdict("unknown", 0.0, None, shares, reason)
+    ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
+    first, second = ranked[0], ranked[1]
+    margin = (shares[first] - shares[second]) / (shares[first] + shares[second])
+    explained = 1.0 - shares["unknown"] - shares["unmodelled"]
+    confidence = margin * steps / (steps + HALF_SURE_STEPS) * max(0.0, explained)
+    return Verdict(first, confidence, second if shares[second] > 0 else None, shares)
+
+
+def of_executable(bound: Bound | None, measured_seconds: float | None, samples: int) -> Verdict:
+    """The bottleneck of one executable as a whole."""
+    label = label_of_busy(bound, measured_seconds)
+    if label in {"unknown", "unmodelled"} or bound is None or bound.seconds is None or measured_seconds is None:
+        reason = "its device time is not known" if measured_seconds is None else "its bound time is not known"
+        return Verdict(label, 0.0, None, reason=reason)
+    compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
+    beyond = max(0.0, measured_seconds - bound.seconds)
+    weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}
+    others = sorted((word for word in weights if word != label), key=lambda word: weights[word], reverse=True)
+    runner_up = others[0]
+    total = weights[label] + weights[runner_up]
+    margin = (weights[label] - weights[runner_up]) / total if total > 0 else 0.0
+    return Verdict(label, max(0.0, margin) * samples / (samples + HALF_SURE_STEPS / 2), runner_up)

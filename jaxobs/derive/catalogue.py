@@ -1,0 +1,191 @@
+"""The metrics that the core derives. Names, types and labels are relied on from outside: panels, alerts, recordings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jaxobs.model.metrics import Metric
+
+COMPONENTS: Final = (
+    "compute", "memory", "communication", "transfer", "input", "host", "compile", "checkpoint", "latency",
+    "unmodelled", "unknown",
+)  # fmt: skip
+"""What wall time can be charged to: the components of a step and the bottleneck labels."""
+
+CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
+PHASES: Final = ("trace", "lower", "backend", "cache_read")
+CAUSES: Final = (
+    "shape", "dtype", "weak_type", "sharding", "pytree", "static_argument", "redefined", "context", "other",
+)  # fmt: skip
+BOUNDS: Final = ("compute", "memory", "communication")
+
+STEP_BUCKETS: Final = (
+    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
+    120.0, 300.0, 600.0,
+)  # fmt: skip
+COMPILE_BUCKETS: Final = (
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
+)  # fmt: skip
+
+BUILD_INFO = Metric(
+    "jaxobs_build_info", "gauge", "Versions, platform, and where the agent runs (process or inline).",
+    ("version", "jax", "jaxlib", "platform", "agent", "address"),
+)  # fmt: skip
+STEPS = Metric("jaxobs_steps_total", "counter", "Steps that ended.", ("loop",))
+STEPS_FAILED = Metric("jaxobs_steps_failed_total", "counter", "Steps that raised.", ("loop",))
+STEP_SECONDS = Metric(
+    "jaxobs_step_seconds", "histogram",
+    "Spacing of step completions on the device, averaged between samples; the host's turn where nothing is watched.",
+    ("loop",), "seconds", STEP_BUCKETS,
+)  # fmt: skip
+STEP_HOST_SECONDS = Metric(
+    "jaxobs_step_host_seconds", "histogram", "The host's turn of the loop.", ("loop",), "seconds", STEP_BUCKETS
+)
+LAST_STEP = Metric(
+    "jaxobs_last_step_timestamp_seconds", "gauge", "When the last step ended, in Unix time.", ("loop",), "seconds"
+)
+COMPONENT_SECONDS = Metric(
+    "jaxobs_step_component_seconds_total", "counter",
+    "Where the loop's wall time went; the components of a loop add up to it.", ("loop", "component"), "seconds",
+)  # fmt: skip
+RUN_SECONDS = Metric(
+    "jaxobs_run_seconds_total", "counter", "Where the process's time went; the categories add up to its age.",
+    ("category",), "seconds",
+)  # fmt: skip
+GOODPUT = Metric("jaxobs_goodput_ratio", "gauge", "Productive share of the process's age.", (), "ratio")
+EXAMPLES = Metric("jaxobs_examples_total", "counter", "Examples of ended steps, this process's share.", ("loop",))
+TOKENS = Metric("jaxobs_tokens_total", "counter", "Tokens of ended steps, this process's share.", ("loop",))
+RECORDED = Metric("jaxobs_recorded", "gauge", "The user's own values, by obs.record().", ("loop", "name"))
+BOTTLENECK = Metric(
+    "jaxobs_bottleneck_ratio", "gauge", "Share of the last window's wall time; adds up to 1.",
+    ("loop", "bottleneck"), "ratio",
+)  # fmt: skip
+BOTTLENECK_CONFIDENCE = Metric(
+    "jaxobs_bottleneck_confidence_ratio", "gauge", "How sure the bottleneck's label is.", ("loop",), "ratio"
+)
+BOTTLENECK_INFO = Metric(
+    "jaxobs_bottleneck_info", "gauge", "The bottleneck's label and its runner-up.",
+    ("loop", "bottleneck", "runner_up"),
+)  # fmt: skip
+MFU = Metric(
+    "jaxobs_mfu_ratio", "gauge", "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time "
+    "and matrix peak, in the last window.", ("loop",), "ratio",
+)  # fmt: skip
+HFU = Metric(
+    "jaxobs_hfu_ratio", "gauge", "Hardware FLOPs utilization: as MFU, with rematerialised FLOPs.", ("loop",), "ratio"
+)
+FLOPS = Metric(
+    "jaxobs_flops_total", "counter", "Modelled matrix FLOPs of watched runs on this process's devices.",
+    ("loop", "dtype", "kind"),
+)  # fmt: skip
+BYTES = Metric(
+    "jaxobs_bytes_total", "counter", "Modelled device-memory bytes of watched runs on this process's devices.",
+    ("loop",), "bytes",
+)  # fmt: skip
+BOUND_SECONDS = Metric(
+    "jaxobs_bound_seconds_total", "counter", "Least time that watched runs could have taken, by what bounds them.",
+    ("loop", "bound"), "seconds",
+)  # fmt: skip
+COMPILATIONS = Metric("jaxobs_compilations_total", "counter", "Executables made.", ("function",))
+COMPILE_SECONDS = Metric(
+    "jaxobs_compile_seconds", "histogram", "Durations of compile phases, each without what is nested in it.",
+    ("phase",), "seconds", COMPILE_BUCKETS,
+)  # fmt: skip
+COMPILE_FUNCTION_SECONDS = Metric(
+    "jaxobs_compile_function_seconds_total", "counter", "Time spent compiling, by function and phase.",
+    ("function", "phase"), "seconds",
+)  # fmt: skip
+COMPILING = Metric(
+    "jaxobs_compiling_seconds", "gauge", "Age of a compile in flight; absent when there is none.", ("function",),
+    "seconds",
+)  # fmt: skip
+RECOMPILATIONS = Metric(
+    "jaxobs_recompilations_total", "counter", "Executables made for a function that had one already, by cause.",
+    ("function", "cause"),
+)  # fmt: skip
+EXECUTABLE_FLOPS = Metric(
+    "jaxobs_executable_flops", "gauge", "FLOPs of one run on one device.", ("function", "executable")
+)
+EXECUTABLE_BYTES = Metric(
+    "jaxobs_executable_bytes", "gauge", "Device-memory bytes of one run on one device.", ("function", "executable"),
+    "bytes",
+)  # fmt: skip
+EXECUTABLE_INTENSITY = Metric(
+    "jaxobs_executable_intensity_flops_per_byte", "gauge", "Arithmetic intensity.", ("function", "executable"),
+    "flops_per_byte",
+)  # fmt: skip
+EXECUTABLE_RUNS = Metric(
+    "jaxobs_executable_runs_total", "counter", "Runs of watched functions.", ("function", "executable")
+)
+EXECUTABLE_SECONDS = Metric(
+    "jaxobs_executable_seconds_total", "counter", "Device time: the median of sampled runs times the number of runs.",
+    ("function", "executable"), "seconds",
+)  # fmt: skip
+EXECUTABLE_ACHIEVED = Metric(
+    "jaxobs_executable_achieved_flops_per_second", "gauge", "FLOPs of a run over its device time.",
+    ("function", "executable"), "flops_per_second",
+)  # fmt: skip
+EXECUTABLE_ATTAINABLE = Metric(
+    "jaxobs_executable_attainable_flops_per_second", "gauge", "FLOPs of a run over its bound time.",
+    ("function", "executable"), "flops_per_second",
+)  # fmt: skip
+EXECUTABLE_EFFICIENCY = Metric(
+    "jaxobs_executable_efficiency_ratio", "gauge",
+    "Bound time over device time; above 1 where data stayed in cache.", ("function", "executable"), "ratio",
+)  # fmt: skip
+EXECUTABLE_BOTTLENECK = Metric(
+    "jaxobs_executable_bottleneck_info", "gauge", "What bounds the executable.",
+    ("function", "executable", "bottleneck", "runner_up"),
+)  # fmt: skip
+EXECUTABLE_MEMORY = Metric(
+    "jaxobs_executable_memory_bytes", "gauge", "XLA's memory analysis, on one device.",
+    ("function", "executable", "kind"), "bytes",
+)  # fmt: skip
+DEVICE_INFO = Metric(
+    "jaxobs_device_info", "gauge", "This process's devices by local ordinal.", ("device", "device_kind", "uuid")
+)
+PEAK_FLOPS = Metric(
+    "jaxobs_device_peak_flops_per_second", "gauge", "Peak of the device's matrix unit.", ("device", "dtype"),
+    "flops_per_second",
+)  # fmt: skip
+PEAK_BYTES = Metric(
+    "jaxobs_device_peak_bytes_per_second", "gauge", "Peak bandwidth of the device's memory.", ("device",),
+    "bytes_per_second",
+)  # fmt: skip
+PEAK_INFO = Metric(
+    "jaxobs_device_peak_info", "gauge", "Where a peak comes from; dtype is `memory` for the bandwidth.",
+    ("device", "dtype", "provenance"),
+)  # fmt: skip
+CEILING = Metric(
+    "jaxobs_roofline_ceiling_flops_per_second", "gauge", "The roof at log-spaced intensities.",
+    ("device_kind", "dtype", "intensity"), "flops_per_second",
+)  # fmt: skip
+SOURCE_UP = Metric("jaxobs_source_up", "gauge", "1 where the plugin works, 0 where it failed.", ("source",))
+SOURCE_LAST_SUCCESS = Metric(
+    "jaxobs_source_last_success_timestamp_seconds", "gauge", "When the plugin last worked, in Unix time.", ("source",),
+    "seconds",
+)  # fmt: skip
+SOURCE_SECONDS = Metric(
+    "jaxobs_source_seconds_total", "counter", "Time spent in the plugin.", ("source",), "seconds"
+)
+LISTENERS_RESTORED = Metric(
+    "jaxobs_listener_restored_total", "counter", "Times that JAX's listeners had been cleared and were put back."
+)
+EVENTS = Metric(
+    "jaxobs_events_total", "counter", "Events of the training process, by what became of them.", ("outcome",)
+)
+AGENT_CPU = Metric(
+    "jaxobs_agent_cpu_seconds_total", "counter", "CPU time of jaxobs: its threads in the job, and the agent.",
+    ("where",), "seconds",
+)  # fmt: skip
+AGENT_RESIDENT = Metric("jaxobs_agent_resident_bytes", "gauge", "Resident memory of the agent.", (), "bytes")
+EXPORTER_FAILURES = Metric(
+    "jaxobs_exporter_failures_total", "counter", "Failed turns of an exporter.", ("exporter",)
+)
+SERIES_LIMITED = Metric(
+    "jaxobs_series_limited_total", "counter", "Updates that found no series of their own, by metric.", ("metric",)
+)
+
+CORE_METRICS: Final[tuple[Metric, ...]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Metric)
+)

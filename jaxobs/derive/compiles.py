@@ -1,0 +1,101 @@
+"""Compiles: how many, how long, of which function, and which are under way."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from jaxobs.derive import catalogue as core
+from jaxobs.derive.selection import Selection
+from jaxobs.derive.series import Series
+from jaxobs.flow.limits import OTHER
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
+from jaxobs.model.metrics import Exemplar
+
+INTERVALS_KEPT = 10_000
+"""Outermost compile intervals kept for charging steps; a step takes those that overlap it, older ones go."""
+
+
+class Compiles:
+    def __init__(self, series: Series, limit: int) -> None:
+        self._series = series
+        self._selection: Selection[str] = Selection(limit)
+        self._shown: frozenset[str] = frozenset()
+        self.count: Counter[str] = Counter()
+        self.recompilations: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._told: dict[tuple[str, ...], float] = {}
+        self._in_flight: dict[tuple[int, str], CompilePhaseStarted] = {}
+        self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for phase in core.PHASES:
+            series.total(core.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+
+    def phase_started(self, event: CompilePhaseStarted) -> None:
+        self._in_flight[event.thread, event.phase] = event
+
+    def phase_ended(self, event: CompilePhaseEnded) -> None:
+        own = seconds(event.exclusive)
+        self.seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
+        if event.outermost:
+            self._in_flight.pop((event.thread, event.phase), None)
+            intervals = self._intervals[event.thread]
+            intervals.append((event.start, event.end))
+            del intervals[:-INTERVALS_KEPT]
+        self._series.observe(core.COMPILE_SECONDS, (event.phase,), own)
+
+    def compiled(self, event: Compilation, exemplar: Exemplar | None) -> None:
+        self.count[event.function] += 1
+        if event.recompilation is not None:
+            self.recompilations[event.function][event.recompilation] += 1
+        if exemplar is not None:
+            self._series.observe(core.COMPILE_SECONDS, ("backend",), exemplar.value, 0, exemplar)
+
+    def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
+        """Nanoseconds of [start, end] in which that thread was compiling; `forget` what lies before `end`."""
+        intervals = self._intervals.get(thread)
+        if not intervals:
+            return 0
+        found = sum(max(0, min(stop, end) - max(begin, start)) for begin, stop in intervals)
+        if forget:
+            # What an inner loop's step has claimed must not be claimed again by the step around it.
+            self._intervals[thread] = [interval for interval in intervals if interval[1] > end]
+        return found
+
+    def update(self, now: int) -> None:
+        """Bring the series up to what was folded."""
+        weights = {name: (sum(self.seconds[name].values()), float(self.count[name])) for name in self._functions()}
+        self._shown = self._selection.choose(weights)
+        for name in self._functions():
+            shown = name if name in self._shown else OTHER
+            self._tell(core.COMPILATIONS, (name,), (shown,), self.count[name])
+            for phase, amount in self.seconds[name].items():
+                self._tell(core.COMPILE_FUNCTION_SECONDS, (name, phase), (shown, phase), amount)
+            for cause, times in self.recompilations[name].items():
+                self._tell(core.RECOMPILATIONS, (name, cause), (shown, cause), times)
+        oldest: dict[str, int] = {}
+        for event in self._in_flight.values():
+            oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
+        in_flight = {name: seconds(now - since) for name, since in oldest.items() if name in self._shown or not weights.get(name)}
+        self._series.replace(core.COMPILING, (((name,), age) for name, age in in_flight.items()))
+
+    def document(self) -> dict[str, Any]:
+        return {
+            name: {
+                "compilations": self.count[name],
+                "recompilations": dict(self.recompilations.get(name, {})),
+                "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in core.PHASES},
+            }
+            for name in sorted(self._functions(), key=lambda name: -sum(self.seconds[name].values()))
+        }
+
+    def _functions(self) -> set[str]:
+        return set(self.count) | set(self.seconds)
+
+    def _tell(self, metric: Any, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
+        """What is new since the last time goes to the series that the function has now, so that no counter falls."""
+        told = (metric.name, *key)
+        new = total - self._told.get(told, 0.0)
+        if new or told not in self._told:
+            self._told[told] = total
+            self._series.add(metric, labels, new)

@@ -1,0 +1,61 @@
+"""The devices of this process, their peaks, and the roof they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from jaxobs.derive import catalogue as core
+from jaxobs.derive.roofline import ceiling
+from jaxobs.derive.series import Series
+from jaxobs.model.events import BackendFound
+from jaxobs.model.hardware import Peaks
+
+
+class Devices:
+    def __init__(self, series: Series) -> None:
+        self._series = series
+        self.backend: BackendFound | None = None
+        self.peaks: dict[str, Peaks] = {}
+        self._roofs: set[str] = set()
+
+    def found(self, event: BackendFound) -> None:
+        self.backend = event
+        for ordinal, kind, identity in event.devices:
+            self._series.set(core.DEVICE_INFO, (str(ordinal), kind, identity), 1.0)
+
+    def bind_peaks(self, kind: str, peaks: Peaks) -> None:
+        self.peaks[kind] = peaks
+        for ordinal, device_kind, _ in self.backend.devices if self.backend else ():
+            if device_kind != kind:
+                continue
+            for dtype, peak in peaks.matrix.items():
+                self._series.set(core.PEAK_FLOPS, (str(ordinal), dtype), peak.value)
+                self._series.set(core.PEAK_INFO, (str(ordinal), dtype, peak.provenance), 1.0)
+            if peaks.memory is not None:
+                self._series.set(core.PEAK_BYTES, (str(ordinal),), peaks.memory.value)
+                self._series.set(core.PEAK_INFO, (str(ordinal), "memory", peaks.memory.provenance), 1.0)
+
+    def draw_roofs(self, dtypes: Iterable[str]) -> None:
+        """The roof for element types that were seen; drawn once, as it does not change."""
+        for kind, peaks in self.peaks.items():
+            for dtype in dtypes:
+                if (key := f"{kind}\0{dtype}") in self._roofs:
+                    continue
+                self._roofs.add(key)
+                for intensity, rate in ceiling(peaks, dtype):
+                    self._series.set(core.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
+
+    def document(self) -> list[dict[str, Any]]:
+        if self.backend is None:
+            return []
+        return [
+            {
+                "device": ordinal,
+                "kind": kind,
+                "platform": self.backend.platform,
+                "peaks": self.peaks[kind].to_dict() if kind in self.peaks else None,
+                "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
+            }
+            for ordinal, kind, _ in self.backend.devices
+        ]

@@ -1,0 +1,245 @@
+"""Executables: what each must do, how often it ran, how long the device took, and how near that is to the roof."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxobs.derive import bottleneck
+from jaxobs.derive import catalogue as core
+from jaxobs.derive.roofline import Bound, bound_time, efficiency, total_bound
+from jaxobs.derive.selection import Selection
+from jaxobs.derive.series import Series
+from jaxobs.flow.limits import OTHER
+from jaxobs.model.cost import Cost, ModuleCost
+from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
+from jaxobs.model.hardware import Peaks
+
+SAMPLES_KEPT = 21
+"""Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow
+a change within a minute."""
+
+NOT_WATCHED = "not watched: wrap the function in obs.watch()"
+
+
+@dataclass(slots=True)
+class Executable:
+    number: int
+    function: str
+    memory: Mapping[str, int]
+    devices: int
+    module: ModuleCost | None = None
+    cost: Cost | None = None
+    bound: Bound | None = None
+    fingerprint: str = ""
+    cost_reason: str = "its module is being analysed"
+    runs: int = 0
+    seconds: float = 0.0
+    samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    sample_count: int = 0
+
+    @property
+    def seconds_per_run(self) -> float | None:
+        """Device seconds of one run: the median of the newest samples."""
+        return statistics.median(self.samples) if self.samples else None
+
+    @property
+    def working_set(self) -> float | None:
+        """Bytes it touches on one device, of XLA's memory analysis; aliased outputs are the arguments themselves."""
+        if not self.memory:
+            return None
+        known = {kind: float(amount) for kind, amount in self.memory.items()}
+        return sum(known.get(kind, 0.0) for kind in ("argument", "output", "temporary")) - known.get("alias", 0.0)
+
+
+class Executables:
+    def __init__(self, series: Series, limit: int) -> None:
+        self._series = series
+        self._selection: Selection[int] = Selection(limit)
+        self._by_number: dict[int, Executable] = {}
+        self._watched: dict[int, FunctionWatched] = {}
+        self._watched_names: set[str] = set()
+        self._unseen_runs: Counter[int] = Counter()
+        self._told: dict[tuple[str, int], float] = {}
+        self.peaks: Peaks | None = None
+
+    def created(self, event: ExecutableCreated) -> None:
+        made = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
+        if event.proto is None:
+            made.cost_reason = event.proto_reason
+            made.fingerprint = f"number-{event.executable}"
+        self._by_number[event.executable] = made
+
+    def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
+        """The agent has decoded the module, or could not."""
+        made = self._by_number.get(number)
+        if made is None:
+            return
+        if module is None:
+            made.cost_reason, made.fingerprint = reason, f"number-{number}"
+            return
+        made.module, made.cost, made.cost_reason, made.fingerprint = module, module.cost, "", module.fingerprint
+        self._bind(made)
+
+    def bind_peaks(self, peaks: Peaks) -> None:
+        self.peaks = peaks
+        for made in self._by_number.values():
+            self._bind(made)
+
+    def watched(self, event: FunctionWatched) -> None:
+        self._watched[event.number] = event
+        self._watched_names.add(event.function)
+
+    def ran(self, run: int, calls: int = 1) -> None:
+        made = self._by_number.get(run)
+        if made is None:
+            self._unseen_runs[run] += calls
+        else:
+            made.runs += calls
+
+    def sampled(self, event: ExecutableRan) -> None:
+        made = self._by_number.get(event.run)
+        if made is not None:
+            made.samples.append(event.seconds)
+            made.sample_count += 1
+
+    def get(self, run: int) -> Executable | None:
+        return self._by_number.get(run)
+
+    def update(self) -> None:
+        """Bring the series up to what was folded."""
+        for made in self._by_number.values():
+            per_run = made.seconds_per_run
+            new = made.runs - self._told.get(("runs", made.number), 0.0)
+            if per_run is not None and new > 0:
+                made.seconds += per_run * new
+                self._told["runs", made.number] = made.runs
+        weights = {
+            made.number: (made.seconds, made.cost.flops if made.cost else 0.0)
+            for made in self._by_number.values()
+            if made.fingerprint
+        }
+        shown = self._selection.choose(weights)
+        gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in _GAUGES}
+        for number in weights:
+            made = self._by_number[number]
+            name = (made.function, made.fingerprint) if number in shown else (OTHER, OTHER)
+            if made.runs or made.function in self._watched_names:
+                self._tell(core.EXECUTABLE_RUNS, made, name, made.runs)
+            if made.samples:
+                self._tell(core.EXECUTABLE_SECONDS, made, name, made.seconds)
+            if number in shown:
+                self._gauges(made, name, gauges)
+        for metric in _GAUGES:
+            self._series.replace(metric, gauges[metric.name].items())
+
+    def document(self) -> list[dict[str, Any]]:
+        """Those with the most device time first."""
+        known = sorted(self._by_number.values(), key=lambda made: (-made.seconds, made.number))
+        return [self._entry(made) for made in known]
+
+    def _bind(self, made: Executable) -> None:
+        if made.module is None or self.peaks is None:
+            return
+        peaks, working_set = self.peaks, made.working_set
+        made.bound = total_bound(
+            bound_time(operation.cost, peaks, working_set) for operation in made.module.operations
+        )
+
+    def _entry(self, made: Executable) -> dict[str, Any]:
+        per_run = made.seconds_per_run
+        near = efficiency(made.bound, per_run) if made.bound is not None and per_run is not None else None
+        verdict = self._verdict(made)
+        watched = made.function in self._watched_names
+        unseen = (seen.reason for seen in self._watched.values() if self._unseen(seen, made.function))
+        runs_reason = next(unseen, None) if watched else NOT_WATCHED
+        attainable = _rate(made.cost, made.bound.seconds if made.bound else None)
+        return {
+            "function": made.function,
+            "executable": made.fingerprint or None,
+            "executable_reason": None if made.fingerprint else made.cost_reason,
+            "cost": made.cost.to_dict() if made.cost else None,
+            "cost_reason": None if made.cost else made.cost_reason,
+            "runs": made.runs if runs_reason is None else None,
+            "runs_reason": runs_reason,
+            "seconds": made.seconds if per_run is not None else None,
+            "seconds_per_run": per_run,
+            "seconds_reason": None if per_run is not None else runs_reason or "no run has been sampled yet",
+            "samples": made.sample_count,
+            "bound_seconds": made.bound.seconds if made.bound else None,
+            "bound_reason": self._bound_reason(made),
+            "achieved_flops_per_second": _rate(made.cost, per_run),
+            "attainable_flops_per_second": attainable,
+            "efficiency": near.value if near else None,
+            "efficiency_reason": near.reason if near else self._why_no_efficiency(made, per_run, runs_reason),
+            "bottleneck": verdict.to_dict(),
+            "memory": dict(made.memory),
+            "devices": made.devices,
+        }
+
+    def _unseen(self, seen: FunctionWatched, function: str) -> bool:
+        return seen.function == function and self._unseen_runs[seen.number] > 0
+
+    def _bound_reason(self, made: Executable) -> str | None:
+        if made.cost is None:
+            return made.cost_reason
+        if self.peaks is None:
+            return "no backend has been found yet"
+        if made.bound is None or made.bound.seconds is None:
+            return self.peaks.reason or (made.bound.reason if made.bound else None)
+        return made.bound.reason
+
+    def _why_no_efficiency(self, made: Executable, per_run: float | None, runs_reason: str | None) -> str | None:
+        if per_run is None:
+            return runs_reason or "no run has been sampled yet"
+        return self._bound_reason(made)
+
+    def _verdict(self, made: Executable) -> bottleneck.Verdict:
+        """Without a bound because a peak is missing the label is unknown; without a cost it is unmodelled."""
+        if made.cost is not None and made.bound is None:
+            return bottleneck.Verdict("unknown", 0.0, None, reason=self._bound_reason(made))
+        return bottleneck.of_executable(made.bound, made.seconds_per_run, made.sample_count)
+
+    def _gauges(
+        self, made: Executable, name: tuple[str, ...], gauges: dict[str, dict[tuple[str, ...], float | None]]
+    ) -> None:
+        per_run, cost, bound = made.seconds_per_run, made.cost, made.bound
+        if cost is not None:
+            gauges[core.EXECUTABLE_FLOPS.name][name] = cost.flops
+            gauges[core.EXECUTABLE_BYTES.name][name] = cost.bytes
+            gauges[core.EXECUTABLE_INTENSITY.name][name] = cost.intensity
+            gauges[core.EXECUTABLE_ACHIEVED.name][name] = _rate(cost, per_run)
+        if bound is not None:
+            gauges[core.EXECUTABLE_ATTAINABLE.name][name] = _rate(cost, bound.seconds)
+            gauges[core.EXECUTABLE_EFFICIENCY.name][name] = efficiency(bound, per_run).value if per_run else None
+        if per_run is not None:
+            verdict = self._verdict(made)
+            gauges[core.EXECUTABLE_BOTTLENECK.name][*name, verdict.label, verdict.runner_up or ""] = 1.0
+        for kind, amount in made.memory.items():
+            gauges[core.EXECUTABLE_MEMORY.name][*name, kind] = float(amount)
+
+    def _tell(self, metric: Any, made: Executable, labels: tuple[str, ...], total: float) -> None:
+        key = (metric.name, made.number)
+        new = total - self._told.get(key, 0.0)
+        self._told[key] = total
+        self._series.add(metric, labels, new)
+
+
+_GAUGES = (
+    core.EXECUTABLE_FLOPS,
+    core.EXECUTABLE_BYTES,
+    core.EXECUTABLE_INTENSITY,
+    core.EXECUTABLE_ACHIEVED,
+    core.EXECUTABLE_ATTAINABLE,
+    core.EXECUTABLE_EFFICIENCY,
+    core.EXECUTABLE_BOTTLENECK,
+    core.EXECUTABLE_MEMORY,
+)
+
+
+def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
+    """FLOP/s; None without both, or where nothing is to be computed."""
+    return cost.flops / elapsed if cost is not None and cost.flops > 0 and elapsed is not None and elapsed > 0 else None

@@ -1,0 +1,255 @@
+"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the views that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jaxobs.derive import catalogue as core
+from jaxobs.derive.compiles import Compiles
+from jaxobs.derive.devices import Devices
+from jaxobs.derive.executables import Executables
+from jaxobs.derive.loop import Loop
+from jaxobs.derive.run_time import RunTime
+from jaxobs.derive.series import Series
+from jaxobs.derive.spans import Spans
+from jaxobs.model import events
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.cost import ModuleCost
+from jaxobs.model.hardware import Peaks
+from jaxobs.model.metrics import Catalogue, Exemplar
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.spans import Span
+
+LOOPS = 20
+"""At most so many loops by name; the steps of more are refused and counted: a loop's name is no step's number."""
+
+SERIES_A_ROW = 30
+"""Series that a function or an executable takes at most, to share out the limit on series."""
+
+
+class Fold:
+    """State of one training process. `resource` and `facts` are shown as they are under `process`."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clock: ClockAnchor,
+        began: int,
+        resource: Mapping[str, str],
+        facts: Mapping[str, Any],
+        series_limit: int,
+    ) -> None:
+        self.series = Series(catalogue, series_limit)
+        self.clock = clock
+        self.accepted = self.refused = 0
+        self.address: str | None = None
+        self._began = began
+        self._resource = resource
+        self._facts = facts
+        rows = max(1, series_limit // SERIES_A_ROW // 2)
+        self.compiles = Compiles(self.series, rows)
+        self.executables = Executables(self.series, rows)
+        self.devices = Devices(self.series)
+        self.run_time = RunTime(self.series, began)
+        job = resource.get("jaxobs.run") or resource.get("slurm.job_id")
+        self._spans = Spans(resource.get("service.instance.id", ""), job)
+        self._finished: list[Span] = []
+        self.loops: dict[str, Loop] = {}
+        self._sources: dict[str, events.SourceReported] = {}
+        self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
+        self._cpu_of_agent = 0.0
+        self._resident: int | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
+            events.SpanEnded: lambda event: self._finished.append(self._spans.of_plugin(event)),
+            events.StepEnded: self._step_ended,
+            events.StepCompleted: self._step_completed,
+            events.LoopEnded: self._loop_ended,
+            events.PhaseEnded: self.run_time.phase_ended,
+            events.Recorded: lambda event: self._loop(event.loop or "train").record(event),
+            events.FunctionWatched: self.executables.watched,
+            events.FunctionCalled: lambda event: self.executables.ran(event.run, event.calls),
+            events.ExecutableRan: self.executables.sampled,
+            events.CompilePhaseStarted: self.compiles.phase_started,
+            events.CompilePhaseEnded: self._compile_phase_ended,
+            events.Compilation: self._compiled,
+            events.ExecutableCreated: self.executables.created,
+            events.BackendFound: self.devices.found,
+            events.SourceReported: self._source,
+            events.ProbeReported: self._probe_reported,
+        }
+
+    def apply(self, event: events.Event) -> None:
+        """Fold one event. An event that breaks a view is refused and counted; the fold goes on."""
+        try:
+            self._handlers[type(event)](event)
+            self.accepted += 1
+        except (KeyError, TypeError, ValueError, ArithmeticError):
+            self.refused += 1
+
+    def bind_peaks(self, kind: str, peaks: Peaks) -> None:
+        """Peaks of a device kind; executables are bound by those of the first device."""
+        self.devices.bind_peaks(kind, peaks)
+        if self.devices.backend and self.devices.backend.devices and self.devices.backend.devices[0][1] == kind:
+            self.executables.bind_peaks(peaks)
+
+    def analysed(self, number: int, module: ModuleCost | None, reason: str = "") -> None:
+        self.executables.analysed(number, module, reason)
+        if module is not None:
+            self.devices.draw_roofs(module.cost.matrix_flops_by_type)
+
+    def agent_measured(self, cpu_seconds: float, resident_bytes: int | None) -> None:
+        self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
+
+    def finished_spans(self) -> list[Span]:
+        """Spans since this was last asked."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def snapshot(self, now: int) -> Snapshot:
+        for loop in self.loops.values():
+            loop.update(now, self.executables)
+        self.executables.update()
+        self.compiles.update(now)
+        self.run_time.update(now, ((loop.wall, loop.components) for loop in self.loops.values()))
+        if self.devices.backend is not None:
+            self.devices.draw_roofs(self._dtypes_seen())
+        self._show_bottlenecks()
+        self._show_self()
+        return Snapshot(now, self._document(now), self.series.families())
+
+    def _loop(self, name: str) -> Loop:
+        loop = self.loops.get(name)
+        if loop is None:
+            if len(self.loops) >= LOOPS:
+                raise ValueError(f"more than {LOOPS} loops")
+            loop = self.loops[name] = Loop(name, self.series, self.clock)
+        return loop
+
+    def _step_ended(self, event: events.StepEnded) -> None:
+        loop = self._loop(event.loop)
+        loop.step_ended(event, self.compiles, self.executables)
+        self.run_time.step_ended(event)
+        for span in self._spans.of_step(event):
+            self._finish_step(loop, span)
+
+    def _step_completed(self, event: events.StepCompleted) -> None:
+        loop = self._loop(event.loop)
+        loop.completed(event)
+        for span in self._spans.of_completion(event):
+            self._finish_step(loop, span)
+
+    def _finish_step(self, loop: Loop, span: Span) -> None:
+        self._finished.append(span)
+        loop.exemplify(self._exemplar(span))
+
+    def _loop_ended(self, event: events.LoopEnded) -> None:
+        self._loop(event.loop).ended(event)
+        self.run_time.loop_ended()
+
+    def _compile_phase_ended(self, event: events.CompilePhaseEnded) -> None:
+        self.compiles.phase_ended(event)
+        self.run_time.compile_ended(event)
+
+    def _compiled(self, event: events.Compilation) -> None:
+        spans = self._spans.of_compilation(event)
+        self._finished += spans
+        self.compiles.compiled(event, self._exemplar(spans[0]))
+
+    def _exemplar(self, span: Span) -> Exemplar:
+        wall = self.clock.wall_time(span.end) / NANOSECONDS
+        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(span.end - span.start), wall)
+
+    def _source(self, event: events.SourceReported) -> None:
+        self._sources[event.source] = event
+        self.series.set(core.SOURCE_UP, (event.source,), float(event.up))
+        self.series.total(core.SOURCE_SECONDS, (event.source,), event.seconds)
+        if event.last_success is not None:
+            at = self.clock.wall_time(event.last_success) / NANOSECONDS
+            self.series.set(core.SOURCE_LAST_SUCCESS, (event.source,), at)
+        if event.kind == "exporter":
+            self.series.total(core.EXPORTER_FAILURES, (event.source,), event.failures)
+
+    def _probe_reported(self, event: events.ProbeReported) -> None:
+        self._probe = event
+
+    def _dtypes_seen(self) -> Iterable[str]:
+        labels = (family.series for family in self.series.families() if family.metric is core.FLOPS)
+        return {dtype for series in labels for _, dtype, _ in series}
+
+    def _show_bottlenecks(self) -> None:
+        verdicts = {name: loop.verdict() for name, loop in self.loops.items()}
+        self.series.replace(
+            core.BOTTLENECK_INFO,
+            (((name, verdict.label, verdict.runner_up or ""), 1.0) for name, verdict in verdicts.items()),
+        )
+
+    def _show_self(self) -> None:
+        backend = self.devices.backend
+        self.series.replace(
+            core.BUILD_INFO,
+            [(
+                (
+                    str(self._facts.get("jaxobs", "")), backend.jax_version if backend else "",
+                    backend.jaxlib_version if backend else "", backend.platform if backend else "",
+                    str(self._facts.get("agent", "")), self.address or "",
+                ),
+                1.0,
+            )],
+        )  # fmt: skip
+        for outcome, count in (
+            ("accepted", self.accepted),
+            ("dropped", self._probe.dropped),
+            ("refused", self.refused + self._probe.refused + self.series.refused),
+        ):
+            self.series.total(core.EVENTS, (outcome,), float(count))
+        self.series.total(core.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
+        self.series.total(core.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
+        self.series.total(core.AGENT_CPU, ("agent",), self._cpu_of_agent)
+        self.series.set(core.AGENT_RESIDENT, (), None if self._resident is None else float(self._resident))
+
+    def _document(self, now: int) -> dict[str, Any]:
+        backend = self.devices.backend
+        no_backend = None if backend else "JAX has made no backend yet"
+        return {
+            "process": {
+                "service_name": self._resource.get("service.name"),
+                "host_name": self._resource.get("host.name"),
+                "pid": int(self._resource.get("process.pid", 0)) or None,
+                "run": self._resource.get("jaxobs.run"),
+                "process_index": backend.process_index if backend else None,
+                "process_count": backend.process_count if backend else None,
+                "seconds": seconds(now - self._began),
+                "run_seconds": dict(self.run_time.seconds),
+                "address": self.address,
+                "address_reason": None if self.address else "no exporter serves metrics",
+                "jax": backend.jax_version if backend else None,
+                "jaxlib": backend.jaxlib_version if backend else None,
+                "platform": backend.platform if backend else None,
+                "platform_reason": no_backend,
+                **self._facts,
+            },
+            "loops": {name: loop.document(self.executables) for name, loop in self.loops.items()},
+            "functions": self.compiles.document(),
+            "executables": self.executables.document(),
+            "operations": None,
+            "operations_reason": "single operations are seen in profiler windows only, and there were none",
+            "devices": self.devices.document(),
+            "devices_reason": no_backend,
+            "sources": {
+                name: {
+                    "kind": source.kind, "up": source.up, "seconds": source.seconds, "failures": source.failures,
+                    "reason": source.reason or None,
+                }
+                for name, source in sorted(self._sources.items())
+            },
+            "advice": [],
+            "agent": {
+                "events_accepted": self.accepted,
+                "events_dropped": self._probe.dropped,
+                "events_refused": self.refused + self._probe.refused + self.series.refused,
+                "cpu_seconds": {"probe": self._probe.cpu_seconds, "agent": self._cpu_of_agent},
+                "resident_bytes": self._resident,
+            },
+        }  # fmt: skip

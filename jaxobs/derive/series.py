@@ -1,0 +1,136 @@
+"""The values of all metrics, by labels, within a limit on how many series there are."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jaxobs.derive import catalogue as core
+from jaxobs.flow.limits import OTHER, clean_label
+from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
+
+Labels = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Histogram:
+    counts: list[int]
+    sum: float = 0.0
+    exemplars: list[Exemplar | None] = field(default_factory=list)
+
+    def value(self) -> HistogramValue:
+        return HistogramValue(tuple(self.counts), self.sum, tuple(self.exemplars))
+
+
+class Series:
+    """Counters, gauges and histograms of the catalogue. Values that are no finite number are refused and counted.
+
+    Beyond `limit` series, counters go to a series whose labels are all `__other__`, gauges and histograms are dropped;
+    both are counted in `jaxobs_series_limited_total`. Who deserves a series is decided before (`selection.py`).
+    """
+
+    def __init__(self, catalogue: Catalogue, limit: int) -> None:
+        self.catalogue = catalogue
+        self.refused = 0
+        self._limit = limit
+        self._count = 0
+        self._plain: dict[str, dict[Labels, float]] = {}
+        self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._limited: dict[str, int] = {}
+
+    def add(self, metric: Metric, labels: Labels, value: float) -> None:
+        """To a counter. A negative value is refused: a counter never falls."""
+        if not (math.isfinite(value) and value >= 0):
+            self.refused += 1
+            return
+        series = self._plain.setdefault(metric.name, {})
+        labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
+        series[labels] = series.get(labels, 0.0) + value
+
+    def total(self, metric: Metric, labels: Labels, value: float) -> None:
+        """A counter that is kept elsewhere; it only ever rises."""
+        self.add(metric, labels, max(0.0, value - self.get(metric, labels)))
+
+    def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
+        """A gauge; None or a value that is no finite number takes the series away."""
+        series = self._plain.setdefault(metric.name, {})
+        if value is None or not math.isfinite(value):
+            if series.pop(clean(labels), None) is not None:
+                self._count -= 1
+            return
+        admitted = self._admitted(metric, labels, series)
+        if admitted is not None:
+            series[admitted] = float(value)
+
+    def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
+        """All series of a gauge at once: those not given go."""
+        self._count -= len(self._plain.pop(metric.name, {}))
+        for labels, value in values:
+            self.set(metric, labels, value)
+
+    def observe(
+        self, metric: Metric, labels: Labels, value: float, count: int = 1, exemplar: Exemplar | None = None
+    ) -> None:
+        """`count` observations of a value in a histogram."""
+        if not (math.isfinite(value) and value >= 0):
+            self.refused += 1
+            return
+        series = self._histograms.setdefault(metric.name, {})
+        admitted = self._admitted(metric, labels, series)
+        if admitted is None:
+            return
+        histogram = series.get(admitted)
+        if histogram is None:
+            histogram = series[admitted] = Histogram([0] * (len(metric.buckets) + 1))
+            histogram.exemplars = [None] * len(histogram.counts)
+        bucket = bisect.bisect_left(metric.buckets, value)
+        histogram.counts[bucket] += count
+        histogram.sum += value * count
+        if exemplar is not None:
+            histogram.exemplars[bucket] = exemplar
+
+    def measured(self, name: str, labels: Labels, value: float) -> None:
+        """A plugin's value, by the type that its metric was declared with; refused where it was not declared so."""
+        metric = self.catalogue.get(name)
+        if metric is None or len(labels) != len(metric.labels):
+            self.refused += 1
+        elif metric.kind == "counter":
+            self.add(metric, labels, value)
+        elif metric.kind == "gauge":
+            self.set(metric, labels, value)
+        else:
+            self.observe(metric, labels, value)
+
+    def get(self, metric: Metric, labels: Labels) -> float:
+        return self._plain.get(metric.name, {}).get(clean(labels), 0.0)
+
+    def families(self) -> tuple[Family, ...]:
+        """An immutable copy, in the order of names."""
+        for name, count in self._limited.items():
+            self._plain.setdefault(core.SERIES_LIMITED.name, {})[name,] = float(count)
+        families = []
+        for metric in self.catalogue:
+            series: dict[Labels, Value] = dict(self._plain.get(metric.name, {}))
+            series |= {labels: kept.value() for labels, kept in self._histograms.get(metric.name, {}).items()}
+            if series:
+                families.append(Family(metric, series))
+        return tuple(families)
+
+    def _admitted(
+        self, metric: Metric, labels: Labels, series: dict[Labels, float] | dict[Labels, Histogram]
+    ) -> Labels | None:
+        labels = clean(labels)
+        if labels in series:
+            return labels
+        weight = len(metric.buckets) + 3 if metric.kind == "histogram" else 1
+        if self._count + weight > self._limit:
+            self._limited[metric.name] = self._limited.get(metric.name, 0) + 1
+            return None
+        self._count += weight
+        return labels
+
+
+def clean(labels: Labels) -> Labels:
+    return tuple(clean_label(label) for label in labels)

@@ -1,0 +1,118 @@
+"""Spans out of events: of compiles, of sampled and of unusually slow steps. Identities are derived, not drawn, so that the
+ranks of a job put the same step into the same trace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.events import Attributes, Compilation, SpanContext, SpanEnded, StepCompleted, StepEnded
+from jaxobs.model.spans import Span
+
+SAMPLED_EVERY = 10 * NANOSECONDS
+SLOW_EVERY = 1 * NANOSECONDS
+"""At most one span of a sampled step in ten seconds and one of a slow step a second, for each loop: a trace store is no
+place for every step of a month."""
+
+SLOW = 3.0
+"""A step this many times slower than its loop's average gets a span."""
+
+STEPS_REMEMBERED = 512
+EAGER = "(eager)"
+PHASE_NAMES = {"backend": "backend_compile"}
+
+
+class Spans:
+    def __init__(self, instance: str, job: str | None) -> None:
+        self._instance = instance
+        self._job = job
+        self._steps: dict[str, deque[StepEnded]] = {}
+        self._completed: dict[str, deque[StepCompleted]] = {}
+        self._average: dict[str, float] = {}
+        self._last: dict[tuple[str, str], int] = {}
+
+    def of_plugin(self, event: SpanEnded) -> Span:
+        trace = event.parent.trace_id if event.parent else self._identity(128, event.name, event.start, event.end)
+        own = self._identity(64, "span", event.name, event.start, event.end)
+        return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
+
+    def of_compilation(self, event: Compilation) -> list[Span]:
+        """`jax.compile` first, then its children."""
+        start = min((begin for _, begin, _ in event.phases), default=event.time)
+        trace = event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
+        own = self._identity(64, "compile", event.executable, start)
+        attributes: Attributes = (("jax.function", event.function), ("jax.persistent_cache", event.persistent_cache))
+        if event.recompilation is not None:
+            attributes += (("jax.recompilation.cause", event.recompilation),)
+        spans = [Span("jax.compile", trace, own, event.parent, start, event.time, attributes + event.attributes)]
+        if event.function != EAGER:  # hundreds of them, a millisecond each
+            parent = SpanContext(trace, own, event.parent.trace_flags if event.parent else 1)
+            for phase, begin, end in event.phases:
+                child = self._identity(64, phase, event.executable, begin)
+                name = PHASE_NAMES.get(phase, phase)
+                spans.append(Span(name, trace, child, parent, begin, end, (("jax.function", event.function),)))
+        return spans
+
+    def of_step(self, event: StepEnded) -> Iterator[Span]:
+        """A span where the step was unusually slow, or where it was sampled and its completion is known already."""
+        turn = event.end - event.start
+        average = self._average.get(event.loop, float(turn))
+        self._average[event.loop] = average + 0.1 * (turn - average)
+        remembered = self._steps.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED))
+        remembered.append(event)
+        if len(remembered) > SLOW and turn > SLOW * average and self._is_due(event.loop, "slow", event.end, SLOW_EVERY):
+            yield self._step(event, None, "slow")
+        for completed in list(self._completed.get(event.loop, ())):
+            if completed.step == event.step:
+                self._completed[event.loop].remove(completed)
+                yield self._step(event, completed, "sampled")
+
+    def of_completion(self, event: StepCompleted) -> Iterator[Span]:
+        if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
+            return
+        for step in reversed(self._steps.get(event.loop, ())):
+            if step.step == event.step:
+                yield self._step(step, event, "sampled")
+                return
+        self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
+
+    def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
+        if event.parent is not None:
+            trace = event.parent.trace_id
+        elif self._job is not None:
+            trace = _hash(128, self._job, event.loop, event.step)
+        else:
+            trace = self._identity(128, "step", event.loop, event.step)
+        attributes: Attributes = (
+            ("jax.loop", event.loop),
+            ("jax.step", event.step),
+            ("jax.step.why", why),
+            ("jax.step.input_wait_seconds", event.input_wait / NANOSECONDS),
+            ("jax.step.dispatch_seconds", event.dispatch / NANOSECONDS),
+            ("jax.step.failed", event.failed),
+        )
+        end = event.end
+        if completed is not None:
+            since = (completed.time - event.start) / NANOSECONDS
+            attributes += (("jax.step.completed_after_seconds", since),)
+            end = max(end, completed.time)
+        own = self._identity(64, "step", event.loop, event.step, event.start)
+        return Span("jax.step", trace, own, event.parent, event.start, end, attributes)
+
+    def _is_due(self, loop: str, why: str, at: int, every: int) -> bool:
+        last = self._last.get((loop, why))
+        if last is not None and at - last < every:
+            return False
+        self._last[loop, why] = at
+        return True
+
+    def _identity(self, bits: int, *parts: object) -> int:
+        return _hash(bits, self._instance, *parts)
+
+
+def _hash(bits: int, *parts: object) -> int:
+    """Never 0, which OpenTelemetry takes for invalid."""
+    text = "\0".join(str(part) for part in parts).encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=bits // 8).digest()) or 1

@@ -1,0 +1,241 @@
+"""`instrument()` and what it returns: one observer a process, made of a probe side here and an agent beside it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType, TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, cast
+
+from jaxobs.config import Settings, load_settings, unknown_variables
+from jaxobs.flow import wire
+from jaxobs.identity import process_age_seconds, read_identity
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.probe.agent_process import Connection, start_agent_process, start_agent_thread
+from jaxobs.probe.import_hook import when_imported
+from jaxobs.probe.loops import Amount, PhaseMark, StepMark, Steps
+from jaxobs.probe.side import ProbeSide
+
+Item = TypeVar("Item")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+ADDRESS_SECONDS = 5.0
+"""How long `address` waits for an agent that has just been started (its imports take about half a second)."""
+
+_log = logging.getLogger("jaxobs")
+_lock = threading.RLock()
+_observer: Observer | None = None
+
+
+class Observer:
+    """What `instrument()` returns. Every method is safe at any time, also after `shutdown()`."""
+
+    def __init__(self, settings: Settings, *, wait_for_backend: bool = False) -> None:
+        self.settings = settings
+        self.final_snapshot: Snapshot | None = None
+        self._pid = os.getpid()
+        self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
+        self._identity = read_identity(run=settings.run)
+        self._address: str | None = None
+        self._address_known = threading.Event()
+        self._answers: dict[int, Any] = {}
+        self._answered = threading.Condition()
+        self._asked = 0
+        self._started = False
+        self._ended = not settings.enabled
+        plain = settings.model_dump(mode="json")
+        plain |= {"rank_on_host": self._identity.rank_on_host, "in_kubernetes": self._identity.in_kubernetes}
+        self._plain_settings = plain
+        self._side = ProbeSide(plain, self._hello, self._connect, self._heard, _warn)
+        if self._ended:
+            return
+        when_imported("jax", self._jax_is_there)
+        if wait_for_backend:
+            self._side.when_first_compiled = self._start
+        else:
+            self._start()
+
+    def steps(
+        self,
+        iterable: Iterable[Item],
+        *,
+        loop: str = "train",
+        examples: Amount = None,
+        tokens: Amount = None,
+    ) -> Iterable[Item]:
+        """Iterate as over `iterable`, timing each turn and the wait for each item.
+
+        `examples` and `tokens` are what one step consumes in this process: a number, or a function of the item.
+        """
+        return Steps(self._side.loops, iterable, loop, examples, tokens) if not self._ended else iterable
+
+    def step(
+        self, *, loop: str = "train", examples: float | None = None, tokens: float | None = None
+    ) -> AbstractContextManager[None]:
+        """One step, for loops that are no iteration. A step that raises is counted as failed."""
+        return StepMark(self._side.loops, loop, examples, tokens) if not self._ended else nullcontext()
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """A stretch of time charged to itself: `checkpoint`, `evaluation`, `initialisation`, or a word of your own."""
+        return PhaseMark(self._side.loops, name) if not self._ended else nullcontext()
+
+    def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """The same jitted function, whose runs and device time are then known. Attributes (`.lower`, …) are kept."""
+        return cast("Callable[Parameters, Result]", self._side.watch(function)) if not self._ended else function
+
+    def record(self, **values: Any) -> None:
+        """Numbers to show beside ours. A JAX array is read later, when it is ready, and not on this thread."""
+        if not self._ended:
+            self._side.recorded.record(values)
+
+    @property
+    def address(self) -> str | None:
+        """The URL of `/metrics`; None where nothing is served. Waits for the agent if it was just started."""
+        if self._started and not self._ended:
+            self._address_known.wait(ADDRESS_SECONDS)
+        return self._address
+
+    def snapshot(self, timeout: float = 2.0) -> Snapshot:
+        """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
+        if self._ended or not self._started:
+            return self.final_snapshot or _empty("the observer has ended" if self._ended else "nothing has run yet")
+        answer = self._ask("snapshot", timeout)
+        return _empty(f"the agent did not answer within {timeout} s") if answer is None else Snapshot(now(), answer)
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
+        timeout = self.settings.shutdown_timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
+        with _lock:
+            if self._ended or os.getpid() != self._pid:
+                self._ended = True
+                return
+            if self._started:
+                self.final_snapshot = self.snapshot(max(0.1, min(2.0, timeout / 2)))
+            self._ended = True
+        atexit.unregister(self.shutdown)
+        self._side.stop(max(0.0, deadline - time.monotonic()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def _start(self) -> None:
+        with _lock:
+            if self._started or self._ended:
+                return
+            self._started = True
+        atexit.register(self.shutdown)
+        os.register_at_fork(after_in_child=self._in_forked_child)
+        self._side.start_threads()
+
+    def _jax_is_there(self, _: ModuleType) -> None:
+        if self._started:
+            # Exit functions run last in, first out: ours must run before JAX takes its backends down.
+            atexit.unregister(self.shutdown)
+            atexit.register(self.shutdown)
+        self._side.start_probes()
+
+    def _in_forked_child(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._side.forget_in_child()
+
+    def _connect(self) -> Connection:
+        if self.settings.agent == "inline":
+            from jaxobs.agent.main import serve
+
+            return start_agent_thread(functools.partial(serve, inline=True))
+        return start_agent_process()
+
+    def _hello(self) -> dict[str, Any]:
+        anchor = ClockAnchor.read()
+        return {
+            "settings": self._plain_settings,
+            "resource": self._identity.resource(),
+            "clock": tuple(anchor),
+            "began": self._began,
+            "agent": self.settings.agent,
+        }
+
+    def _heard(self, kind: bytes, body: Any) -> None:
+        """On the sender's thread."""
+        if kind == wire.ADDRESS:
+            self._address = body
+            if body:
+                _log.info("metrics at %s", body)
+            self._address_known.set()
+        elif kind == wire.LOG:
+            _warn(body)
+        elif kind == wire.REPLY:
+            with self._answered:
+                self._answers[body[0]] = body[1]
+                self._answered.notify_all()
+
+    def _ask(self, what: str, timeout: float) -> Any:
+        with self._answered:
+            self._asked += 1
+            number = self._asked
+        self._side.sender.request(number, what)
+        with self._answered:
+            self._answered.wait_for(lambda: number in self._answers, timeout)
+            return self._answers.pop(number, None)
+
+
+def instrument(**settings: Any) -> Observer:
+    """Start observing this process, or return the observer that already does.
+
+    Keyword arguments are settings (`jaxobs check` lists them) and win over `JAXOBS_…` variables. Touches no JAX backend.
+    Raises SettingsError (a ValueError) where a setting cannot be used; nothing else that goes wrong reaches the caller.
+    """
+    return _observe(wait_for_backend=False, **settings)
+
+
+def attach(**settings: Any) -> None:
+    """For launchers, before the script runs: does not import JAX, and starts nothing until JAX compiles something."""
+    _observe(wait_for_backend=True, **settings)
+
+
+def current() -> Observer | None:
+    """This process's observer, if one was made: running, waiting for a backend, or ended."""
+    return _observer if _observer is not None and _observer._pid == os.getpid() else None
+
+
+def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
+    global _observer
+    loaded = load_settings(**settings)
+    with _lock:
+        running = current()
+        if running is None or running._ended:
+            for name, meant in unknown_variables(os.environ):
+                _warn(f"unknown setting {name}" + (f" (did you mean {meant}?)" if meant else ""))
+            _observer = running = Observer(loaded, wait_for_backend=wait_for_backend)
+        elif not wait_for_backend:
+            running._start()
+        return running
+
+
+def _empty(reason: str) -> Snapshot:
+    keys = ("process", "loops", "functions", "executables", "operations", "devices", "sources", "advice", "agent")
+    document: dict[str, Any] = {}
+    for key in keys:
+        document |= {key: None, f"{key}_reason": reason}
+    return Snapshot(now(), document)
+
+
+def _warn(message: str) -> None:
+    _log.warning("%s", message)
+
+

@@ -1,0 +1,166 @@
+"""What one executable must do on one device, as plain data.
+
+FLOPs are floating arithmetic: *matrix* FLOPs are those of dot products, convolutions and the dense
+factorisations with a closed form (a multiply-add counts 2, a complex one 8); *vector* FLOPs are the other
+floating adds, multiplications and divisions. Transcendental functions are counted apart, one for each
+evaluation. Integer, compare, select and convert work is no FLOP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _scaled(values: Mapping[str, float], times: float) -> dict[str, float]:
+    return {name: value * times for name, value in values.items()}
+
+
+def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:
+    total = dict(left)
+    for name, value in right.items():
+        total[name] = total.get(name, 0.0) + value
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Work of one run on one device: FLOPs, bytes, transcendental evaluations.
+
+    ``exact`` is False where the figures are a lower bound; ``inexact_reasons`` says why. ``unmodelled``
+    names the operations (custom-call targets, opcodes) whose FLOPs are in no figure here.
+    """
+
+    matrix_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    """Matrix FLOPs by the element type the program asked for, as JAX spells it ("bfloat16")."""
+    executed_matrix_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    """The same FLOPs by the real element type that the compiled product runs in."""
+    vector_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    """Vector FLOPs by element type; those on complex numbers by the type of their parts."""
+    transcendentals: float = 0.0
+    rematerialized_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    """The part of ``matrix_flops_by_type`` that repeats earlier work, under ``jax.checkpoint`` say."""
+    bytes: float = 0.0
+    """Bytes that cross the boundary of the device's main memory, read and written."""
+    collective_bytes: Mapping[str, float] = field(default_factory=dict)
+    """Bytes one device sends over its links, by kind of collective, the algorithm's factor applied."""
+    exact: bool = True
+    inexact_reasons: tuple[str, ...] = ()
+    unmodelled: tuple[str, ...] = ()
+
+    @property
+    def matrix_flops(self) -> float:
+        """Matrix FLOPs of all types."""
+        return sum(self.matrix_flops_by_type.values())
+
+    @property
+    def vector_flops(self) -> float:
+        """Vector FLOPs of all types."""
+        return sum(self.vector_flops_by_type.values())
+
+    @property
+    def rematerialized_flops(self) -> float:
+        """Matrix FLOPs of rematerialised operations; they are included in ``matrix_flops``."""
+        return sum(self.rematerialized_flops_by_type.values())
+
+    @property
+    def flops(self) -> float:
+        """Matrix and vector FLOPs."""
+        return self.matrix_flops + self.vector_flops
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs for each byte of device memory; None where no byte is moved."""
+        return self.flops / self.bytes if self.bytes else None
+
+    def __add__(self, other: Cost) -> Cost:
+        """The cost of doing one after the other."""
+        return Cost(
+            _summed(self.matrix_flops_by_type, other.matrix_flops_by_type),
+            _summed(self.executed_matrix_flops_by_type, other.executed_matrix_flops_by_type),
+            _summed(self.vector_flops_by_type, other.vector_flops_by_type),
+            self.transcendentals + other.transcendentals,
+            _summed(self.rematerialized_flops_by_type, other.rematerialized_flops_by_type),
+            self.bytes + other.bytes,
+            _summed(self.collective_bytes, other.collective_bytes),
+            self.exact and other.exact,
+            tuple(dict.fromkeys(self.inexact_reasons + other.inexact_reasons)),
+            tuple(dict.fromkeys(self.unmodelled + other.unmodelled)),
+        )
+
+    def scaled(self, times: float) -> Cost:
+        """The cost of doing it ``times`` times."""
+        return Cost(
+            _scaled(self.matrix_flops_by_type, times),
+            _scaled(self.executed_matrix_flops_by_type, times),
+            _scaled(self.vector_flops_by_type, times),
+            self.transcendentals * times,
+            _scaled(self.rematerialized_flops_by_type, times),
+            self.bytes * times,
+            _scaled(self.collective_bytes, times),
+            self.exact,
+            self.inexact_reasons,
+            self.unmodelled,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined."""
+        return {
+            "flops": self.flops,
+            "matrix_flops": self.matrix_flops,
+            "matrix_flops_by_type": dict(self.matrix_flops_by_type),
+            "executed_matrix_flops_by_type": dict(self.executed_matrix_flops_by_type),
+            "vector_flops": self.vector_flops,
+            "vector_flops_by_type": dict(self.vector_flops_by_type),
+            "transcendentals": self.transcendentals,
+            "rematerialized_flops": self.rematerialized_flops,
+            "rematerialized_flops_by_type": dict(self.rematerialized_flops_by_type),
+            "bytes": self.bytes,
+            "collective_bytes": dict(self.collective_bytes),
+            "intensity": self.intensity,
+            "exact": self.exact,
+            "inexact_reasons": list(self.inexact_reasons),
+            "unmodelled": list(self.unmodelled),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCost:
+    """One schedulable operation of a module; a fusion is one operation."""
+
+    name: str
+    """The instruction's name, as a profiler reports it."""
+    opcode: str
+    operation_name: str
+    """The metadata's operation name: transformations, scopes and primitive, joined by slashes."""
+    scope: str
+    """The user's named scopes out of ``operation_name``, joined by slashes; empty where there are none."""
+    source: str
+    """``file:line`` of the user's code; empty where the compiler recorded none."""
+    executions: float
+    """How often it runs in one run of the module; 0 in a branch that need not be taken."""
+    once: Cost
+    """The cost of one execution."""
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all executions in one run of the module."""
+        return self.once if self.executions == 1 else self.once.scaled(self.executions)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCost:
+    """The cost of a compiled module on one device, whole and by operation."""
+
+    module_name: str
+    fingerprint: str
+    """Short hash of the module's content, the same in every process and independent of source paths."""
+    instruction_count: int
+    cost: Cost
+    """The sum of the operations' costs; a lower bound where ``cost.exact`` is False."""
+    most: Cost | None
+    """An upper bound: ``cost`` itself where that is exact, None where there is no bound."""
+    operations: tuple[OperationCost, ...]

@@ -1,0 +1,261 @@
+"""Events: immutable facts, each with monotonic time in nanoseconds, that travel from the training process to the agent.
+
+An event holds only `str`, `bytes`, `int`, `float`, `bool`, `None` and tuples of these, because that is what crosses the
+pipe (`flow/wire.py`). Third-party plugins emit `Measured` and `SpanEnded`; the rest is what the core folds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+AttributeValue = str | int | float | bool
+Attributes = tuple[tuple[str, AttributeValue], ...]
+
+
+class SpanContext(NamedTuple):
+    """The application's own OpenTelemetry span that was current when something happened."""
+
+    trace_id: int
+    span_id: int
+    trace_flags: int
+
+
+class Measured(NamedTuple):
+    """One value of a metric that a plugin declared: counters add it, gauges take it, histograms observe it."""
+
+    metric: str
+    labels: tuple[str, ...]
+    value: float
+    time: int
+
+
+class SpanEnded(NamedTuple):
+    """A finished span that a plugin wants to be exported as it is."""
+
+    name: str
+    start: int
+    end: int
+    attributes: Attributes
+    parent: SpanContext | None
+
+
+class StepEnded(NamedTuple):
+    """One turn of the user's loop.
+
+    `gap` lies before `start`: time since the loop's previous step when the user's code came between the two.
+    `nested` nanoseconds of [start, end] belong to inner loops and to phases other than a checkpoint.
+    `runs` lists the watched calls in order: an executable's number, or a negative number (see `FunctionWatched`)
+    where it is not visible which executable ran.
+    """
+
+    loop: str
+    step: int
+    start: int
+    end: int
+    gap: int
+    input_wait: int
+    dispatch: int
+    nested: int
+    checkpoint: int
+    examples: float | None
+    tokens: float | None
+    failed: bool
+    thread: int
+    runs: tuple[int, ...]
+    parent: SpanContext | None
+
+
+class StepCompleted(NamedTuple):
+    """The device finished what step `step` of `loop` had dispatched, seen by polling; late by at most `uncertainty`."""
+
+    loop: str
+    step: int
+    time: int
+    uncertainty: int
+
+
+class LoopEnded(NamedTuple):
+    """The iteration of a loop is over (exhausted or left); `input_wait` is what it waited for an item that never came."""
+
+    loop: str
+    time: int
+    input_wait: int
+
+
+class PhaseEnded(NamedTuple):
+    """A stretch of the run that the user named: `checkpoint`, `evaluation`, `initialisation` or any other word.
+
+    `inside` is the loop in whose step the phase lay, None outside steps. `nested` belongs to loops inside the phase.
+    """
+
+    phase: str
+    inside: str | None
+    start: int
+    end: int
+    nested: int
+
+
+class Recorded(NamedTuple):
+    """A value that the user recorded beside ours."""
+
+    loop: str
+    name: str
+    value: float
+    time: int
+
+
+class FunctionWatched(NamedTuple):
+    """`number` (negative) stands for this watched function where it is not visible which executable ran, and why."""
+
+    number: int
+    function: str
+    reason: str
+    time: int
+
+
+class FunctionCalled(NamedTuple):
+    """Calls of a watched function outside any step, since the last such event. `run` as in `StepEnded.runs`."""
+
+    run: int
+    calls: int
+    time: int
+
+
+class ExecutableRan(NamedTuple):
+    """One sampled run: `seconds` of device time, known to within `uncertainty` seconds."""
+
+    run: int
+    seconds: float
+    uncertainty: float
+    time: int
+
+
+class CompilePhaseStarted(NamedTuple):
+    """A trace, lowering or backend compile began on a thread and is in flight until its `CompilePhaseEnded`."""
+
+    function: str
+    phase: str
+    thread: int
+    time: int
+
+
+class CompilePhaseEnded(NamedTuple):
+    """`exclusive` is the phase's own time: what was nested in it has been subtracted. `outermost`: nothing is around it."""
+
+    function: str
+    phase: str
+    thread: int
+    start: int
+    end: int
+    exclusive: int
+    outermost: bool
+
+
+class Compilation(NamedTuple):
+    """One executable was made: by the compiler, or read from the persistent cache.
+
+    `phases` are those that led to it on this thread, as (phase, start, end). `recompilation` is None for a function's
+    first compile, else a cause from the closed set of `jaxobs_recompilations_total`.
+    """
+
+    function: str
+    executable: int
+    thread: int
+    time: int
+    phases: tuple[tuple[str, int, int], ...]
+    persistent_cache: str
+    recompilation: str | None
+    attributes: Attributes
+    parent: SpanContext | None
+
+
+class ExecutableCreated(NamedTuple):
+    """What is known of a new executable when it was made; `proto` is its serialised `HloModuleProto`.
+
+    `memory` holds (kind, bytes) of XLA's memory analysis, per device. `devices` counts the local devices it runs on.
+    """
+
+    executable: int
+    function: str
+    time: int
+    proto: bytes | None
+    proto_reason: str
+    memory: tuple[tuple[str, int], ...]
+    devices: int
+
+
+class BackendFound(NamedTuple):
+    """JAX has a backend: its local devices as (local ordinal, device kind, identity), and which process this is."""
+
+    platform: str
+    devices: tuple[tuple[int, str, str], ...]
+    process_index: int
+    process_count: int
+    jax_version: str
+    jaxlib_version: str
+    time: int
+
+
+class SourceReported(NamedTuple):
+    """How a plugin fares: seconds spent in it, failures, when it last worked, and why it is set aside if it is."""
+
+    source: str
+    kind: str
+    up: bool
+    seconds: float
+    failures: int
+    last_success: int | None
+    reason: str
+    time: int
+
+
+class ProbeReported(NamedTuple):
+    """Running totals of the probe side: events dropped and refused, listeners put back, CPU of its threads."""
+
+    dropped: int
+    refused: int
+    listeners_restored: int
+    cpu_seconds: float
+    time: int
+
+
+Event = (
+    Measured
+    | SpanEnded
+    | StepEnded
+    | StepCompleted
+    | LoopEnded
+    | PhaseEnded
+    | Recorded
+    | FunctionWatched
+    | FunctionCalled
+    | ExecutableRan
+    | CompilePhaseStarted
+    | CompilePhaseEnded
+    | Compilation
+    | ExecutableCreated
+    | BackendFound
+    | SourceReported
+    | ProbeReported
+)
+
+EVENT_TYPES: tuple[type[Event], ...] = (
+    Measured,
+    SpanEnded,
+    StepEnded,
+    StepCompleted,
+    LoopEnded,
+    PhaseEnded,
+    Recorded,
+    FunctionWatched,
+    FunctionCalled,
+    ExecutableRan,
+    CompilePhaseStarted,
+    CompilePhaseEnded,
+    Compilation,
+    ExecutableCreated,
+    BackendFound,
+    SourceReported,
+    ProbeReported,
+)
+"""Every event type by its number on the wire. Both ends are started from the same installation."""

@@ -1,0 +1,98 @@
+"""The guard around every call into a plugin: timed from outside, contained, and set aside after repeated failures."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from jaxobs.model.clock import now, seconds
+from jaxobs.model.events import SourceReported
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+FAILURES_IN_A_ROW = 5
+"""So many failures without a success in between, and a plugin is set aside."""
+
+RETRY_SECONDS = 60.0
+"""A plugin that was set aside is tried again after this long, once; a failure then sets it aside for as long again."""
+
+LOG_SECONDS = 60.0
+
+
+class Guard:
+    """Runs a plugin's functions so that they can neither raise into their caller nor fail unseen.
+
+    KeyboardInterrupt goes through: it is the user's. SystemExit does not: it would be the plugin's.
+    """
+
+    def __init__(self, source: str, kind: str, log: Callable[[str], None]) -> None:
+        self.source = source
+        self.kind = kind
+        self.failures = 0
+        self.reason = ""
+        self.last_success: int | None = None
+        self._log = log
+        self._in_a_row = 0
+        self._nanoseconds = 0
+        self._last_log: float | None = None
+        self._set_aside_at: float | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._in_a_row == 0 and not self.reason
+
+    @property
+    def set_aside(self) -> bool:
+        return self._set_aside_at is not None and time.monotonic() - self._set_aside_at < RETRY_SECONDS
+
+    def call(
+        self, function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result | None:
+        """The function's result; None where it failed or the plugin is set aside."""
+        if self._set_aside_at is not None and self.set_aside:
+            return None
+        started = now()
+        try:
+            result = function(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # containing everything is what a guard is for
+            self.fail(error)
+            return None
+        finally:
+            self._nanoseconds += now() - started
+        self._in_a_row = 0
+        self._set_aside_at = None
+        self.reason = ""
+        self.last_success = now()
+        return result
+
+    def wrap(self, function: Callable[Parameters, Any]) -> Callable[Parameters, None]:
+        """A hook for JAX or the user's thread to call."""
+
+        @functools.wraps(function)
+        def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            self.call(function, *args, **kwargs)
+
+        return guarded
+
+    def fail(self, error: BaseException | str) -> None:
+        """Count a failure, here or found out elsewhere; one log line a minute at most."""
+        self.failures += 1
+        self._in_a_row += 1
+        self.reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        if self._in_a_row >= FAILURES_IN_A_ROW:
+            self._set_aside_at = time.monotonic()
+        if self._last_log is None or time.monotonic() - self._last_log >= LOG_SECONDS:
+            self._last_log = time.monotonic()
+            aside = f"; set aside for {RETRY_SECONDS:.0f} s" if self._set_aside_at is not None else ""
+            self._log(f"{self.kind} {self.source} failed: {self.reason}{aside}")
+
+    def report(self) -> SourceReported:
+        return SourceReported(
+            self.source, self.kind, self.up, seconds(self._nanoseconds), self.failures, self.last_success, self.reason,
+            now(),
+        )  # fmt: skip

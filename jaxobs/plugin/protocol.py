@@ -1,0 +1,109 @@
+"""The whole plugin contract.
+
+A plugin is a class (or any callable without arguments) named by an entry point in the group `jaxobs.probes`,
+`jaxobs.collectors` or `jaxobs.exporters`; the entry point's name is the plugin's name. It declares its metrics, whose
+names begin with a prefix of its own, and emits `Measured` and `SpanEnded` events. Each plugin is loaded alone, timed
+from outside, and set aside after repeated failures: it may raise, and must not hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from jaxobs.model.clock import ClockAnchor
+from jaxobs.model.events import Event, Measured
+from jaxobs.model.metrics import Catalogue, Metric
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.spans import Span
+
+Hook = TypeVar("Hook", bound=Callable[..., None])
+
+
+class Job(Protocol):
+    """What a probe gets of the training process."""
+
+    settings: Mapping[str, Any]
+
+    def emit(self, event: Event) -> None:
+        """Never blocks and never raises; the oldest events are dropped, and counted, when the agent cannot follow."""
+
+    def guard(self, hook: Hook) -> Hook:
+        """Wrap a function that JAX or the user's thread will call: it then never raises there, and is timed."""
+
+    def executable_number(self) -> int:
+        """A fresh number for an executable in `Compilation` and `ExecutableCreated` events."""
+
+    def executable_created(self, function: str, executable: int) -> None:
+        """To be called on the compiling thread, so that watched functions know which executable they run."""
+
+    def trace_began(self) -> None:
+        """To be called on the tracing thread: until `trace_ended`, watched functions called on it run nothing."""
+
+    def trace_ended(self) -> None: ...
+
+    def listeners_restored(self) -> None:
+        """Somebody had cleared JAX's listeners, and they were put back."""
+
+
+class Agent(Protocol):
+    """What a collector or an exporter gets of the agent process."""
+
+    settings: Mapping[str, Any]
+    resource: Mapping[str, str]  # who and where, under OpenTelemetry's dotted names; grows when a backend is found
+    clock: ClockAnchor
+    catalogue: Catalogue
+
+    def announce_address(self, address: str) -> None:
+        """Make known the URL at which this exporter serves: to the log, the snapshot and `jaxobs_build_info`."""
+
+    def log(self, message: str) -> None:
+        """One line for the user, passed on to the training process's logger `jaxobs`, at most one a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is new since the exporter's last turn. `events` and `spans` have lost their oldest if it was too slow."""
+
+    snapshot: Snapshot
+    events: tuple[Event, ...]
+    spans: tuple[Span, ...]
+
+
+class Probe(Protocol):
+    """In the training process. Optional method: `sample()`, called about once a second on a thread of jaxobs."""
+
+    metrics: tuple[Metric, ...]
+
+    def start(self, job: Job) -> None:
+        """Hook in. JAX is imported; a backend may not exist yet and must not be made."""
+
+    def stop(self) -> None:
+        """Unhook; safe without `start` and twice."""
+
+
+class Collector(Protocol):
+    """In the agent process, polled every `interval` seconds. JAX must not be imported."""
+
+    metrics: tuple[Metric, ...]
+    interval: float
+
+    def start(self, agent: Agent) -> None: ...
+
+    def collect(self) -> Iterable[Measured]: ...
+
+    def stop(self) -> None: ...
+
+
+class Exporter(Protocol):
+    """In the agent process, on a thread of its own, about once a second and once more at the end."""
+
+    metrics: tuple[Metric, ...]
+
+    def start(self, agent: Agent) -> None: ...
+
+    def export(self, batch: Batch) -> None: ...
+
+    def stop(self, timeout: float) -> None:
+        """Close ports and files, first what others would wait for; give up after `timeout` seconds."""

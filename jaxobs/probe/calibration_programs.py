@@ -1,0 +1,210 @@
+"""The programs that `jaxobs calibrate` times, each with the work one call does.
+
+XLA must not drop the work: factors are arguments whose values it does not know, and each pass reads what the
+one before wrote. Matrices are random: a GPU draws less power on zeros and clocks higher. Arrays are donated
+and updated in place: on a CPU a fresh result of 64 MiB costs more page faults than arithmetic, and a cache
+line that is written without having been read is read all the same ("write-allocate"), which STREAM does not count.
+Updated in place, the bytes counted are the bytes moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import count, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Group = Literal["latency", "matrix", "vector", "transcendentals", "copy", "triad"]
+
+_KIBIBYTE, _MEBIBYTE, _GIBIBYTE = 2**10, 2**20, 2**30
+_SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
+_CACHES_COVERED = 8
+"""A set eight times the last-level cache leaves at most an eighth of it there."""
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
+_TILE = 512
+_CHAINS = 8
+"""Independent chains of multiply-adds: eight hide a latency of four cycles of two units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One thing to time. `prepare` makes its data; what it returns runs it once, to completion."""
+
+    group: Group
+    dtype: str
+    size: int
+    """Rows of the matrices, elements of the array, or bytes of the working set."""
+    work: float
+    """FLOP, results or bytes a call."""
+    prepare: Callable[[], Callable[[], None]]
+
+    @property
+    def title(self) -> str:
+        """What is measured, for a progress bar."""
+        unit = f"{self.size // _KIBIBYTE} KiB" if self.group in {"copy", "triad"} else f"{self.size}"
+        return f"{self.group} {self.dtype} {unit}"
+
+
+def programs(platform: str) -> list[Program]:
+    """All of them, for a backend: `cpu`, or any other, taken for an accelerator of 8 GiB or more."""
+    return _processor_programs(_last_level_cache()) if platform == "cpu" else _accelerator_programs()
+
+
+def _processor_programs(last_level_cache: int) -> list[Program]:
+    found = [_empty()]
+    found += [_matrix(dtype, size) for dtype in _DTYPES for size in (256, 512, 1024, 2048)]
+    for dtype in ("float32", "float64"):
+        found += [_vector(dtype, count, links=8, times=2**20 // count) for count in (2**16, 2**18)]
+        found += [_transcendentals(dtype, count, links=1, times=2**22 // count) for count in (2**16, 2**18)]
+    for size in working_sets(last_level_cache):
+        found += [_copy(size, 64 * _MEBIBYTE), _triad(size, 64 * _MEBIBYTE)]
+    return found
+
+
+def _accelerator_programs() -> list[Program]:
+    """Large enough that launches are no part of it: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
+    found = [_empty()]
+    found += [
+        _matrix(dtype, size) for dtype in (*_DTYPES, "tensorfloat32") for size in (2048, 4096, 8192, 16384)
+    ]
+    for dtype in ("float32", "float64"):
+        found += [
+            _vector(dtype, 2**24, links=32, times=40),
+            _transcendentals(dtype, 2**24, links=16, times=40),
+        ]
+    for exponent in range(23, 31):
+        found += [_copy(2**exponent, 16 * _GIBIBYTE), _triad(2**exponent, 16 * _GIBIBYTE)]
+    return found
+
+
+def working_sets(last_level_cache: int) -> list[int]:
+    """Bytes: 64 KiB, each four times the one before, to eight times the last-level cache, at most 512 MiB."""
+    largest = min(_LARGEST_SET, max(_CACHES_COVERED * last_level_cache, _MEBIBYTE))
+    return [*takewhile(lambda size: size < largest, (_SMALLEST_SET * 4**step for step in count())), largest]
+
+
+def _last_level_cache(processor: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Bytes of the largest cache the system tells of; 32 MiB, a small server's, where it tells of none."""
+    found = [0]
+    for entry in processor.glob("index*/size"):
+        text = entry.read_text(encoding="utf-8").strip()
+        if text[-1:] == "K" and text[:-1].isdigit():
+            found.append(int(text[:-1]) * _KIBIBYTE)
+    return max(found) or 32 * _MEBIBYTE
+
+
+@cache
+def _noise(dtype: str) -> Any:
+    """A tile of random numbers, made once: drawing them on the device takes a compilation for each shape."""
+    numbers = np.random.default_rng(0).standard_normal((_TILE, _TILE), np.float32)
+    return numbers.astype(jnp.dtype(dtype))
+
+
+def _matrix_of_noise(size: int, dtype: str, shift: int) -> jax.Array:
+    repeats = -(-size // _TILE)
+    return jnp.asarray(np.tile(np.roll(_noise(dtype), shift, axis=1), (repeats, repeats))[:size, :size])
+
+
+def _in_place(
+    body: Callable[..., jax.Array], times: int, data: Callable[[], tuple[jax.Array, ...]]
+) -> Callable[[], Callable[[], None]]:
+    """`body` over and over in one executable, its first argument updated in place; compiled once."""
+
+    def repeated(state: jax.Array, *rest: jax.Array) -> jax.Array:
+        result: jax.Array = jax.lax.fori_loop(0, times, lambda _, value: body(value, *rest), state)
+        return result
+
+    compiled = jax.jit(repeated, donate_argnums=0)
+
+    def prepare() -> Callable[[], None]:
+        state, *rest = data()
+        held = [state]
+        del state  # or the first call would find its buffer still in use, and not update it in place
+
+        def run() -> None:
+            held[0] = compiled(held[0], *rest)
+            _block(held[0])
+
+        return run
+
+    return prepare
+
+
+def _empty() -> Program:
+    def prepare() -> Callable[[], None]:
+        compiled, value = jax.jit(lambda x: x + 1), jnp.float32(1)
+        return lambda: _block(compiled(value))
+
+    return Program("latency", "float32", 1, 1.0, prepare)
+
+
+def _block(value: Any) -> None:
+    jax.block_until_ready(value)  # type: ignore[no-untyped-call]
+
+
+def _matrix(dtype: str, size: int) -> Program:
+    """A square product: 2 n³ FLOP. On a GPU float32 keeps its precision; `tensorfloat32` gives it up."""
+    precision = "tensorfloat32" if dtype == "tensorfloat32" else "highest"
+
+    def prepare() -> Callable[[], None]:
+        stored = "float32" if dtype == "tensorfloat32" else dtype
+        left, right = _matrix_of_noise(size, stored, 0), _matrix_of_noise(size, stored, 1)
+        product = jax.jit(partial(jnp.matmul, precision=precision))
+        return lambda: _block(product(left, right))
+
+    return Program("matrix", dtype, size, 2.0 * size**3, prepare)
+
+
+def _vector(dtype: str, elements: int, links: int, times: int) -> Program:
+    """Chains of multiply-adds on each element, and their sum."""
+
+    def body(x: jax.Array, factor: jax.Array) -> jax.Array:
+        chains = [x] + [x + chain / _CHAINS for chain in range(1, _CHAINS)]
+        for _ in range(links):
+            chains = [value * factor + 0.5 for value in chains]
+        return sum(chains[1:], chains[0]) * factor
+
+    # The factor keeps the values near 1 from pass to pass: no overflow, no slow denormal numbers.
+    prepare = _in_place(body, times, lambda: (jnp.ones(elements, dtype), jnp.asarray(0.1, dtype)))
+    flops = (_CHAINS - 1) + 2 * _CHAINS * links + (_CHAINS - 1) + 1
+    return Program("vector", dtype, elements, float(flops * elements * times), prepare)
+
+
+def _transcendentals(dtype: str, elements: int, links: int, times: int) -> Program:
+    """`exp`, `links` of them on each element and pass: x = exp(-x / 2) converges to 0.70 from anywhere."""
+
+    def body(x: jax.Array, factor: jax.Array) -> jax.Array:
+        for _ in range(links):
+            x = jnp.exp(x * factor)
+        return x
+
+    prepare = _in_place(body, times, lambda: (jnp.ones(elements, dtype), jnp.asarray(-0.5, dtype)))
+    return Program("transcendentals", dtype, elements, float(links * elements * times), prepare)
+
+
+def _copy(size: int, bytes_a_call: int) -> Program:
+    """`x *= s`: a copy onto itself, since XLA drops a plain one. 2 N bytes; the working set is N."""
+    times = max(2, bytes_a_call // (2 * size))
+    prepare = _in_place(lambda x, s: x * s, times, lambda: (jnp.ones(size // 4, "float32"), jnp.float32(1)))
+    return Program("copy", "float32", size, 2.0 * size * times, prepare)
+
+
+def _triad(size: int, bytes_a_call: int) -> Program:
+    """`x = x * s + y`: 3 N bytes; the working set is 2 N."""
+    elements = size // 8
+    times = max(2, bytes_a_call // (12 * elements))
+
+    def data() -> tuple[jax.Array, ...]:
+        return jnp.ones(elements, "float32"), jnp.float32(0.5), jnp.ones(elements, "float32")
+
+    return Program(
+        "triad", "float32", size, 12.0 * elements * times, _in_place(lambda x, s, y: x * s + y, times, data)
+    )

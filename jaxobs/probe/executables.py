@@ -1,0 +1,50 @@
+"""Which executables were made, by whom: what lets a watched function know what it runs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """One executable that appeared: its number, the function it was compiled for, the thread that compiled it."""
+
+    executable: int
+    function: str
+    thread: int
+
+
+class Executables:
+    """Appended to by the probe that sees compiles; read by watched functions.
+
+    `count` is a plain attribute so that the hot path can tell with one look whether anything was compiled meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._created: list[Created] = []
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    def created(self, function: str, executable: int) -> None:
+        with self._lock:
+            self._created.append(Created(executable, function, threading.get_ident()))
+            self.count = len(self._created)
+
+    def since(self, count: int, function: str) -> list[int]:
+        """Executables made for that function by the current thread after `count` was read."""
+        thread = threading.get_ident()
+        return [
+            made.executable
+            for made in self._created[count:]
+            if made.function == function and made.thread == thread
+        ]
+
+    def of(self, function: str) -> list[int]:
+        """All executables made for a function of that name so far, by any thread."""
+        return [made.executable for made in self._created if made.function == function]

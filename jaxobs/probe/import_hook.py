@@ -1,0 +1,112 @@
+"""Run something right after a module has been imported, without importing it.
+
+A finder in front of `sys.meta_path` asks the finders behind it where the module is, and wraps the loader for
+that one import. Before the module's code runs, the loader is put back, so that `__spec__.loader`,
+`importlib.resources` and `pkgutil.get_data` find what they always found.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, cast
+
+Action = Callable[[ModuleType], None]
+
+_LOGGER = logging.getLogger("jaxobs")
+_lock = threading.RLock()  # re-entrant: an action, or a signal handler within, may call `when_imported` again
+_waiting: dict[str, list[Action]] = {}
+
+
+def when_imported(module_name: str, action: Action) -> None:
+    """Call `action(module)` once: now if the module is fully imported, else right after its import completes.
+
+    It then runs on the importing thread. It never raises into the import: what it raises is logged. A failed
+    import leaves the action waiting for the next one. An import under way elsewhere is not waited for.
+    """
+    with _lock:
+        _waiting.setdefault(module_name, []).append(action)
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+        module = sys.modules.get(module_name)
+        if module is None:
+            return
+        spec = getattr(module, "__spec__", None)
+        if getattr(spec, "_initializing", False) and type(spec) is ModuleSpec:
+            spec.__class__ = _InitializingSpec
+            if spec.__dict__["_initializing"]:
+                return
+            spec.__class__ = ModuleSpec  # another thread completed the import between the two looks
+    _imported(module_name, module)
+
+
+def _imported(module_name: str, module: ModuleType) -> None:
+    with _lock:
+        actions = _waiting.pop(module_name, [])
+    for action in actions:
+        try:
+            action(module)
+        except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
+            _LOGGER.warning("cannot observe %s: %s: %s", module_name, type(error).__name__, error)
+
+
+class _Finder(MetaPathFinder):
+    """Stays in `sys.meta_path`: to remove it could make another thread's import skip a finder."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _waiting:
+            return None
+        finders = list(sys.meta_path)
+        for finder in finders[finders.index(self) + 1 :]:
+            spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = cast("Any", _Announcing(spec.loader))
+                return spec
+        return None
+
+
+class _Announcing:
+    """Stands in for a loader until the module's code runs. Who looks at the spec sees the loader behind."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_loader":  # a copy that is not filled in yet
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        for owner, attribute in ((module.__spec__, "loader"), (module, "__loader__")):
+            if getattr(owner, attribute, None) is self:
+                setattr(owner, attribute, self._loader)
+        self._loader.exec_module(module)
+        _imported(module.__name__, module)
+
+
+class _InitializingSpec(ModuleSpec):
+    """The spec of a module whose import was under way: `importlib` clears `_initializing` at its end."""
+
+    @property
+    def _initializing(self) -> bool:
+        return bool(self.__dict__["_initializing"])
+
+    @_initializing.setter
+    def _initializing(self, value: bool) -> None:
+        self.__dict__["_initializing"] = value
+        if value:
+            return
+        self.__class__ = ModuleSpec  # type: ignore[assignment]  # what it was before
+        module = sys.modules.get(self.name)
+        if (
+            module is not None and module.__spec__ is self
+        ):  # else the import has failed, and the module is gone
+            _imported(self.name, module)

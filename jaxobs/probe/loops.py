@@ -1,0 +1,251 @@
+"""Steps, loops and phases as the user marks them: the hot path.
+
+One turn of a loop costs a few clock readings and one append to the ring. A `Step` object is made once for each loop and
+used again for each turn. Which step a watched call belongs to is known by thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
+from jaxobs.probe.trace_context import current_span_context
+
+Item = TypeVar("Item")
+Amount = float | Callable[[Any], float] | None
+"""Examples or tokens of a step: a number, a function of the item, or None where the user did not say."""
+
+LONGEST_GAP = 60_000_000_000
+"""Nanoseconds between two `step()` of a loop that still count as the loop's own time: a longer pause is somebody
+thinking in a notebook, not training."""
+
+SLOW = 3
+"""A step this many times slower than the loop's average notes the current span, so that its own span has a parent."""
+
+CHECKPOINT = "checkpoint"
+
+
+class Step:
+    """The step under way on a thread; watched calls add to it."""
+
+    __slots__ = ("checkpoint", "dispatch", "failed", "loop", "nested", "number", "runs")
+
+    def __init__(self, loop: str) -> None:
+        self.loop = loop
+        self.number = 0
+        self.dispatch = 0
+        self.nested = 0
+        self.checkpoint = 0
+        self.failed = False
+        self.runs: list[int] = []
+
+    def clear(self) -> None:
+        self.dispatch = self.nested = self.checkpoint = 0
+        self.failed = False
+        self.runs = []
+
+
+class Current(threading.local):
+    """What is under way on this thread: the step, and the time that inner loops and phases have claimed so far."""
+
+    step: Step | None = None
+    claimed: int = 0
+
+
+class LoopState:
+    """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps = 0
+        self.last_end: int | None = None
+        self.average = 0.0
+
+
+class Loops:
+    """Makes the marks. `emit` takes events; `profiler` is JAX's profiler state or None until JAX is imported."""
+
+    def __init__(self, emit: Callable[[Any], None]) -> None:
+        self.current = Current()
+        self._emit = emit
+        self._loops: dict[str, LoopState] = {}
+
+    def state(self, name: str) -> LoopState:
+        return self._loops.setdefault(name, LoopState(name))
+
+    def end_step(
+        self,
+        state: LoopState,
+        step: Step,
+        start: int,
+        end: int,
+        gap: int,
+        input_wait: int,
+        examples: float | None,
+        tokens: float | None,
+    ) -> None:
+        duration = end - start - step.nested - step.checkpoint
+        slow = duration > SLOW * state.average and state.steps > SLOW
+        state.average += (duration - state.average) * (0.1 if state.steps > SLOW else 0.5)
+        self._emit(
+            StepEnded(
+                state.name, step.number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
+                examples, tokens, step.failed, threading.get_ident(), tuple(step.runs),
+                current_span_context() if slow else None,
+            )
+        )  # fmt: skip
+        state.steps += 1
+        state.last_end = end
+
+    def leave(self, state: LoopState, waited: int) -> None:
+        self._emit(LoopEnded(state.name, now(), waited))
+
+    def phase_ended(self, name: str, inside: str | None, start: int, end: int, nested: int) -> None:
+        self._emit(PhaseEnded(name, inside, start, end, nested))
+
+
+class Steps(Generic[Item]):
+    """What `obs.steps(iterable)` returns: iterable any number of times, with the length of what it wraps."""
+
+    def __init__(
+        self, loops: Loops, iterable: Iterable[Item], loop: str, examples: Amount, tokens: Amount
+    ) -> None:
+        if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+            # Asking by `iter()` would start the workers of a data loader twice.
+            raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
+        self._loops = loops
+        self._iterable = iterable
+        self._loop = loop
+        self._examples = examples
+        self._tokens = tokens
+
+    def __len__(self) -> int:
+        return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
+
+    def __iter__(self) -> Iterator[Item]:
+        loops, current = self._loops, self._loops.current
+        state = loops.state(self._loop)
+        step = Step(self._loop)
+        examples, tokens = self._examples, self._tokens
+        examples_vary, tokens_vary = callable(examples), callable(tokens)
+        outer, claimed = current.step, current.claimed
+        entered = start = now()
+        open_step = False
+        examples_now = None if examples_vary else examples
+        tokens_now = None if tokens_vary else tokens
+        # The item is handed on without keeping a reference: the user's `del batch` must free it.
+        hand_over: list[Item] = []
+        iterator = iter(self._iterable)
+        try:
+            while True:
+                step.clear()
+                step.number = state.steps
+                current.step = step
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    break
+                ready = now()
+                if examples_vary:
+                    examples_now = amount(examples, item)
+                if tokens_vary:
+                    tokens_now = amount(tokens, item)
+                hand_over.append(item)
+                del item
+                open_step = True
+                yield hand_over.pop()
+                open_step = False
+                end = now()
+                loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
+                start = end
+        finally:
+            # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
+            # counts if it ran anything, and as failed if a watched function raised in it.
+            end = now()
+            if open_step and (step.runs or step.failed):
+                loops.end_step(state, step, start, end, 0, ready - start, None, None)
+                start = end
+            current.step = outer
+            state.last_end = None
+            if outer is not None:
+                outer.nested += end - entered
+            current.claimed = claimed + end - entered
+            loops.leave(state, end - start)
+
+
+class StepMark:
+    """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
+
+    def __init__(self, loops: Loops, loop: str, examples: float | None, tokens: float | None) -> None:
+        self._loops = loops
+        self._loop = loop
+        self._amounts = (examples, tokens)
+
+    def __enter__(self) -> None:
+        current = self._loops.current
+        self._state = state = self._loops.state(self._loop)
+        self._outer, self._claimed = current.step, current.claimed
+        self._step = current.step = Step(self._loop)
+        self._step.number = state.steps
+        self._start = start = now()
+        gap = start - state.last_end if state.last_end is not None else 0
+        self._gap = gap if gap <= LONGEST_GAP else 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        end = now()
+        current = self._loops.current
+        current.step = self._outer
+        if kind is not None:
+            self._step.failed = True
+        examples, tokens = self._amounts
+        self._loops.end_step(
+            self._state, self._step, self._start, end, self._gap if self._outer is None else 0, 0, examples, tokens
+        )
+        if self._outer is not None:
+            self._outer.nested += end - self._start
+        current.claimed = self._claimed + end - self._start
+
+
+class PhaseMark:
+    """`with obs.phase("checkpoint"): …`"""
+
+    def __init__(self, loops: Loops, name: str) -> None:
+        self._loops = loops
+        self._name = name
+
+    def __enter__(self) -> None:
+        current = self._loops.current
+        self._outer = current.step
+        self._claimed = current.claimed
+        current.step = None  # what runs in a phase is charged to the phase
+        self._start = now()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        end = now()
+        current = self._loops.current
+        outer = current.step = self._outer
+        nested = current.claimed - self._claimed  # loops inside the phase keep their own time
+        if outer is not None:
+            outer.nested += nested
+            if self._name == CHECKPOINT:
+                outer.checkpoint += end - self._start - nested
+            else:
+                outer.nested += end - self._start - nested
+        current.claimed = self._claimed + end - self._start
+        self._loops.phase_ended(self._name, outer.loop if outer is not None else None, self._start, end, nested)
+
+
+def amount(count: Any, item: Any) -> float | None:
+    """What the user's function says of an item; None where it fails: a wrong count must not stop a training run."""
+    try:
+        return float(count(item))
+    except Exception:  # noqa: BLE001  # the user's function may raise anything
+        return None

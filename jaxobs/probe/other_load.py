@@ -1,0 +1,40 @@
+"""How much of the processor others take while something is measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_IDLE_COLUMNS = (3, 4, 8, 9)
+"""Columns of /proc/stat (proc_pid_stat(5)): idle, waiting for a device; guests' time is in the user's as well."""
+
+
+class OtherLoad:
+    """Counts from its making. Where this process may use only some of the host's cores, nothing is known."""
+
+    def __init__(self, statistics: Path = Path("/proc/stat")) -> None:
+        self._statistics = statistics
+        self._start = time.perf_counter()
+        self._busy = self._busy_seconds()
+        self._own = time.process_time()
+
+    def cores(self) -> float | None:
+        """Cores' worth of time that other processes have taken since; None where it is not known."""
+        busy, elapsed = self._busy_seconds(), time.perf_counter() - self._start
+        if busy is None or self._busy is None or elapsed <= 0:
+            return None
+        own = time.process_time() - self._own
+        return max(0.0, (busy - self._busy - own) / elapsed)
+
+    def _busy_seconds(self) -> float | None:
+        try:
+            lines = self._statistics.read_text(encoding="utf-8").splitlines()
+            ticks = [int(word) for word in lines[0].split()[1:]]
+        except (OSError, ValueError, IndexError):
+            return None
+        cores = sum(line.startswith("cpu") for line in lines) - 1
+        if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
+            return None
+        return sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS) / _TICKS

@@ -1,0 +1,66 @@
+"""The user's own values: the newest of each name is read about once a second, off the training thread, when it is ready."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import Recorded
+from jaxobs.probe.loops import Current
+
+NAMES = 200
+"""At most so many names: they become a label."""
+
+
+class RecordedValues:
+    """`record` is the hot path: one dictionary store a value."""
+
+    def __init__(self, current: Current, log: Callable[[str], None]) -> None:
+        self._current = current
+        self._log = log
+        self._newest: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._waiting: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._refused: set[str] = set()
+        self._lock = threading.Lock()
+
+    def record(self, values: dict[str, Any]) -> None:
+        step = self._current.step
+        loop = step.loop if step is not None else ""
+        at = now()
+        for name, value in values.items():
+            self._newest[loop, name] = (at, value)
+
+    def ready(self) -> list[Recorded]:
+        """Values that can be read without waiting. A value that is not ready is kept and asked again: the newest of a
+        loop that runs ahead of its device never would be."""
+        with self._lock:
+            for key in list(self._newest):
+                if key not in self._waiting and len(self._waiting) < NAMES:
+                    self._waiting[key] = self._newest.pop(key)
+            found = []
+            for key, (at, value) in list(self._waiting.items()):
+                number, settled = self._read(key[1], value)
+                if settled:
+                    del self._waiting[key]
+                if number is not None:
+                    found.append(Recorded(key[0], key[1], number, at))
+            return found
+
+    def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
+        """The number, and whether the value is done with."""
+        try:
+            if callable(getattr(value, "is_ready", None)):
+                if getattr(value, "is_fully_addressable", True) is False:
+                    value = value.addressable_data(0)
+                if not value.is_ready():
+                    return None, False
+            return float(value), True
+        except RuntimeError:  # "Array has been deleted": the user donated it after recording it
+            return None, True
+        except Exception as error:  # noqa: BLE001  # float() runs code of the user's type
+            if name not in self._refused:
+                self._refused.add(name)
+                self._log(f"record({name}=…): not a single number: {type(error).__name__}: {error}")
+            return None, True

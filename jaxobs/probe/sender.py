@@ -1,0 +1,222 @@
+"""The sender: wakes about once a second, takes what is in the ring, and writes it to the agent.
+
+It is the only user of the pipe on this side. What the pipe does not take stays in the ring, which loses its oldest and
+counts them: an agent that hangs costs the job nothing. An agent that is gone is started again a bounded number of times
+and told what it must know.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from jaxobs.flow import wire
+from jaxobs.flow.ring import Ring
+from jaxobs.model.clock import now
+from jaxobs.model.events import BackendFound, Event, ExecutableCreated, FunctionWatched, ProbeReported
+from jaxobs.probe.agent_process import Connection
+
+RESTARTS = 3
+EVENTS_A_FRAME = 1_000
+RETAINED_BYTES = 8 * 2**20
+"""Modules kept to tell an agent that had to be started again; beyond it their costs are lost with the agent."""
+
+CLOSE_SECONDS = 0.5
+"""Kept back of the shutdown's time for the agent to flush in."""
+
+
+class Sender:
+    """`gather` gives what is read once a wake-up rather than emitted. `heard` takes (kind, body) from the agent."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        connect: Callable[[], Connection],
+        hello: Callable[[], dict[str, Any]],
+        gather: Callable[[], list[Event]],
+        heard: Callable[[bytes, Any], None],
+        log: Callable[[str], None],
+        interval: float,
+        other_cpu: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._ring = ring
+        self._connect = connect
+        self._hello = hello
+        self._gather = gather
+        self._heard = heard
+        self._log = log
+        self._interval = interval
+        self._other_cpu = other_cpu
+        self._retained: list[Event] = []
+        self._retained_bytes = 0
+        self._starts = 0
+        self._refused = 0
+        self._socket: socket.socket | None = None
+        self._wait_for_agent: Callable[[float], None] = lambda timeout: None
+        self._unsent = b""
+        self._frames = wire.Frames()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_write.setblocking(False)
+        self._wake_read.setblocking(False)
+        self._requests: list[bytes] = []
+        self._finish: float | None = None
+        self.listeners_restored = 0
+        self.finished = threading.Event()
+
+    def request(self, number: int, what: str) -> None:
+        """Ask the agent, at once; the answer comes through `heard`."""
+        self._requests.append(wire.frame(wire.REQUEST, (number, what)))
+        self._wake()
+
+    def finish(self, timeout: float) -> None:
+        """Send what there is, tell the agent that nothing follows, and wait for it no longer than `timeout`."""
+        self._finish = time.monotonic() + timeout
+        self._wake()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's pipe without a word."""
+        for end in (self._socket, self._wake_read, self._wake_write):
+            if end is not None:
+                end.close()
+
+    def run(self) -> None:
+        """The sender thread's life."""
+        try:
+            self._open()
+            next_flush = time.monotonic()
+            while self._finish is None:
+                self._listen(max(0.0, next_flush - time.monotonic()))
+                if self._requests or time.monotonic() >= next_flush:
+                    next_flush = time.monotonic() + self._interval
+                    self._flush(self._interval)
+            self._close(self._finish)
+        finally:
+            self.abandon()
+            self.finished.set()
+
+    def _wake(self) -> None:
+        try:
+            self._wake_write.send(b"\0")
+        except OSError:
+            pass  # full: it will wake anyway; closed: it is over
+
+    def _open(self) -> None:
+        if self._starts > RESTARTS:
+            return
+        self._starts += 1
+        self._frames, self._unsent = wire.Frames(), b""
+        try:
+            self._socket, self._wait_for_agent = self._connect()
+        except OSError as error:
+            self._socket = None
+            self._starts = RESTARTS + 1
+            self._log(f"the agent could not be started: {error}; nothing is observed (JAXOBS_AGENT=inline may work)")
+            return
+        self._socket.setblocking(False)
+        self._unsent = wire.frame(wire.HELLO, self._hello())
+        if self._retained:
+            self._unsent += wire.events_frame(self._retained)[0]
+
+    def _lost(self) -> None:
+        if self._socket is None:
+            return
+        self._socket.close()
+        self._socket = None
+        self._wait_for_agent(0.1)
+        again = self._starts <= RESTARTS and self._finish is None
+        if self._finish is None:
+            self._log("the agent is gone; " + ("it is started again" if again else "nothing is observed any more"))
+        if again:
+            self._open()
+
+    def _listen(self, timeout: float) -> None:
+        """Sleep until there is something to hear or `timeout` is over."""
+        watched: list[socket.socket] = [self._wake_read] + ([self._socket] if self._socket is not None else [])
+        readable, _, _ = select.select(watched, [], [], timeout)
+        if self._wake_read in readable:
+            try:
+                self._wake_read.recv(4096)
+            except OSError:
+                pass
+        if self._socket is not None and self._socket in readable:
+            self._hear()
+
+    def _hear(self) -> None:
+        assert self._socket is not None
+        try:
+            piece = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._lost()
+            return
+        for kind, body in self._frames.feed(piece):
+            self._heard(kind, body)
+
+    def _flush(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        for event in self._gather():
+            self._ring.emit(event)
+        dropped = self._ring.dropped()
+        cpu = time.thread_time() + self._other_cpu()
+        self._ring.emit(ProbeReported(dropped, self._refused, self.listeners_restored, cpu, now()))
+        if not self._send(b"", deadline):
+            return
+        for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
+            chunk = self._ring.drain(EVENTS_A_FRAME)
+            for event in chunk:
+                self._retain(event)
+            encoded, refused = wire.events_frame(chunk)
+            self._refused += refused
+            if not self._send(encoded, deadline):
+                return
+        requests, self._requests = self._requests, []
+        self._send(b"".join(requests), deadline)
+
+    def _retain(self, event: Event) -> None:
+        if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
+            return
+        size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0
+        if self._retained_bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
+            event = event._replace(proto=None, proto_reason="lost when the agent was started again")
+            size = 0
+        self._retained_bytes += size
+        self._retained.append(event)
+
+    def _send(self, piece: bytes, deadline: float) -> bool:
+        """Whether everything was written by the deadline. What was begun is kept: a frame must end as it began."""
+        data = self._unsent + piece if self._unsent else piece
+        view = memoryview(data)
+        sent = 0
+        while sent < len(data) and self._socket is not None:
+            try:
+                sent += self._socket.send(view[sent : sent + (1 << 20)])
+                continue
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._lost()
+                return False
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            readable, _, _ = select.select([self._socket], [self._socket], [], remaining)
+            if readable:
+                self._hear()
+        self._unsent = bytes(view[sent:])
+        return self._socket is not None and not self._unsent
+
+    def _close(self, deadline: float) -> None:
+        self._flush(max(0.0, deadline - time.monotonic() - CLOSE_SECONDS))
+        if self._socket is None:
+            return
+        self._send(wire.frame(wire.FINISH, max(0.1, deadline - time.monotonic())), deadline)
+        while self._socket is not None and time.monotonic() < deadline:
+            self._listen(max(0.0, deadline - time.monotonic()))  # the last words, then the end of the pipe
+        self._wait_for_agent(max(0.0, deadline - time.monotonic()))

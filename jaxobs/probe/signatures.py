@@ -1,0 +1,77 @@
+"""Which of several executables a call runs, told by the shapes of a few arguments.
+
+A jitted function has one executable for each signature of its arguments. When it got a second one, the leaves in which
+the signatures differ are found once; from then on a call looks at those leaves alone (about 0.3 µs a leaf), never at
+the whole tree, whose flattening costs 85 µs for 200 leaves. Values are never looked at and nothing of the user's is
+compared, hashed or printed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+Path = tuple[tuple[str, Hashable], ...]
+Signature = Mapping[Path, tuple[Any, ...]]
+
+LEAVES_LOOKED_AT = 3
+"""At most so many leaves a call; signatures that need more stay untold."""
+
+
+def leaf_signature(leaf: Any) -> tuple[Any, ...]:
+    """Shape, element type and weak type of an array; the bare type of anything else."""
+    shape = getattr(leaf, "shape", None)
+    if type(shape) is tuple:
+        return (shape, str(getattr(leaf, "dtype", "")), bool(getattr(leaf, "weak_type", False)))
+    return (type(leaf).__name__,)
+
+
+def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    """Every reachable leaf by its path. Leaves behind a user's own pytree type are left out: no way leads to them."""
+    from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
+
+    leaves: dict[Path, tuple[Any, ...]] = {}
+    for path, leaf in tree_flatten_with_path((args, kwargs))[0]:
+        steps: list[tuple[str, Hashable]] = []
+        for key in path:
+            if isinstance(key, SequenceKey):
+                steps.append(("item", key.idx))
+            elif isinstance(key, DictKey) and type(key.key) in (str, int):
+                steps.append(("item", key.key))
+            elif isinstance(key, GetAttrKey):
+                steps.append(("attribute", key.name))
+            else:
+                break
+        else:
+            leaves[tuple(steps)] = leaf_signature(leaf)
+    return leaves
+
+
+def telling_paths(signatures: list[Signature]) -> tuple[Path, ...] | None:
+    """The fewest paths (at most LEAVES_LOOKED_AT) whose leaves differ for each two signatures; None if there are none."""
+    common = set(signatures[0]).intersection(*signatures[1:])
+    differing = sorted(
+        (path for path in common if len({seen[path] for seen in signatures}) > 1), key=lambda path: (len(path), str(path))
+    )
+    for size in range(1, LEAVES_LOOKED_AT + 1):
+        # Not more than the first 40: the number of combinations must stay small, this runs after a compile.
+        for paths in itertools.combinations(differing[:40], size):
+            if len({tuple(seen[path] for path in paths) for seen in signatures}) == len(signatures):
+                return paths
+    return None
+
+
+def reader(paths: tuple[Path, ...]) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+    """A function of a call's arguments to the signatures of the leaves at these paths."""
+
+    def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        found = []
+        for path in paths:
+            value: Any = (args, kwargs)
+            for how, key in path:
+                value = value[key] if how == "item" else getattr(value, key)  # type: ignore[arg-type]
+            found.append(leaf_signature(value))
+        return tuple(found)
+
+    return read

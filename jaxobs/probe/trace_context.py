@@ -1,0 +1,23 @@
+"""The application's own OpenTelemetry span, where it uses OpenTelemetry: ours become its children."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from jaxobs.model.events import SpanContext
+
+
+def current_span_context() -> SpanContext | None:
+    """The current span's context; None without OpenTelemetry or outside a span. Imports nothing: if the application
+    has not imported OpenTelemetry, it has no span."""
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    try:
+        context = trace.get_current_span().get_span_context()
+        if not context.is_valid:
+            return None
+        return SpanContext(context.trace_id, context.span_id, int(context.trace_flags))
+    except Exception:  # noqa: BLE001  # a half-imported or foreign opentelemetry must not reach the job
+        return None

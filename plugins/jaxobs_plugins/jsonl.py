@@ -1,0 +1,199 @@
+"""Events as JSON lines, for those who want to read or query the run afterwards.
+
+The file of a job on a host is `<host>-<pid>-<start>.jsonl` in the directory `jsonl_directory`. It begins with
+a `Header` line; each batch is one write of whole lines, so what was written can be read line by line after a
+kill (only a line without its end may then be cut). A full file is renamed to `….jsonl.1`, replacing an older.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
+from jaxobs.model.events import Event, Measured, SpanContext, StepCompleted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxobs.model.metrics import Catalogue, Metric
+    from jaxobs.plugin.protocol import Agent, Batch
+
+MAXIMUM_BYTES = 256 * 2**20
+"""Of one file; two are kept. About a million events, and what an editor still opens."""
+
+INSTANTS = frozenset({"time", "start", "end", "last_success"})
+DURATIONS = frozenset({"gap", "input_wait", "dispatch", "nested", "checkpoint", "exclusive"})
+"""Fields in nanoseconds; written in seconds, as all else is. `StepCompleted.uncertainty` is one too."""
+
+PAIRS = frozenset({"attributes", "memory"})
+"""Fields that hold (name, value) pairs; written as objects."""
+
+
+def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[str, Any]:
+    """An event as plain data: `event` (its type), `time` (Unix seconds), then its fields in their order.
+
+    Instants become Unix seconds and durations seconds; bytes become their length under `<field>_bytes`.
+    """
+    fields = event._asdict()
+    moment = fields.pop("time") if "time" in fields else fields["end"]
+    record: dict[str, Any] = {"event": type(event).__name__, "time": _unix(moment, clock)}
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            record[f"{name}_bytes"] = len(value)
+        elif name in INSTANTS and value is not None:
+            record[name] = _unix(value, clock)
+        elif name in DURATIONS or (name == "uncertainty" and isinstance(event, StepCompleted)):
+            record[name] = seconds(value)
+        elif name == "phases":
+            record[name] = [
+                {"phase": _plain(phase), "start": _unix(start, clock), "end": _unix(end, clock)}
+                for phase, start, end in value
+            ]
+        elif name in PAIRS:
+            record[name] = {_plain(key): _plain(item) for key, item in value}
+        elif name == "labels" and isinstance(event, Measured):
+            record[name] = _labels(event, catalogue)
+        else:
+            record[name] = _plain(value)
+    return record
+
+
+def as_line(record: Mapping[str, Any]) -> bytes:
+    """Strict JSON in ASCII, so that no character in it but the last ends a line for any reader."""
+    return json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+class JsonLinesExporter:
+    """Writes nothing unless the setting `jsonl_directory` is given. Raises OSError where it cannot write."""
+
+    metrics: tuple[Metric, ...] = ()
+
+    def __init__(self, maximum_bytes: int = MAXIMUM_BYTES) -> None:
+        self._maximum_bytes = maximum_bytes
+        self._agent: Agent | None = None
+        self._path = Path()
+        self._file: int | None = None
+        self._described: dict[str, str] | None = None
+
+    def start(self, agent: Agent) -> None:
+        """Make the directory and the file."""
+        if not agent.settings.get("jsonl_directory"):
+            return
+        self._path = Path(agent.settings["jsonl_directory"]) / _file_name(agent)
+        self._append(b"", agent)
+        self._agent = agent
+
+    def export(self, batch: Batch) -> None:
+        """Append the batch's events."""
+        if (agent := self._agent) is not None:
+            records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
+            self._append(b"".join(map(as_line, records)), agent)
+
+    def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
+        """Close the file."""
+        self._agent = None
+        self._close()
+
+    def _append(self, lines: bytes, agent: Agent) -> None:
+        """One write, after a header where the file has none of this resource yet."""
+        file = self._open() if self._file is None else self._file
+        size = os.fstat(file).st_size
+        if size and size + len(lines) > self._maximum_bytes:
+            self._close()
+            self._path.replace(f"{self._path}.1")
+            file, size = self._open(), 0
+        resource = dict(agent.resource)
+        if resource != self._described:
+            lines = as_line(_header(resource, agent.clock)) + lines
+        _write_whole(file, lines, size)
+        self._described = resource
+
+    def _open(self) -> int:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            reason = (
+                f"cannot write events: {error.strerror}; set JAXOBS_JSONL_DIRECTORY to a writable directory"
+            )
+            raise OSError(error.errno, reason, str(self._path)) from None
+        self._described = None
+        return self._file
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def _write_whole(file: int, lines: bytes, size: int) -> None:
+    """One write. Where it falls short (a full disk), it is taken back: the file keeps whole lines."""
+    written = 0
+    try:
+        written = os.write(file, lines)
+        if written < len(lines):
+            written += os.write(file, lines[written:])  # raises, and so tells why the first fell short
+    finally:
+        if written < len(lines):
+            os.ftruncate(file, size)
+
+
+def _header(resource: Mapping[str, str], clock: ClockAnchor) -> dict[str, Any]:
+    return {
+        "event": "Header",
+        "time": _unix(now(), clock),
+        "resource": dict(resource),
+        "versions": {"python": platform.python_version(), **_versions("jaxobs", "jax", "jaxlib")},
+    }
+
+
+def _file_name(agent: Agent) -> str:
+    start = datetime.fromtimestamp(seconds(agent.clock.wall), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", agent.resource.get("host.name") or platform.node())
+    return f"{host}-{agent.resource.get('process.pid') or os.getpid()}-{start}.jsonl"
+
+
+def _versions(*distributions: str) -> dict[str, str]:
+    found = {}
+    for name in distributions:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _unix(monotonic: int, clock: ClockAnchor) -> float:
+    return clock.wall_time(monotonic) / NANOSECONDS
+
+
+def _labels(event: Measured, catalogue: Catalogue) -> dict[str, str] | list[Any]:
+    metric = catalogue.get(event.metric)
+    if metric is None or len(metric.labels) != len(event.labels):
+        return [_plain(value) for value in event.labels]
+    return {name: _plain(value) for name, value in zip(metric.labels, event.labels, strict=True)}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN or infinity, so these are text; nor has Unicode text lone surrogates."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, SpanContext):
+        return {
+            "trace_id": f"{value.trace_id:032x}",
+            "span_id": f"{value.span_id:016x}",
+            "flags": value.trace_flags,
+        }
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

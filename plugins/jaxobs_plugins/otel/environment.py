@@ -1,0 +1,101 @@
+"""What the `OTEL_…` variables ask for.
+
+Their meaning is that of the OpenTelemetry specification:
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ and
+https://opentelemetry.io/docs/specs/otel/protocol/exporter/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SignalName = Literal["traces", "metrics"]
+PROTOCOL = "http/protobuf"
+"""The only protocol spoken here, and the specification's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a signal goes: `endpoint` without credentials, for messages; None where it goes nowhere.
+
+    `problem` says why it goes nowhere although an endpoint was named, else it is empty.
+    """
+
+    signal: SignalName
+    endpoint: str | None
+    problem: str = ""
+
+
+def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
+    """Where one signal is to be sent."""
+    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+    variable = own if environment.get(own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
+    url = environment.get(variable, "").strip()
+    if not url or _is_true(environment.get("OTEL_SDK_DISABLED", "")):
+        return Destination(signal, None)
+    exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
+    if not exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}:
+        return Destination(signal, None)  # `none`, or an exporter that is not ours to replace
+    protocol = "grpc" if "otlp_proto_grpc" in exporters else _protocol(signal, environment)
+    if protocol != PROTOCOL:
+        return Destination(
+            signal,
+            None,
+            f"{signal} are not sent: the OTEL_… variables ask for the protocol {protocol!r}, and only "
+            f"{PROTOCOL!r} is spoken; set OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL={PROTOCOL} and an "
+            "endpoint that takes it (port 4318 in most collectors)",
+        )
+    shown = _without_credentials(url)
+    if shown is None:
+        return Destination(
+            signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
+        )
+    return Destination(signal, shown if variable == own else f"{shown.removesuffix('/')}/v1/{signal}")
+
+
+def positive_number(
+    name: str, default: int, environment: Mapping[str, str], report: Callable[[str], None]
+) -> int:
+    """A positive whole number from a variable; where it is none, that is reported and the default holds."""
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        report(f"{name}={text!r} is no positive whole number; {default} is used")
+        return default
+    return number
+
+
+def _protocol(signal: str, environment: Mapping[str, str]) -> str:
+    own, common = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
+    return (environment.get(own) or environment.get(common) or PROTOCOL).strip().lower()
+
+
+def _is_true(text: str) -> bool:
+    return text.strip().lower() == "true"
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip().lower() for word in text.split(",")}
+
+
+def _without_credentials(url: str) -> str | None:
+    """The URL without user, password, query and fragment; None where it is no HTTP URL."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not host:
+        return None
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"

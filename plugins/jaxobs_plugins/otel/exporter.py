@@ -1,0 +1,125 @@
+"""The exporter: opens the signals that the environment asks for and hands them what is new."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Metric
+from jaxobs_plugins.otel.environment import SignalName, destination, positive_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs_plugins.otel.worker import Worker
+
+DROPPED = Metric(
+    "jaxobs_otlp_dropped_total",
+    "counter",
+    "Spans and data points that did not reach the OTLP endpoint.",
+    ("signal",),
+)
+ITEMS: dict[str, str] = {"traces": "spans", "metrics": "data points"}
+SIGNALS: tuple[SignalName, ...] = ("traces", "metrics")
+
+
+class DeliveryError(RuntimeError):
+    """Requests to an OTLP endpoint failed; what they carried is sent again, or was dropped and counted."""
+
+
+class OpenTelemetryExporter:
+    """Sends spans and metrics over OTLP/HTTP, each signal on a thread of its own.
+
+    `export` raises DeliveryError where a request failed since the last turn, so that the failure is counted;
+    what was handed over is kept and tried again. OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY,
+    OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BSP_MAX_EXPORT_BATCH_SIZE keep the meaning that they have for the SDK.
+    """
+
+    metrics: tuple[Metric, ...] = (DROPPED,)
+
+    def __init__(self) -> None:
+        self._workers: tuple[Worker[Any], ...] = ()
+        self._dropped: dict[str, int] = {}
+        self._emit: Callable[[Measured], None] | None = None
+
+    def start(self, agent: Agent) -> None:
+        """Raises ValueError where an endpoint is named and no signal can be sent to it."""
+        destinations = [destination(signal, os.environ) for signal in SIGNALS]
+        problems = [found.problem for found in destinations if found.problem]
+        endpoints = {found.signal: found.endpoint for found in destinations if found.endpoint is not None}
+        if problems and not endpoints:
+            raise ValueError("; ".join(problems))
+        for problem in problems:
+            agent.log(f"exporter otel: {problem}")
+        if endpoints:
+            self._emit = getattr(agent, "emit", None)
+            self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
+            for worker in self._workers:
+                worker.start()
+
+    def export(self, batch: Batch) -> None:
+        """Hand over what is new, never waiting for the network."""
+        for worker in self._workers:
+            worker.offer(batch)
+        self._report()
+
+    def stop(self, timeout: float) -> None:
+        """Send what waits, for at most `timeout` seconds. Raises DeliveryError where a request failed."""
+        workers, deadline = self._workers, time.monotonic() + timeout
+        for worker in workers:
+            worker.close(deadline)
+        for worker in workers:
+            worker.join()
+        try:
+            self._report()
+        finally:
+            self._workers = ()
+
+    def _report(self) -> None:
+        failures = []
+        for worker in self._workers:
+            name = worker.signal.name
+            dropped, failure = worker.news()
+            if dropped:
+                self._dropped[name] = self._dropped.get(name, 0) + dropped
+                if self._emit is not None:
+                    self._emit(Measured(DROPPED.name, (name,), dropped, now()))
+            if failure:
+                failures.append(
+                    f"OTLP {name} to {worker.signal.endpoint}: {failure}; "
+                    f"{self._dropped.get(name, 0)} {ITEMS[name]} dropped so far"
+                )
+        if failures:
+            raise DeliveryError("; ".join(failures))
+
+
+def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
+    # Late, because without an endpoint nothing of OpenTelemetry is to be imported.
+    from jaxobs_plugins.otel.worker import Worker
+
+    def number(name: str, default: int) -> int:
+        return positive_number(
+            name, default, os.environ, lambda problem: agent.log(f"exporter otel: {problem}")
+        )
+
+    if signal == "traces":
+        from jaxobs_plugins.otel.traces import TraceSignal
+
+        return Worker(
+            TraceSignal(
+                agent,
+                endpoint,
+                interval=number("OTEL_BSP_SCHEDULE_DELAY", 5_000) / 1_000,
+                capacity=number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
+                batch_size=number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
+            )
+        )
+    from jaxobs_plugins.otel.metrics import MetricSignal
+
+    return Worker(
+        MetricSignal(agent, endpoint, interval=number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
+    )

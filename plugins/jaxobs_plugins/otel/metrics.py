@@ -1,0 +1,177 @@
+"""The snapshot's metrics as OTLP metrics: cumulative sums, gauges and histograms with their exemplars."""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.sdk.metrics import Exemplar as SdkExemplar
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.metrics import Exemplar, Family, HistogramValue
+from jaxobs_plugins.otel.names import otlp_name
+from jaxobs_plugins.otel.resource import clean_text, resource, scope
+from jaxobs_plugins.otel.transmission import Transmission
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opentelemetry.sdk.resources import Resource
+
+    from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs_plugins.otel.outcome import Outcome
+
+UNKNOWN: Any = None
+"""Least and largest observation of a histogram: optional in OTLP, and not kept."""
+
+
+class Readings(NamedTuple):
+    """Families as they were at `time` (monotonic nanoseconds)."""
+
+    time: int
+    families: tuple[Family, ...]
+
+
+def metrics_data(families: tuple[Family, ...], start: int, time: int, of: Resource) -> MetricsData:
+    """The SDK's form. `start`, since when sums count, and `time` are wall-clock nanoseconds."""
+    metrics = [_metric(family, start, time) for family in families]
+    return MetricsData([ResourceMetrics(of, [ScopeMetrics(scope(), metrics, "")], of.schema_url)])
+
+
+def _metric(family: Family, start: int, time: int) -> Metric:
+    name, unit = otlp_name(family.metric)
+    cumulative = AggregationTemporality.CUMULATIVE
+    data: Sum | Gauge | Histogram
+    if family.metric.kind == "histogram":
+        data = Histogram(
+            [
+                _distribution(_attributes(family, labels), value, family.metric.buckets, start, time)
+                for labels, value in family.series.items()
+                if isinstance(value, HistogramValue)
+            ],
+            cumulative,
+        )
+    else:
+        is_sum = family.metric.kind == "counter"
+        points = [
+            NumberDataPoint(_attributes(family, labels), start if is_sum else UNKNOWN, time, float(value))
+            for labels, value in family.series.items()
+            if not isinstance(value, HistogramValue)
+        ]
+        data = Sum(points, cumulative, is_monotonic=True) if is_sum else Gauge(points)
+    return Metric(name, family.metric.help, unit, data)
+
+
+def _distribution(
+    attributes: Mapping[str, str], value: HistogramValue, bounds: tuple[float, ...], start: int, time: int
+) -> HistogramDataPoint:
+    exemplars = [_exemplar(exemplar) for exemplar in value.exemplars if exemplar is not None]
+    return HistogramDataPoint(
+        attributes, start, time, value.count, value.sum, value.counts, bounds, UNKNOWN, UNKNOWN, exemplars
+    )
+
+
+def _exemplar(exemplar: Exemplar) -> SdkExemplar:
+    return SdkExemplar(
+        {},
+        float(exemplar.value),
+        int(exemplar.wall_time * NANOSECONDS),
+        span_id=int(exemplar.span_id, 16),
+        trace_id=int(exemplar.trace_id, 16),
+    )
+
+
+def _attributes(family: Family, labels: tuple[str, ...]) -> dict[str, str]:
+    return {name: clean_text(value) for name, value in zip(family.metric.labels, labels, strict=True)}
+
+
+def halves(readings: Readings) -> tuple[Readings, ...]:
+    """The families in two parts; a single one is split by its series; empty where one series is left."""
+    families = readings.families
+    if len(families) == 1:
+        family, middle = families[0], len(families[0].series) // 2
+        series = iter(family.series.items())
+        parts = [Family(family.metric, dict(islice(series, middle))), Family(family.metric, dict(series))]
+        return tuple(Readings(readings.time, (part,)) for part in parts) if middle else ()
+    middle = len(families) // 2
+    return Readings(readings.time, families[:middle]), Readings(readings.time, families[middle:])
+
+
+def _rejected(answer: bytes) -> int:
+    return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
+
+
+class MetricSignal:
+    """Only the newest snapshot waits: what is cumulative loses nothing by leaving one out."""
+
+    name = "metrics"
+
+    def __init__(self, agent: Agent, endpoint: str, interval: float) -> None:
+        self.endpoint = endpoint
+        self.interval = interval
+        self._agent = agent
+        self._start = now()
+        self._newest: Readings | None = None
+        self._lock = threading.Lock()
+        self._transmission = Transmission(lambda session: OTLPMetricExporter(session=session), _rejected)
+
+    def offer(self, batch: Batch) -> int:
+        """Take in the newest snapshot; nothing is dropped."""
+        families = tuple(family for family in batch.snapshot.families if family.series)
+        if families:
+            with self._lock:
+                self._newest = Readings(batch.snapshot.time, families)
+        return 0
+
+    def full(self) -> bool:
+        """Never: metrics go at their interval."""
+        return False
+
+    def take(self) -> Readings | None:
+        """The newest readings."""
+        with self._lock:
+            taken, self._newest = self._newest, None
+        return taken
+
+    def send(self, payload: Readings, deadline: float | None) -> Outcome:
+        """One attempt."""
+        clock = self._agent.clock
+        data = metrics_data(
+            payload.families,
+            clock.wall_time(min(self._start, payload.time)),
+            clock.wall_time(payload.time),
+            resource(self._agent.resource),
+        )
+        return self._transmission.attempt(lambda exporter: exporter.export(data), deadline)
+
+    def halves(self, payload: Readings) -> tuple[Readings, ...]:
+        """The readings in two parts, if they have two."""
+        return halves(payload)
+
+    def size(self, payload: Readings) -> int:
+        """The number of data points."""
+        return sum(len(family.series) for family in payload.families)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._transmission.close()
+
+    def waiting(self) -> int:
+        """The number of data points that wait."""
+        newest = self._newest
+        return self.size(newest) if newest is not None else 0

@@ -1,0 +1,39 @@
+"""Who and where, as OpenTelemetry has it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count"})
+"""Attributes that are integers in OpenTelemetry's semantic conventions, or would be."""
+
+
+def resource(attributes: Mapping[str, str]) -> Resource:
+    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what was found out."""
+    own: dict[str, str | int] = {
+        name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else clean_text(value)
+        for name, value in attributes.items()
+    }
+    return Resource(own).merge(OTELResourceDetector().detect())
+
+
+@cache
+def scope() -> InstrumentationScope:
+    """Who made the spans and metrics: jaxobs, and its version where it is installed."""
+    try:
+        return InstrumentationScope("jaxobs", version("jaxobs"))
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return InstrumentationScope("jaxobs")
+
+
+def clean_text(text: str) -> str:
+    """Text that protobuf can carry: no lone surrogates."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,117 @@
+"""Finished spans as OTLP traces."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext, TraceFlags
+
+from jaxobs_plugins.otel.resource import clean_text, resource, scope
+from jaxobs_plugins.otel.transmission import Transmission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opentelemetry.sdk.resources import Resource
+
+    from jaxobs.model.clock import ClockAnchor
+    from jaxobs.model.events import AttributeValue
+    from jaxobs.model.spans import Span
+    from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs_plugins.otel.outcome import Outcome
+
+
+def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
+    """The SDK's form of a span: wall-clock nanoseconds, ids as given."""
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    parent = span.parent
+    return ReadableSpan(
+        name=clean_text(span.name),
+        context=SpanContext(span.trace_id, span.span_id, is_remote=False, trace_flags=flags),
+        parent=parent and SpanContext(parent.trace_id, parent.span_id, False, TraceFlags(parent.trace_flags)),
+        resource=of,
+        attributes={clean_text(name): _clean(value) for name, value in span.attributes},
+        start_time=clock.wall_time(span.start),
+        end_time=clock.wall_time(span.end),
+        instrumentation_scope=scope(),
+    )
+
+
+def _clean(value: AttributeValue) -> AttributeValue:
+    if isinstance(value, str):
+        return clean_text(value)
+    return (
+        value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
+    )  # OTLP has 64 bits
+
+
+def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Those whose parent is kept: what the application's sampler left out is left out with its children."""
+    kept = TraceFlags.SAMPLED
+    return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
+
+
+def _rejected(answer: bytes) -> int:
+    return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
+
+
+class TraceSignal:
+    """The oldest spans are dropped when more than `capacity` wait; a request carries at most `batch_size`."""
+
+    name = "traces"
+
+    def __init__(self, agent: Agent, endpoint: str, interval: float, capacity: int, batch_size: int) -> None:
+        self.endpoint = endpoint
+        self.interval = interval
+        self._agent = agent
+        self._batch_size = min(batch_size, capacity)
+        self._spans: deque[Span] = deque(maxlen=capacity)
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._transmission = Transmission(lambda session: OTLPSpanExporter(session=session), _rejected)
+
+    def offer(self, batch: Batch) -> int:
+        """Take in what is new; how many items were dropped for it."""
+        spans = sampled(batch.spans)
+        with self._lock:
+            dropped = max(len(self._spans) + len(spans) - self._capacity, 0)
+            self._spans.extend(spans)
+        return dropped
+
+    def full(self) -> bool:
+        """Whether a whole request is waiting."""
+        return len(self._spans) >= self._batch_size
+
+    def take(self) -> tuple[Span, ...] | None:
+        """The next request's spans."""
+        with self._lock:
+            taken = min(len(self._spans), self._batch_size)
+            return tuple(self._spans.popleft() for _ in range(taken)) or None
+
+    def send(self, payload: tuple[Span, ...], deadline: float | None) -> Outcome:
+        """One attempt."""
+        of = resource(self._agent.resource)
+        spans = [readable_span(span, self._agent.clock, of) for span in payload]
+        return self._transmission.attempt(lambda exporter: exporter.export(spans), deadline)
+
+    def halves(self, payload: tuple[Span, ...]) -> tuple[tuple[Span, ...], ...]:
+        """The payload in two parts, if it has two."""
+        middle = len(payload) // 2
+        return (payload[:middle], payload[middle:]) if middle else ()
+
+    def size(self, payload: tuple[Span, ...]) -> int:
+        """The number of spans."""
+        return len(payload)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._transmission.close()
+
+    def waiting(self) -> int:
+        """The number of spans that wait."""
+        return len(self._spans)

@@ -1,0 +1,152 @@
+"""The thread that delivers one signal: pauses and tries again, splits, gives up, and ends in time."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Generic
+
+from opentelemetry.instrumentation.utils import suppress_instrumentation
+
+from jaxobs_plugins.otel.outcome import Outcome
+from jaxobs_plugins.otel.signal import Payload, Signal
+
+if TYPE_CHECKING:
+    from jaxobs.plugin.protocol import Batch
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Seconds between attempts, doubled from the first to the longest. OTLP asks for exponential growth and names
+no figures; the longest is the OpenTelemetry Collector's default (`retry_on_failure.max_interval`)."""
+
+GIVE_UP_SECONDS = 300.0
+"""A payload that was first tried so long ago is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
+
+
+class Worker(Generic[Payload]):
+    """Its thread, a daemon that never touches JAX, may be left behind with a receiver that is silent."""
+
+    def __init__(self, signal: Signal[Payload]) -> None:
+        self.signal = signal
+        self._lock = threading.Lock()
+        self._dropped = 0
+        self._failure = ""
+        self._in_flight = 0
+        self._deadline: float | None = None
+        self._closing = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"jaxobs-otel-{signal.name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def offer(self, batch: Batch) -> None:
+        """Take in what is new; never waits for the network."""
+        self._count_dropped(self.signal.offer(batch))
+        if self.signal.full():
+            self._wake.set()
+
+    def news(self) -> tuple[int, str]:
+        """Items dropped, and why a request last failed (empty where none did), since the last call."""
+        with self._lock:
+            news = self._dropped, self._failure
+            self._dropped, self._failure = 0, ""
+        return news
+
+    def close(self, deadline: float) -> None:
+        """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
+        self._deadline = deadline
+        self._closing.set()
+        self._wake.set()
+
+    def join(self) -> None:
+        """Wait until the deadline at most; what is undelivered by then counts as dropped."""
+        assert self._deadline is not None
+        self._thread.join(max(self._deadline - time.monotonic(), 0.0))
+        undelivered = self._in_flight + self.signal.waiting()
+        if undelivered:
+            self._count_dropped(undelivered)
+            self._fail("the end of the job came first")
+
+    def _run(self) -> None:
+        with suppress_instrumentation():  # our requests are no part of the application's traces
+            more = True
+            while more and not self._closing.is_set():
+                self._wake.wait(self.signal.interval)
+                self._wake.clear()
+                more = self._drain()
+            if more:
+                self._drain()
+        self.signal.close()
+
+    def _drain(self) -> bool:
+        """Deliver what waits. False where the end came, and nothing more can be delivered."""
+        while not self._out_of_time():
+            if (payload := self.signal.take()) is None:
+                return True
+            if not self._deliver(payload):
+                return False
+        return False
+
+    def _deliver(self, payload: Payload) -> bool:
+        """False where the end came before the payload was delivered or given up; it then stays in flight."""
+        pending = [payload]
+        first_attempt, attempt = time.monotonic(), 0
+        while pending:
+            self._in_flight = sum(map(self.signal.size, pending))
+            outcome = self._attempt(pending[-1])
+            if outcome.verdict == "delivered":
+                pending.pop()
+                attempt = 0
+                self._count_dropped(outcome.rejected)
+                continue
+            self._fail(outcome.reason)
+            if outcome.verdict == "retryable" and time.monotonic() - first_attempt < GIVE_UP_SECONDS:
+                if not self._pause(outcome, attempt):
+                    return False
+                attempt += 1
+                continue
+            given_up = pending.pop()
+            halves = self.signal.halves(given_up) if outcome.verdict == "split" else ()
+            pending += reversed(halves)
+            self._count_dropped(0 if halves else self.signal.size(given_up))
+        self._in_flight = 0
+        return True
+
+    def _attempt(self, payload: Payload) -> Outcome:
+        try:
+            return self.signal.send(payload, self._deadline)
+        except Exception as error:  # noqa: BLE001  # one item that cannot be sent must not end all sending
+            return Outcome("split", f"{type(error).__name__}: {error}")
+
+    def _pause(self, outcome: Outcome, attempt: int) -> bool:
+        """Wait before the next attempt; False where there will be none.
+
+        At the end our own pauses are cut short for one last attempt; a time that the receiver named is kept.
+        """
+        delay = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
+        if outcome.retry_after is not None:
+            delay = max(outcome.retry_after, FIRST_PAUSE)
+        resume = time.monotonic() + delay
+        was_closing = self._closing.is_set()
+        if not was_closing and not self._closing.wait(delay):
+            return True
+        if outcome.retry_after is None:
+            return not was_closing
+        if self._deadline is None or resume >= self._deadline:
+            return False
+        time.sleep(max(resume - time.monotonic(), 0.0))
+        return True
+
+    def _out_of_time(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _count_dropped(self, items: int) -> None:
+        with self._lock:
+            self._dropped += items
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            self._failure = reason

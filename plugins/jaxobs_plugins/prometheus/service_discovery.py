@@ -1,0 +1,88 @@
+"""A `file_sd` file that tells Prometheus where this process is scraped, for as long as it can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from jaxobs_plugins.prometheus.labels import label_name, label_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_META = "__meta_jaxobs_"
+
+
+def target_group(target: str, resource: Mapping[str, str]) -> list[dict[str, object]]:
+    """What the file says: one target (`host:port`), and the resource as labels for relabelling.
+
+    They begin with `__meta_`, so that Prometheus drops them unless a relabelling rule asks for one: as labels
+    of every series they would push those of `target_info` aside, which carries the same.
+    """
+    labels = {
+        _META + label_name(name).removeprefix("jaxobs_"): label_value(value)
+        for name, value in sorted(resource.items())
+    }
+    return [{"targets": [target], "labels": labels}]
+
+
+class TargetFile:
+    """One file, named by this host and process, in a directory that several processes and hosts may share."""
+
+    def __init__(self, directory: Path, target: str) -> None:
+        self._directory = directory
+        self._target = target
+        self._written = ""
+        self._host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+        self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
+
+    def publish(self, resource: Mapping[str, str]) -> None:
+        """Write the file where it is not there or says something else. Raises OSError.
+
+        It may be missing because a process in another container of this host name, which cannot see this one,
+        took it for a dead one's.
+        """
+        text = json.dumps(target_group(self._target, resource), indent=2) + "\n"
+        if text == self._written and self.path.exists():
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.draft")  # not matched by Prometheus's `*.json`
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
+        self._written = text
+
+    def remove(self) -> None:
+        """Withdraw the target. Raises OSError where the file cannot be removed."""
+        self.path.unlink(missing_ok=True)
+
+    def remove_stale(self) -> list[Path]:
+        """Remove what processes of this host left behind that were killed, and return it. Raises OSError."""
+        name = re.compile(rf"\.?jaxobs-{re.escape(self._host)}-(\d{{1,10}})\.json(\.draft)?")
+        stale = []
+        if self._directory.is_dir():
+            for path in self._directory.iterdir():
+                match = name.fullmatch(path.name)
+                if match and not _is_alive(int(match[1])):
+                    path.unlink(missing_ok=True)
+                    stale.append(path)
+        return stale
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True

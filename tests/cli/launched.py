@@ -1,0 +1,43 @@
+"""Running a script as Python does and as `jaxobs run` does, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+JAXOBS = [sys.executable, "-m", "jaxobs"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    stdout: str
+    stderr: str
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """This process's environment, without settings of jaxobs, and with this source tree importable."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
+    path = [str(ROOT), str(ROOT / "plugins"), *filter(None, [kept.get("PYTHONPATH")])]
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu", **extra}
+
+
+def outcome(command: list[str], folder: Path, **extra: str) -> Outcome:
+    done = subprocess.run(
+        command, cwd=folder, env=environment(**extra), capture_output=True, text=True, timeout=120, check=False
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def jaxobs(*arguments: str, folder: Path, **extra: str) -> Outcome:
+    return outcome([*JAXOBS, *arguments], folder, **extra)
+
+
+def without_summary(outcome: Outcome) -> Outcome:
+    """What the script itself has written: the summary is the last thing on standard error."""
+    return Outcome(outcome.status, outcome.stdout, re.sub(r"(?ms)^jaxobs: .*\Z", "", outcome.stderr))

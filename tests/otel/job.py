@@ -1,0 +1,156 @@
+"""A real OTLP receiver, and an agent that holds what an exporter is given."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.events import SpanContext
+from jaxobs.model.metrics import Catalogue, Family
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.spans import Span
+from jaxobs.plugin.protocol import Batch
+from jaxobs_plugins.otel import DeliveryError, OpenTelemetryExporter
+
+DECODERS = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
+
+
+@dataclass
+class Request:
+    path: str
+    headers: dict[str, str]
+    message: Any
+    status: int
+    time: float
+
+
+class Receiver:
+    """Answers each request with what `answer(path, message)` says: status, headers, body."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.answer: Any = lambda path, message: (200, {}, b"")
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers["Content-Encoding"] == "gzip":
+                    body = gzip.decompress(body)
+                message = DECODERS[self.path].FromString(body)
+                status, headers, answer = receiver.answer(self.path, message)
+                sent = {name.lower(): value for name, value in self.headers.items()}
+                receiver.requests.append(Request(self.path, sent, message, status, time.monotonic()))
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(answer)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def accepted(self, path: str) -> list[Request]:
+        return [request for request in self.requests if request.path == path and request.status == 200]
+
+    def spans(self) -> list[Any]:
+        return [
+            span
+            for request in self.accepted("/v1/traces")
+            for resource in request.message.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def metrics(self) -> list[Any]:
+        return [
+            metric
+            for request in self.accepted("/v1/metrics")
+            for resource in request.message.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        ]
+
+
+@dataclass
+class StandingAgent:
+    """What the agent process offers an exporter."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    resource: dict[str, str] = field(default_factory=lambda: {"service.name": "job", "process.pid": "41"})
+    clock: ClockAnchor = field(default_factory=ClockAnchor.read)
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    logged: list[str] = field(default_factory=list)
+    emitted: list[Any] = field(default_factory=list)
+
+    def announce_address(self, address: str) -> None:
+        raise AssertionError(address)
+
+    def log(self, message: str) -> None:
+        self.logged.append(message)
+
+    def emit(self, event: Any) -> None:
+        self.emitted.append(event)
+
+    def dropped(self, signal: str) -> float:
+        return sum(event.value for event in self.emitted if event.labels == (signal,))
+
+
+class Harness:
+    """An exporter under an agent that counts its failures, as the guard does."""
+
+    def __init__(self) -> None:
+        self.agent = StandingAgent()
+        self.exporter = OpenTelemetryExporter()
+        self.failures: list[str] = []
+
+    def start(self) -> None:
+        self.exporter.start(self.agent)
+
+    def export(self, spans: tuple[Span, ...] = (), families: tuple[Family, ...] = ()) -> None:
+        self._guarded(self.exporter.export, Batch(Snapshot(now(), {}, families), (), spans))
+
+    def stop(self, timeout: float) -> float:
+        """Seconds it took."""
+        started = time.monotonic()
+        self._guarded(self.exporter.stop, timeout)
+        return time.monotonic() - started
+
+    def _guarded(self, function: Any, argument: Any) -> None:
+        try:
+            function(argument)
+        except DeliveryError as error:
+            self.failures.append(str(error))
+
+
+def make_span(number: int, parent: SpanContext | None = None) -> Span:
+    end = now()
+    return Span(
+        f"span-{number}", 0xABC, number + 1, parent, end - 2_000_000, end, (("number", number), ("text", "x"))
+    )
+
+
+def make_spans(count: int) -> tuple[Span, ...]:
+    return tuple(make_span(number) for number in range(count))
+
+
+def wait_for(condition: Any, seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (met := bool(condition())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return met

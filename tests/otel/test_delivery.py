@@ -1,0 +1,189 @@
+"""What arrives at an endpoint, and what happens when it does not."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from jaxobs.model.clock import now
+from jaxobs.model.metrics import Family, Metric
+from tests.otel.job import Harness, Receiver, make_spans, wait_for
+
+GAUGE = Family(
+    Metric("jaxobs_recorded", "gauge", "", ("name",)), {(f"n{number}",): float(number) for number in range(5)}
+)
+
+
+@pytest.fixture
+def traced(harness: Harness, receiver: Receiver, environment: pytest.MonkeyPatch) -> Harness:
+    environment.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.endpoint}/v1/traces")
+    return harness
+
+
+def test_a_receiver_that_asks_for_time_gets_it(traced: Harness, receiver: Receiver) -> None:
+    receiver.answer = lambda path, message: (
+        (200, {}, b"") if receiver.requests else (503, {"Retry-After": "2"}, b"")
+    )
+    traced.start()
+    traced.export(make_spans(3))
+    assert wait_for(receiver.spans)
+    first, second = receiver.requests
+    assert second.time - first.time >= 2.0
+    assert len(receiver.spans()) == 3
+    traced.export()
+    assert [failure for failure in traced.failures if "HTTP 503" in failure and receiver.endpoint in failure]
+    assert traced.agent.dropped("traces") == 0
+
+
+@pytest.mark.parametrize(("asked", "arrived"), [(1, 2), (30, 0)])
+def test_at_the_end_a_receiver_that_asks_for_time_gets_what_is_left(
+    traced: Harness, receiver: Receiver, asked: int, arrived: int
+) -> None:
+    receiver.answer = lambda path, message: (
+        (200, {}, b"") if len(receiver.requests) > 0 else (429, {"Retry-After": str(asked)}, b"")
+    )
+    traced.start()
+    traced.export(make_spans(2))
+    assert wait_for(lambda: receiver.requests)
+    assert traced.stop(3.0) < 2.0
+    assert len(receiver.spans()) == arrived
+    assert traced.agent.dropped("traces") == 2 - arrived
+
+
+def test_a_refused_request_is_dropped_counted_and_not_repeated(traced: Harness, receiver: Receiver) -> None:
+    receiver.answer = lambda path, message: (200, {}, b"") if receiver.requests else (400, {}, b"")
+    traced.start()
+    traced.export(make_spans(2))
+    assert wait_for(lambda: receiver.requests)
+    traced.export(make_spans(3))
+    assert wait_for(receiver.spans)
+    traced.stop(2.0)
+    assert [request.status for request in receiver.requests] == [400, 200]
+    assert traced.agent.dropped("traces") == 2
+    assert "HTTP 400 Bad Request" in traced.failures[0]
+
+
+def test_spans_that_are_too_many_are_split(traced: Harness, receiver: Receiver) -> None:
+    def at_most_two(path: str, message: object) -> tuple[int, dict[str, str], bytes]:
+        spans = message.resource_spans[0].scope_spans[0].spans  # type: ignore[attr-defined]
+        small = len(spans) <= 2 and all(span.name != "span-4" for span in spans)
+        return (200 if small else 413), {}, b""
+
+    receiver.answer = at_most_two
+    traced.start()
+    traced.export(make_spans(7))
+    traced.stop(3.0)
+    assert sorted(span.name for span in receiver.spans()) == [
+        f"span-{number}" for number in (0, 1, 2, 3, 5, 6)
+    ]
+    assert traced.agent.dropped("traces") == 1
+
+
+def test_metrics_that_are_too_many_are_split(
+    harness: Harness, receiver: Receiver, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{receiver.endpoint}/v1/metrics")
+
+    def at_most_two(path: str, message: object) -> tuple[int, dict[str, str], bytes]:
+        metrics = message.resource_metrics[0].scope_metrics[0].metrics  # type: ignore[attr-defined]
+        return (200 if sum(len(metric.gauge.data_points) for metric in metrics) <= 2 else 413), {}, b""
+
+    receiver.answer = at_most_two
+    harness.start()
+    harness.export(families=(GAUGE, GAUGE))
+    harness.stop(3.0)
+    points = sorted(point.as_double for metric in receiver.metrics() for point in metric.gauge.data_points)
+    assert points == sorted([0.0, 1.0, 2.0, 3.0, 4.0] * 2)
+    assert harness.agent.dropped("metrics") == 0
+
+
+def test_what_a_receiver_rejects_of_a_request_is_counted(traced: Harness, receiver: Receiver) -> None:
+    answer = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=2))
+    receiver.answer = lambda path, message: (200, {}, answer.SerializeToString())
+    traced.start()
+    traced.export(make_spans(3))
+    traced.stop(2.0)
+    assert traced.agent.dropped("traces") == 2
+
+
+def test_an_answer_that_is_no_otlp_does_no_harm(traced: Harness, receiver: Receiver) -> None:
+    receiver.answer = lambda path, message: (200, {}, b"<html>ok</html>")
+    traced.start()
+    traced.export(make_spans(3))
+    traced.stop(2.0)
+    assert len(receiver.spans()) == 3
+    assert (traced.failures, traced.agent.dropped("traces")) == ([], 0)
+
+
+def test_an_endpoint_that_refuses_loses_the_oldest_and_says_so(
+    harness: Harness, refusing: str, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", refusing)
+    environment.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+    environment.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
+    harness.start()
+    started = now()
+    harness.export(make_spans(1000), (GAUGE,))
+    assert wait_for(lambda: harness.export() or harness.failures)
+    assert now() - started < 1_000_000_000
+    assert any(f"{refusing}/v1/traces: ConnectionRefusedError" in failure for failure in harness.failures)
+    assert harness.stop(5.0) < 2.0  # a second attempt at the end, no third
+    assert harness.agent.dropped("traces") == 1000
+    assert harness.agent.dropped("metrics") == 5
+
+
+def test_a_black_hole_delays_nobody_and_the_end_by_no_more_than_allowed(
+    harness: Harness, black_hole: str, receiver: Receiver, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{black_hole}/v1/traces")
+    environment.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{receiver.endpoint}/v1/metrics")
+    harness.start()
+    started = time.monotonic()
+    for _ in range(20):
+        harness.export(make_spans(5), (GAUGE,))
+        time.sleep(0.01)
+    assert time.monotonic() - started < 1.0
+    assert wait_for(receiver.metrics)
+    harness.export(families=(Family(Metric("jaxobs_last", "gauge", ""), {(): 1.0}),))
+    assert harness.stop(1.0) < 1.2
+    assert receiver.metrics()[-1].name == "jaxobs.last"
+    assert harness.agent.dropped("traces") == 100
+
+
+def test_a_request_begun_at_the_end_is_over_by_the_deadline(
+    harness: Harness, black_hole: str, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{black_hole}/v1/traces")
+    environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
+    harness.start()
+    harness.export(make_spans(1))
+    assert harness.stop(0.5) < 0.7
+    assert wait_for(
+        lambda: not any(thread.name.startswith("jaxobs-otel") for thread in threading.enumerate()), 1
+    )
+
+
+def test_starting_and_stopping_leaves_no_thread_and_no_connection(
+    traced: Harness, receiver: Receiver
+) -> None:
+    for _ in range(20):
+        traced.start()
+        traced.export(make_spans(1))
+        traced.stop(2.0)
+    assert len(receiver.spans()) == 20
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("jaxobs-otel")]
+
+
+def test_stop_is_safe_without_start_and_twice(harness: Harness) -> None:
+    harness.stop(1.0)
+    harness.start()
+    harness.stop(1.0)
+    harness.stop(1.0)
+    harness.export(make_spans(1))
+    assert harness.failures == []

@@ -1,0 +1,66 @@
+"""What only a process of its own can show: imports, the console, the exit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+from types import SimpleNamespace
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.spans import Span
+from jaxobs.plugin.protocol import Batch
+from jaxobs_plugins.otel import OpenTelemetryExporter
+
+agent = SimpleNamespace(settings={}, resource={}, clock=ClockAnchor.read(), log=lambda message: None)
+exporter = OpenTelemetryExporter()
+exporter.start(agent)
+spans = tuple(Span("s", 1, number, None, now(), now(), ()) for number in range(1, 20))
+for action in (lambda: exporter.export(Batch(Snapshot(now(), {}), (), spans)), lambda: exporter.stop(1.0)):
+    try:
+        action()
+    except RuntimeError as error:
+        print(error)
+print("opentelemetry" in sys.modules, "jax" in sys.modules, flush=True)
+"""
+
+
+def run(**variables: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    path = os.pathsep.join((str(ROOT), str(ROOT / "plugins")))
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        env={**clean, "PYTHONPATH": path, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done, time.monotonic() - started
+
+
+def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
+    done, _ = run()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False False\n", "")
+
+
+def test_a_refusing_endpoint_prints_nothing_but_what_is_raised(refusing: str) -> None:
+    done, _ = run(OTEL_EXPORTER_OTLP_ENDPOINT=refusing)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"OTLP traces to {refusing}/v1/traces: " in done.stdout
+    assert "19 spans dropped so far" in done.stdout
+    assert done.stdout.endswith("True False\n")
+
+
+def test_a_black_hole_does_not_hold_up_the_exit(black_hole: str) -> None:
+    _, without = run()
+    done, seconds = run(OTEL_EXPORTER_OTLP_ENDPOINT=black_hole)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert seconds - without < 5.0  # one second to stop, and the import of OpenTelemetry

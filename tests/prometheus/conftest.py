@@ -1,0 +1,128 @@
+"""What the tests of the exporter share: an agent, families of each kind, and a running server."""
+
+import http.client
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from jaxobs.model.clock import ClockAnchor
+from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
+from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs_plugins.prometheus.connection import Limits
+from jaxobs_plugins.prometheus.page import MetricsPage
+from jaxobs_plugins.prometheus.routes import answer
+from jaxobs_plugins.prometheus.server import HttpServer
+
+RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first"}
+STEP_SECONDS = (1e-4, 0.01, 1.0, 600.0)
+
+
+@dataclass
+class RecordingAgent:
+    """An agent that writes down what an exporter tells it."""
+
+    settings: dict[str, Any]
+    resource: dict[str, str] = field(default_factory=lambda: dict(RESOURCE))
+    clock: ClockAnchor = field(default_factory=ClockAnchor.read)
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    addresses: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def announce_address(self, address: str) -> None:
+        self.addresses.append(address)
+
+    def log(self, message: str) -> None:
+        self.lines.append(message)
+
+
+@dataclass
+class Running:
+    server: HttpServer
+    port: int
+    lines: list[str]
+    page: MetricsPage
+
+    def get(
+        self, path: str = "/metrics", method: str = "GET", **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(
+                method, path, headers={name.replace("_", "-"): text for name, text in headers.items()}
+            )
+            response = connection.getresponse()
+            return (
+                response.status,
+                {name.lower(): text for name, text in response.getheaders()},
+                response.read(),
+            )
+        finally:
+            connection.close()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+
+@pytest.fixture
+def make_agent() -> Callable[..., RecordingAgent]:
+    def make(**settings: Any) -> RecordingAgent:
+        return RecordingAgent({"prometheus": True, "rank_on_host": 0, "in_kubernetes": False, **settings})
+
+    return make
+
+
+@pytest.fixture
+def resource() -> dict[str, str]:
+    return dict(RESOURCE)
+
+
+@pytest.fixture
+def families() -> tuple[Family, ...]:
+    """One family of each kind, with everything a format can say about it."""
+    exemplar = Exemplar("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 0.02, 1_700_000_000.25)
+    histogram = HistogramValue((0, 3, 2, 0, 1), 700.5, (None, None, exemplar, None, None))
+    return (
+        Family(
+            Metric("jaxobs_steps_total", "counter", "Steps.", ("loop",)), {("train",): 12.0, ("eval",): 0.0}
+        ),
+        Family(
+            Metric(
+                "jaxobs_step_component_seconds_total",
+                "counter",
+                "Wall time.",
+                ("loop", "component"),
+                "seconds",
+            ),
+            {("train", "compute"): 3.5},
+        ),
+        Family(Metric("jaxobs_goodput_ratio", "gauge", "Productive share.", (), "ratio"), {(): 0.75}),
+        Family(
+            Metric("jaxobs_build_info", "gauge", "Versions.", ("version", "jax")), {("0.1.0", "0.10.2"): 1.0}
+        ),
+        Family(
+            Metric("jaxobs_step_seconds", "histogram", "Step time.", ("loop",), "seconds", STEP_SECONDS),
+            {("train",): histogram},
+        ),
+    )
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Running]]:
+    """Starts a server of given families on a free port, and stops it after the test."""
+    running: list[Running] = []
+
+    def start(families: tuple[Family, ...] = (), limits: Limits | None = None, **resource: str) -> Running:
+        listener, address = listen(Address("localhost", 0), may_move=True)
+        lines: list[str] = []
+        page = MetricsPage(families, resource)
+        server = HttpServer(listener, lambda request: answer(request, page), lines.append, limits)
+        server.start()
+        running.append(Running(server, address.port, lines, page))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.server.stop(5)

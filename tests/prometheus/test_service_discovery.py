@@ -1,0 +1,119 @@
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from jaxobs_plugins.prometheus.service_discovery import TargetFile, target_group
+
+
+def host() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_the_resource_becomes_labels_that_prometheus_drops_by_itself(resource: dict[str, str]) -> None:
+    [group] = target_group("localhost:9464", resource)
+    assert group["targets"] == ["localhost:9464"]
+    assert group["labels"] == {
+        "__meta_jaxobs_service_name": "train",
+        "__meta_jaxobs_host_name": "node1",
+        "__meta_jaxobs_process_pid": "42",
+        "__meta_jaxobs_run": "first",
+    }
+
+
+def test_the_file_is_named_by_host_and_process_and_goes_at_the_end(
+    tmp_path: Path, resource: dict[str, str]
+) -> None:
+    target = TargetFile(tmp_path / "made" / "here", "localhost:9464")
+    target.publish(resource)
+    assert list((tmp_path / "made" / "here").iterdir()) == [target.path]
+    assert target.path.name == f"jaxobs-{host()}-{os.getpid()}.json"
+    assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
+    target.remove()
+    target.remove()
+    assert not target.path.exists()
+
+
+def test_others_may_read_it(tmp_path: Path) -> None:
+    """Prometheus runs as a user of its own."""
+    target = TargetFile(tmp_path, "localhost:9464")
+    (tmp_path / "plain").touch()
+    target.publish({})
+    assert target.path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_it_is_written_again_only_where_it_is_gone_or_says_something_else(
+    tmp_path: Path, resource: dict[str, str]
+) -> None:
+    target = TargetFile(tmp_path, "localhost:9464")
+    target.publish(resource)
+    written = target.path.stat().st_ino
+    target.publish(resource)
+    assert target.path.stat().st_ino == written
+    target.publish({**resource, "jax.process_index": "3"})
+    assert json.loads(target.path.read_text())[0]["labels"]["__meta_jaxobs_jax_process_index"] == "3"
+    target.path.unlink()
+    target.publish({**resource, "jax.process_index": "3"})
+    assert target.path.exists()
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    target = TargetFile(tmp_path, "localhost:9464")
+    target.publish({"run": "0"})
+    stop = threading.Event()
+
+    def write() -> None:
+        count = 0
+        while not stop.is_set():
+            count += 1
+            target.publish({"run": str(count) * 200})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(500):
+            assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
+            assert len(list(tmp_path.glob("*.json"))) == 1
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_only_what_the_dead_of_this_host_left_is_removed(tmp_path: Path) -> None:
+    dead = dead_process()
+    stale = {f"jaxobs-{host()}-{dead}.json", f".jaxobs-{host()}-{dead}.json.draft"}
+    kept = {
+        f"jaxobs-{host()}-{os.getppid()}.json",
+        f"jaxobs-{host()}x-{dead}.json",
+        f"jaxobs-{host()}-{dead}.json.bak",
+        "targets.json",
+        f"jaxobs-{host()}-.json",
+    }
+    for name in stale | kept:
+        (tmp_path / name).touch()
+    removed = TargetFile(tmp_path, "localhost:9464").remove_stale()
+    assert {path.name for path in removed} == stale
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_directory_that_is_not_there_yet_has_nothing_stale(tmp_path: Path) -> None:
+    assert TargetFile(tmp_path / "none", "localhost:9464").remove_stale() == []
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        TargetFile(tmp_path / "file" / "below", "localhost:9464").publish({})
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
