@@ -25,25 +25,45 @@ class Settings(BaseSettings):
 
     enabled: bool = Field(True, description="false turns every call of jaxobs into a no-op")
     agent: Literal["process", "inline"] = Field(
-        "process", description="where events are folded and exported: a process beside the job, or a thread in it"
+        "process",
+        description="where events are folded and exported: a process beside the job, or a thread in it",
     )
-    run: str | None = Field(None, description="name of the run or experiment, for the resource and target_info")
+    run: str | None = Field(
+        None, description="name of the run or experiment, for the resource and target_info"
+    )
     interval: float = Field(1.0, ge=0.05, le=60, description="seconds between flushes and between snapshots")
-    sample_interval: float = Field(0.5, ge=0.05, le=3600, description="seconds between sampled completions of steps")
-    ring_capacity: int = Field(65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow")
-    shutdown_timeout: float = Field(5.0, ge=0, le=600, description="seconds for the last flush at the end of the job")
-    prometheus: bool = Field(True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT")
-    file_sd_directory: Path | None = Field(None, description="directory for a Prometheus file_sd file while the job runs")
-    jsonl_directory: Path | None = Field(None, description="directory for a file of events, one JSON object a line")
+    sample_interval: float = Field(
+        0.5, ge=0.05, le=3600, description="seconds between sampled completions of steps"
+    )
+    ring_capacity: int = Field(
+        65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow"
+    )
+    shutdown_timeout: float = Field(
+        5.0, ge=0, le=600, description="seconds for the last flush at the end of the job"
+    )
+    prometheus: bool = Field(
+        True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
+    )
+    file_sd_directory: Path | None = Field(
+        None, description="directory for a Prometheus file_sd file while the job runs"
+    )
+    jsonl_directory: Path | None = Field(
+        None, description="directory for a file of events, one JSON object a line"
+    )
     series_limit: int = Field(2_000, ge=50, le=1_000_000, description="most time series a process shows")
-    cache_directory: Path | None = Field(None, description="where calibrated peaks are kept (default: the user's cache)")
+    cache_directory: Path | None = Field(
+        None, description="where calibrated peaks are kept (default: the user's cache)"
+    )
     peak_flops: dict[str, float] = Field(
-        default_factory=dict, description='matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}'
+        default_factory=dict,
+        description='matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}',
     )
     peak_bytes_per_second: float | None = Field(None, gt=0, description="memory bandwidth of one device")
     tensorfloat32: bool = Field(False, description="the job lets float32 products run as TensorFloat-32")
     maximum_module_bytes: int = Field(
-        64 * 2**20, ge=0, description="larger compiled modules are not decoded, and their cost is absent with a reason"
+        64 * 2**20,
+        ge=0,
+        description="larger compiled modules are not decoded, and their cost is absent with a reason",
     )
 
 
@@ -73,7 +93,9 @@ def origin(name: str, arguments: Mapping[str, Any]) -> str:
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
     """`JAXOBS_…` variables that mean nothing, each with the setting that was probably meant."""
     known = [PREFIX + name.upper() for name in Settings.model_fields]
-    unknown = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
+    unknown = sorted(
+        name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
+    )
     return [(name, next(iter(difflib.get_close_matches(name.upper(), known, 1)), None)) for name in unknown]
 
 

@@ -51,6 +51,7 @@ class Identity:
 
 
 def read_identity(environment: Mapping[str, str] = os.environ, run: str | None = None) -> Identity:
+    """Of this process, by the environment that its launcher made."""
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
     host = socket.gethostname()
     return Identity(
@@ -73,7 +74,9 @@ def process_age_seconds() -> float | None:
     """Seconds since this process was started, where the system tells (Linux: /proc), else None."""
     try:
         # Field 22 counts clock ticks since boot; the name in field 2 may hold spaces, hence the split behind it.
-        fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        )
         uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
         return max(0.0, uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError):
@@ -83,7 +86,11 @@ def process_age_seconds() -> float | None:
 def _service_name(environment: Mapping[str, str]) -> str:
     """OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else `jax`: the SDK's own order."""
     attributes = re.split(r"\s*,\s*", environment.get("OTEL_RESOURCE_ATTRIBUTES", ""))
-    named = [pair.partition("=")[2].strip() for pair in attributes if pair.partition("=")[0].strip() == "service.name"]
+    named = [
+        pair.partition("=")[2].strip()
+        for pair in attributes
+        if pair.partition("=")[0].strip() == "service.name"
+    ]
     return environment.get("OTEL_SERVICE_NAME") or (named[-1] if named else "") or "jax"
 
 

@@ -59,9 +59,9 @@ class Observer:
             return
         when_imported("jax", self._jax_is_there)
         if wait_for_backend:
-            self._side.when_first_compiled = self._start
+            self._side.when_first_compiled = self.start
         else:
-            self._start()
+            self.start()
 
     def steps(
         self,
@@ -89,7 +89,9 @@ class Observer:
 
     def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """The same jitted function, whose runs and device time are then known. Attributes (`.lower`, …) are kept."""
-        return cast("Callable[Parameters, Result]", self._side.watch(function)) if not self._ended else function
+        return (
+            cast("Callable[Parameters, Result]", self._side.watch(function)) if not self._ended else function
+        )
 
     def record(self, **values: Any) -> None:
         """Numbers to show beside ours. A JAX array is read later, when it is ready, and not on this thread."""
@@ -106,9 +108,15 @@ class Observer:
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
         if self._ended or not self._started:
-            return self.final_snapshot or _empty("the observer has ended" if self._ended else "nothing has run yet")
+            return self.final_snapshot or _empty(
+                "the observer has ended" if self._ended else "nothing has run yet"
+            )
         answer = self._ask("snapshot", timeout)
-        return _empty(f"the agent did not answer within {timeout} s") if answer is None else Snapshot(now(), answer)
+        return (
+            _empty(f"the agent did not answer within {timeout} s")
+            if answer is None
+            else Snapshot(now(), answer)
+        )
 
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
@@ -132,7 +140,18 @@ class Observer:
     ) -> None:
         self.shutdown()
 
-    def _start(self) -> None:
+    @property
+    def belongs_here(self) -> bool:
+        """False in a forked child, which inherits the object but not what it observes."""
+        return os.getpid() == self._pid
+
+    @property
+    def has_ended(self) -> bool:
+        """After `shutdown()`, in a forked child, and where `enabled` is false."""
+        return self._ended
+
+    def start(self) -> None:
+        """Start the agent and the threads, if that has not been done: `instrument()` does, launchers wait."""
         with _lock:
             if self._started or self._ended:
                 return
@@ -210,7 +229,7 @@ def attach(**settings: Any) -> None:
 
 def current() -> Observer | None:
     """This process's observer, if one was made: running, waiting for a backend, or ended."""
-    return _observer if _observer is not None and _observer._pid == os.getpid() else None
+    return _observer if _observer is not None and _observer.belongs_here else None
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
@@ -218,17 +237,27 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
     loaded = load_settings(**settings)
     with _lock:
         running = current()
-        if running is None or running._ended:
+        if running is None or running.has_ended:
             for name, meant in unknown_variables(os.environ):
                 _warn(f"unknown setting {name}" + (f" (did you mean {meant}?)" if meant else ""))
             _observer = running = Observer(loaded, wait_for_backend=wait_for_backend)
         elif not wait_for_backend:
-            running._start()
+            running.start()
         return running
 
 
 def _empty(reason: str) -> Snapshot:
-    keys = ("process", "loops", "functions", "executables", "operations", "devices", "sources", "advice", "agent")
+    keys = (
+        "process",
+        "loops",
+        "functions",
+        "executables",
+        "operations",
+        "devices",
+        "sources",
+        "advice",
+        "agent",
+    )
     document: dict[str, Any] = {}
     for key in keys:
         document |= {key: None, f"{key}_reason": reason}
@@ -237,5 +266,3 @@ def _empty(reason: str) -> Snapshot:
 
 def _warn(message: str) -> None:
     _log.warning("%s", message)
-
-

@@ -12,6 +12,8 @@ from jaxobs.plugin.protocol import Agent
 
 
 class Collecting:
+    """One collector plugin and its thread."""
+
     def __init__(self, plugin: Any, guard: Guard, received: Callable[[list[Measured]], None]) -> None:
         self._plugin = plugin
         self.guard = guard

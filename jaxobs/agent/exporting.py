@@ -84,7 +84,9 @@ class Exporting:
             if stopping is not None:
                 break
         stopping = self._stopping
-        self.guard.call(self._plugin.stop, max(0.0, stopping - time.monotonic()) if stopping is not None else 0.0)
+        self.guard.call(
+            self._plugin.stop, max(0.0, stopping - time.monotonic()) if stopping is not None else 0.0
+        )
 
     def _take(self) -> Batch | None:
         if self._snapshot is None:

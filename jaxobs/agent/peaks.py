@@ -20,6 +20,10 @@ def peaks_of_backend(event: BackendFound, settings: Mapping[str, Any]) -> dict[s
     for kind in {kind for _, kind, _ in event.devices}:
         measured, _ = load_calibration(this_host(kind, event.jaxlib_version), directory)
         found[kind] = peaks_for(
-            kind, event.platform, overrides, measured, tensorfloat32_allowed=bool(settings.get("tensorfloat32"))
+            kind,
+            event.platform,
+            overrides,
+            measured,
+            tensorfloat32_allowed=bool(settings.get("tensorfloat32")),
         )
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import resource as system_resource
@@ -21,7 +22,7 @@ from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
 from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured
+from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured, SpanEnded
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
@@ -50,17 +51,16 @@ class Service:
         self._send_lock = threading.Lock()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
-        self._arrived: list[Measured] = []
+        self._arrived: list[Measured | SpanEnded] = []
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
         self._exporters: list[Exporting] = []
         self._collectors: list[Collecting] = []
         self._analysis = Analysis(self.log, self._wake)
-        guards = self._load_plugins()
+        self._guards = self._load_plugins()
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         limit = int(self.settings["series_limit"])
         self.fold = Fold(self.catalogue, self.clock, hello["began"], self.resource, facts, limit)
-        self._failed_to_load = [guard for guard in guards if guard.failures]
 
     def start(self) -> None:
         self._analysis.start()
@@ -68,6 +68,10 @@ class Service:
             exporter.start(self)
         for collector in self._collectors:
             collector.start(self)
+
+    def emit(self, event: Measured | SpanEnded) -> None:
+        """From any thread of a plugin; folded at the next turn."""
+        self._arrived.append(event)
 
     def announce_address(self, address: str) -> None:
         self.fold.address = address
@@ -134,8 +138,8 @@ class Service:
 
     def _fold_arrivals(self) -> None:
         arrived, self._arrived = self._arrived, []
-        for measured in arrived:
-            self.fold.apply(measured)
+        for event in arrived:
+            self.fold.apply(event)
         self._new_events += arrived
         for done in self._analysis.finished():
             self.fold.analysed(*done)
@@ -152,9 +156,11 @@ class Service:
     def _turn(self) -> Snapshot:
         """A new snapshot, offered to every exporter."""
         self._fold_arrivals()
-        for guard in [part.guard for part in (*self._exporters, *self._collectors)] + self._failed_to_load:
+        for guard in self._guards:
             self.fold.apply(guard.report())
-        self.fold.agent_measured(0.0 if self._inline else time.process_time(), None if self._inline else _resident())
+        self.fold.agent_measured(
+            0.0 if self._inline else time.process_time(), None if self._inline else _resident()
+        )
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []
         spans = self.fold.finished_spans()
@@ -201,18 +207,13 @@ class Service:
         self._arrived += values
 
     def _wake(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # full: it will wake anyway
             self._wake_write.send(b"\0")
-        except OSError:
-            pass  # full: it will wake anyway
 
     def _send(self, kind: bytes, body: Any) -> None:
         """To the job; a job that is gone hears nothing, and that is seen where the pipe is read."""
-        try:
-            with self._send_lock:
-                self._pipe.sendall(wire.frame(kind, body))
-        except (OSError, ValueError):
-            pass
+        with contextlib.suppress(OSError, ValueError), self._send_lock:
+            self._pipe.sendall(wire.frame(kind, body))
 
 
 def _resident() -> int | None:

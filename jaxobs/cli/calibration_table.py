@@ -23,14 +23,14 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     console = console or Console()
     peaks = peaks_for(calibration.device_kind, calibration.platform)
     console.print(
-        f"{calibration.device_kind} ({calibration.platform}), {calibration.processor}, {calibration.cores} cores, "
-        f"jaxlib {calibration.jaxlib}, {calibration.seconds:.1f} s"
+        f"{calibration.device_kind} on {calibration.processor}, {calibration.cores} cores, "
+        f"jaxlib {calibration.jaxlib}, measured for {calibration.seconds:.1f} s"
     )
     rates = Table("unit", "element type", "rate", "at size", "of datasheet")
-    _add(rates, "matrix", calibration.best_matrix(), peaks.matrix, "TFLOP/s", "{0} × {0}")
-    _add(rates, "vector", calibration.best_vector(), peaks.vector, "TFLOP/s", "{0} elements")
+    _add(rates, "matrix", calibration.best_matrix(), peaks.matrix, "FLOP/s", "{0} × {0}")
+    _add(rates, "vector", calibration.best_vector(), peaks.vector, "FLOP/s", "{0} elements")
     special = {"float32": peaks.transcendentals} if peaks.transcendentals else {}
-    _add(rates, "exp", calibration.best_transcendentals(), special, "T/s", "{0} elements")
+    _add(rates, "exp", calibration.best_transcendentals(), special, "/s", "{0} elements")
     console.print(rates)
     memory = Table("working set", "copy", "triad", "of datasheet")
     for point in calibration.bandwidth:
@@ -52,12 +52,17 @@ def _add(
     table: Table, unit: str, best: Mapping[str, Rate], peaks: Mapping[str, Peak], measure: str, size: str
 ) -> None:
     for dtype, rate in best.items():
-        shown = f"{rate.per_second / 1e12:.3g} {measure}"
-        table.add_row(unit, dtype, shown, size.format(rate.size), _share(rate.per_second, peaks.get(dtype)))
+        share = _share(rate.per_second, peaks.get(dtype))
+        table.add_row(unit, dtype, _scaled(rate.per_second, measure), size.format(rate.size), share)
 
 
 def _share(rate: float, peak: Peak | None) -> str:
     return f"{rate / peak.value:.0%}" if peak else "–"
+
+
+def _scaled(rate: float, measure: str) -> str:
+    prefix, power = ("T", 1e12) if rate >= 1e12 else ("G", 1e9)
+    return f"{rate / power:.3g} {prefix}{measure}"
 
 
 def _gigabytes(rate: float) -> str:

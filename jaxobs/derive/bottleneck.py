@@ -97,7 +97,12 @@ def decide(components: Mapping[str, float], steps: int) -> Verdict:
 def of_executable(bound: Bound | None, measured_seconds: float | None, samples: int) -> Verdict:
     """The bottleneck of one executable as a whole."""
     label = label_of_busy(bound, measured_seconds)
-    if label in {"unknown", "unmodelled"} or bound is None or bound.seconds is None or measured_seconds is None:
+    if (
+        label in {"unknown", "unmodelled"}
+        or bound is None
+        or bound.seconds is None
+        or measured_seconds is None
+    ):
         reason = "its device time is not known" if measured_seconds is None else "its bound time is not known"
         return Verdict(label, 0.0, None, reason=reason)
     compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0

@@ -39,10 +39,19 @@ STEP_SECONDS = Metric(
     ("loop",), "seconds", STEP_BUCKETS,
 )  # fmt: skip
 STEP_HOST_SECONDS = Metric(
-    "jaxobs_step_host_seconds", "histogram", "The host's turn of the loop.", ("loop",), "seconds", STEP_BUCKETS
+    "jaxobs_step_host_seconds",
+    "histogram",
+    "The host's turn of the loop.",
+    ("loop",),
+    "seconds",
+    STEP_BUCKETS,
 )
 LAST_STEP = Metric(
-    "jaxobs_last_step_timestamp_seconds", "gauge", "When the last step ended, in Unix time.", ("loop",), "seconds"
+    "jaxobs_last_step_timestamp_seconds",
+    "gauge",
+    "When the last step ended, in Unix time.",
+    ("loop",),
+    "seconds",
 )
 COMPONENT_SECONDS = Metric(
     "jaxobs_step_component_seconds_total", "counter",
@@ -53,7 +62,9 @@ RUN_SECONDS = Metric(
     ("category",), "seconds",
 )  # fmt: skip
 GOODPUT = Metric("jaxobs_goodput_ratio", "gauge", "Productive share of the process's age.", (), "ratio")
-EXAMPLES = Metric("jaxobs_examples_total", "counter", "Examples of ended steps, this process's share.", ("loop",))
+EXAMPLES = Metric(
+    "jaxobs_examples_total", "counter", "Examples of ended steps, this process's share.", ("loop",)
+)
 TOKENS = Metric("jaxobs_tokens_total", "counter", "Tokens of ended steps, this process's share.", ("loop",))
 RECORDED = Metric("jaxobs_recorded", "gauge", "The user's own values, by obs.record().", ("loop", "name"))
 BOTTLENECK = Metric(
@@ -72,11 +83,16 @@ MFU = Metric(
     "and matrix peak, in the last window.", ("loop",), "ratio",
 )  # fmt: skip
 HFU = Metric(
-    "jaxobs_hfu_ratio", "gauge", "Hardware FLOPs utilization: as MFU, with rematerialised FLOPs.", ("loop",), "ratio"
+    "jaxobs_hfu_ratio",
+    "gauge",
+    "Hardware FLOPs utilization: as MFU, with rematerialised FLOPs.",
+    ("loop",),
+    "ratio",
 )
 FLOPS = Metric(
     "jaxobs_flops_total", "counter", "Modelled matrix FLOPs of watched runs on this process's devices.",
     ("loop", "dtype", "kind"),
+    "flops",
 )  # fmt: skip
 BYTES = Metric(
     "jaxobs_bytes_total", "counter", "Modelled device-memory bytes of watched runs on this process's devices.",
@@ -104,7 +120,7 @@ RECOMPILATIONS = Metric(
     ("function", "cause"),
 )  # fmt: skip
 EXECUTABLE_FLOPS = Metric(
-    "jaxobs_executable_flops", "gauge", "FLOPs of one run on one device.", ("function", "executable")
+    "jaxobs_executable_flops", "gauge", "FLOPs of one run on one device.", ("function", "executable"), "flops"
 )
 EXECUTABLE_BYTES = Metric(
     "jaxobs_executable_bytes", "gauge", "Device-memory bytes of one run on one device.", ("function", "executable"),
@@ -142,7 +158,10 @@ EXECUTABLE_MEMORY = Metric(
     ("function", "executable", "kind"), "bytes",
 )  # fmt: skip
 DEVICE_INFO = Metric(
-    "jaxobs_device_info", "gauge", "This process's devices by local ordinal.", ("device", "device_kind", "uuid")
+    "jaxobs_device_info",
+    "gauge",
+    "This process's devices by local ordinal.",
+    ("device", "device_kind", "uuid"),
 )
 PEAK_FLOPS = Metric(
     "jaxobs_device_peak_flops_per_second", "gauge", "Peak of the device's matrix unit.", ("device", "dtype"),
@@ -169,7 +188,9 @@ SOURCE_SECONDS = Metric(
     "jaxobs_source_seconds_total", "counter", "Time spent in the plugin.", ("source",), "seconds"
 )
 LISTENERS_RESTORED = Metric(
-    "jaxobs_listener_restored_total", "counter", "Times that JAX's listeners had been cleared and were put back."
+    "jaxobs_listener_restored_total",
+    "counter",
+    "Times that JAX's listeners had been cleared and were put back.",
 )
 EVENTS = Metric(
     "jaxobs_events_total", "counter", "Events of the training process, by what became of them.", ("outcome",)
@@ -183,7 +204,10 @@ EXPORTER_FAILURES = Metric(
     "jaxobs_exporter_failures_total", "counter", "Failed turns of an exporter.", ("exporter",)
 )
 SERIES_LIMITED = Metric(
-    "jaxobs_series_limited_total", "counter", "Updates that found no series of their own, by metric.", ("metric",)
+    "jaxobs_series_limited_total",
+    "counter",
+    "Updates that found no series of their own, by metric.",
+    ("metric",),
 )
 
 CORE_METRICS: Final[tuple[Metric, ...]] = tuple(

@@ -8,9 +8,9 @@ from typing import Any
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
-from jaxobs.flow.limits import OTHER
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
+from jaxobs.model.labels import OTHER
 from jaxobs.model.metrics import Exemplar
 
 INTERVALS_KEPT = 10_000
@@ -18,6 +18,8 @@ INTERVALS_KEPT = 10_000
 
 
 class Compiles:
+    """Counts and seconds by function. `limit` functions keep series of their own."""
+
     def __init__(self, series: Series, limit: int) -> None:
         self._series = series
         self._selection: Selection[str] = Selection(limit)
@@ -64,7 +66,9 @@ class Compiles:
 
     def update(self, now: int) -> None:
         """Bring the series up to what was folded."""
-        weights = {name: (sum(self.seconds[name].values()), float(self.count[name])) for name in self._functions()}
+        weights = {
+            name: (sum(self.seconds[name].values()), float(self.count[name])) for name in self._functions()
+        }
         self._shown = self._selection.choose(weights)
         for name in self._functions():
             shown = name if name in self._shown else OTHER
@@ -76,7 +80,11 @@ class Compiles:
         oldest: dict[str, int] = {}
         for event in self._in_flight.values():
             oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
-        in_flight = {name: seconds(now - since) for name, since in oldest.items() if name in self._shown or not weights.get(name)}
+        in_flight = {
+            name: seconds(now - since)
+            for name, since in oldest.items()
+            if name in self._shown or not weights.get(name)
+        }
         self._series.replace(core.COMPILING, (((name,), age) for name, age in in_flight.items()))
 
     def document(self) -> dict[str, Any]:

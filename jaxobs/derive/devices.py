@@ -13,6 +13,8 @@ from jaxobs.model.hardware import Peaks
 
 
 class Devices:
+    """What the backend has, and its peaks by device kind."""
+
     def __init__(self, series: Series) -> None:
         self._series = series
         self.backend: BackendFound | None = None

@@ -13,10 +13,10 @@ from jaxobs.derive import catalogue as core
 from jaxobs.derive.roofline import Bound, bound_time, efficiency, total_bound
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
-from jaxobs.flow.limits import OTHER
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
 from jaxobs.model.hardware import Peaks
+from jaxobs.model.labels import OTHER
 
 SAMPLES_KEPT = 21
 """Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow
@@ -27,6 +27,8 @@ NOT_WATCHED = "not watched: wrap the function in obs.watch()"
 
 @dataclass(slots=True)
 class Executable:
+    """One executable; `number` is the probe's, `fingerprint` the stable hash of its content."""
+
     number: int
     function: str
     memory: Mapping[str, int]
@@ -52,10 +54,14 @@ class Executable:
         if not self.memory:
             return None
         known = {kind: float(amount) for kind, amount in self.memory.items()}
-        return sum(known.get(kind, 0.0) for kind in ("argument", "output", "temporary")) - known.get("alias", 0.0)
+        return sum(known.get(kind, 0.0) for kind in ("argument", "output", "temporary")) - known.get(
+            "alias", 0.0
+        )
 
 
 class Executables:
+    """All executables of the job. `limit` of them keep series of their own."""
+
     def __init__(self, series: Series, limit: int) -> None:
         self._series = series
         self._selection: Selection[int] = Selection(limit)
@@ -81,7 +87,12 @@ class Executables:
         if module is None:
             made.cost_reason, made.fingerprint = reason, f"number-{number}"
             return
-        made.module, made.cost, made.cost_reason, made.fingerprint = module, module.cost, "", module.fingerprint
+        made.module, made.cost, made.cost_reason, made.fingerprint = (
+            module,
+            module.cost,
+            "",
+            module.fingerprint,
+        )
         self._bind(made)
 
     def bind_peaks(self, peaks: Peaks) -> None:
@@ -192,7 +203,9 @@ class Executables:
             return self.peaks.reason or (made.bound.reason if made.bound else None)
         return made.bound.reason
 
-    def _why_no_efficiency(self, made: Executable, per_run: float | None, runs_reason: str | None) -> str | None:
+    def _why_no_efficiency(
+        self, made: Executable, per_run: float | None, runs_reason: str | None
+    ) -> str | None:
         if per_run is None:
             return runs_reason or "no run has been sampled yet"
         return self._bound_reason(made)
@@ -214,7 +227,9 @@ class Executables:
             gauges[core.EXECUTABLE_ACHIEVED.name][name] = _rate(cost, per_run)
         if bound is not None:
             gauges[core.EXECUTABLE_ATTAINABLE.name][name] = _rate(cost, bound.seconds)
-            gauges[core.EXECUTABLE_EFFICIENCY.name][name] = efficiency(bound, per_run).value if per_run else None
+            gauges[core.EXECUTABLE_EFFICIENCY.name][name] = (
+                efficiency(bound, per_run).value if per_run else None
+            )
         if per_run is not None:
             verdict = self._verdict(made)
             gauges[core.EXECUTABLE_BOTTLENECK.name][*name, verdict.label, verdict.runner_up or ""] = 1.0
@@ -242,4 +257,8 @@ _GAUGES = (
 
 def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
     """FLOP/s; None without both, or where nothing is to be computed."""
-    return cost.flops / elapsed if cost is not None and cost.flops > 0 and elapsed is not None and elapsed > 0 else None
+    return (
+        cost.flops / elapsed
+        if cost is not None and cost.flops > 0 and elapsed is not None and elapsed > 0
+        else None
+    )

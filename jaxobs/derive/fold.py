@@ -91,7 +91,11 @@ class Fold:
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Peaks of a device kind; executables are bound by those of the first device."""
         self.devices.bind_peaks(kind, peaks)
-        if self.devices.backend and self.devices.backend.devices and self.devices.backend.devices[0][1] == kind:
+        if (
+            self.devices.backend
+            and self.devices.backend.devices
+            and self.devices.backend.devices[0][1] == kind
+        ):
             self.executables.bind_peaks(peaks)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str = "") -> None:

@@ -18,8 +18,8 @@ from jaxobs.model.events import LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 
 HOST_TURNS = NANOSECONDS
-"""Where nothing is watched, step time is the host's turn averaged over at least this long: with a sync every twenty steps
-the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
+"""Where nothing is watched, step time is the host's turn averaged over at least this long: with a sync every twenty
+steps the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
 
 COMPLETIONS_MISSING = 10 * NANOSECONDS
 """A watched loop without a single completion for this long has no output that could be asked; its host's turn is shown."""
@@ -29,6 +29,8 @@ STEPS_REMEMBERED = 100_000
 
 
 class Loop:
+    """State of one loop, by the name the user gave it."""
+
     def __init__(self, name: str, series: Series, clock: ClockAnchor) -> None:
         self.name = name
         self._series = series
@@ -93,7 +95,7 @@ class Loop:
         self._observe_host_turns(event.end)
 
     def completed(self, event: StepCompleted) -> None:
-        """The device is done with a step: the spacing since the last known completion, averaged over the steps between."""
+        """The device is done with a step: the spacing since the last known one, averaged over the steps between."""
         before, self._completed = self._completed, event
         if before is None or event.step <= before.step or event.time <= before.time:
             return

@@ -13,8 +13,10 @@ NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
 
 class RunTime:
-    """Time is charged up to the last moment of which it is known what it was spent on: the end of a loop's last step
-    while a loop runs, else now. So no category ever falls."""
+    """Time is charged up to the last moment of which it is known what it was spent on.
+
+    The end of a loop's last step while a loop runs, else now. So no category ever falls.
+    """
 
     def __init__(self, series: Series, began: int) -> None:
         self._series = series

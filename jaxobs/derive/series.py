@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jaxobs.derive import catalogue as core
-from jaxobs.flow.limits import OTHER, clean_label
+from jaxobs.model.labels import OTHER, clean_label
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
 
 Labels = tuple[str, ...]
@@ -16,6 +16,8 @@ Labels = tuple[str, ...]
 
 @dataclass(slots=True)
 class Histogram:
+    """A histogram being filled."""
+
     counts: list[int]
     sum: float = 0.0
     exemplars: list[Exemplar | None] = field(default_factory=list)
@@ -133,4 +135,5 @@ class Series:
 
 
 def clean(labels: Labels) -> Labels:
+    """Labels that every exporter can carry."""
     return tuple(clean_label(label) for label in labels)

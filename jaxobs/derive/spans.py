@@ -1,5 +1,8 @@
-"""Spans out of events: of compiles, of sampled and of unusually slow steps. Identities are derived, not drawn, so that the
-ranks of a job put the same step into the same trace."""
+"""Spans out of events.
+
+Of compiles, of sampled and of unusually slow steps. Identities are derived, not drawn, so that the ranks of a job put
+the same step into the same trace.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ PHASE_NAMES = {"backend": "backend_compile"}
 
 
 class Spans:
+    """`instance` is this process, `job` what it shares with the other ranks (None where nothing tells)."""
+
     def __init__(self, instance: str, job: str | None) -> None:
         self._instance = instance
         self._job = job
@@ -34,25 +39,36 @@ class Spans:
         self._last: dict[tuple[str, str], int] = {}
 
     def of_plugin(self, event: SpanEnded) -> Span:
-        trace = event.parent.trace_id if event.parent else self._identity(128, event.name, event.start, event.end)
+        trace = (
+            event.parent.trace_id if event.parent else self._identity(128, event.name, event.start, event.end)
+        )
         own = self._identity(64, "span", event.name, event.start, event.end)
         return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
 
     def of_compilation(self, event: Compilation) -> list[Span]:
         """`jax.compile` first, then its children."""
         start = min((begin for _, begin, _ in event.phases), default=event.time)
-        trace = event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
+        trace = (
+            event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
+        )
         own = self._identity(64, "compile", event.executable, start)
-        attributes: Attributes = (("jax.function", event.function), ("jax.persistent_cache", event.persistent_cache))
+        attributes: Attributes = (
+            ("jax.function", event.function),
+            ("jax.persistent_cache", event.persistent_cache),
+        )
         if event.recompilation is not None:
             attributes += (("jax.recompilation.cause", event.recompilation),)
-        spans = [Span("jax.compile", trace, own, event.parent, start, event.time, attributes + event.attributes)]
+        spans = [
+            Span("jax.compile", trace, own, event.parent, start, event.time, attributes + event.attributes)
+        ]
         if event.function != EAGER:  # hundreds of them, a millisecond each
             parent = SpanContext(trace, own, event.parent.trace_flags if event.parent else 1)
             for phase, begin, end in event.phases:
                 child = self._identity(64, phase, event.executable, begin)
                 name = PHASE_NAMES.get(phase, phase)
-                spans.append(Span(name, trace, child, parent, begin, end, (("jax.function", event.function),)))
+                spans.append(
+                    Span(name, trace, child, parent, begin, end, (("jax.function", event.function),))
+                )
         return spans
 
     def of_step(self, event: StepEnded) -> Iterator[Span]:
@@ -62,7 +78,11 @@ class Spans:
         self._average[event.loop] = average + 0.1 * (turn - average)
         remembered = self._steps.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED))
         remembered.append(event)
-        if len(remembered) > SLOW and turn > SLOW * average and self._is_due(event.loop, "slow", event.end, SLOW_EVERY):
+        if (
+            len(remembered) > SLOW
+            and turn > SLOW * average
+            and self._is_due(event.loop, "slow", event.end, SLOW_EVERY)
+        ):
             yield self._step(event, None, "slow")
         for completed in list(self._completed.get(event.loop, ())):
             if completed.step == event.step:

@@ -29,6 +29,8 @@ class Slice:
 
 
 class Window:
+    """The slices of the last WINDOW nanoseconds."""
+
     def __init__(self) -> None:
         self._slices: deque[Slice] = deque()
 
@@ -50,6 +52,6 @@ class Window:
             whole.work = whole.work + piece.work
             whole.uncosted_runs += piece.uncosted_runs
             whole.unseen_runs += piece.unseen_runs
-            components.update(piece.components)  # type: ignore[arg-type]  # Counter adds floats as well
+            components.update(piece.components)
         whole.components = {word: float(amount) for word, amount in components.items()}
         return whole

@@ -1,1 +1,1 @@
-"""Floor 1: how events travel: the ring in the job, their form on the pipe, and the limits on what they may name."""
+"""Floor 1: how events travel: the ring in the job, and their form on the pipe."""

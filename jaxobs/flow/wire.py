@@ -50,8 +50,9 @@ def events_frame(events: Iterable[Event]) -> tuple[bytes, int]:
 
 
 def events_of(body: list[tuple[Any, ...]]) -> Iterator[Event]:
+    """The events of a frame's body."""
     for number, *fields in body:
-        yield EVENT_TYPES[number](*fields)  # type: ignore[arg-type]  # the fields were those of this type
+        yield EVENT_TYPES[number](*fields)  # the fields were those of this type
 
 
 class Frames:

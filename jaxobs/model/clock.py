@@ -31,4 +31,5 @@ class ClockAnchor(NamedTuple):
 
 
 def seconds(nanoseconds: int) -> float:
+    """Nanoseconds as seconds."""
     return nanoseconds / NANOSECONDS

@@ -75,7 +75,7 @@ class StepCompleted(NamedTuple):
 
 
 class LoopEnded(NamedTuple):
-    """The iteration of a loop is over (exhausted or left); `input_wait` is what it waited for an item that never came."""
+    """The iteration of a loop is over (exhausted or left); `input_wait`: the wait for an item that never came."""
 
     loop: str
     time: int
@@ -140,7 +140,7 @@ class CompilePhaseStarted(NamedTuple):
 
 
 class CompilePhaseEnded(NamedTuple):
-    """`exclusive` is the phase's own time: what was nested in it has been subtracted. `outermost`: nothing is around it."""
+    """`exclusive` is the phase's own time, without what was nested in it. `outermost`: nothing is around it."""
 
     function: str
     phase: str

@@ -1,4 +1,4 @@
-"""What a metric is, and the values that a snapshot holds of it. Names follow Prometheus: base units, `_total`, `_ratio`."""
+"""What a metric is, and the values that a snapshot holds of it. Names follow Prometheus: base units, `_total`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Metric:
             raise ValueError(f"metric {self.name}: counters, and only they, end in _total")
         if self.unit and not self.name.removesuffix("_total").endswith("_" + self.unit):
             raise ValueError(f"metric {self.name}: its name must end in its unit {self.unit!r}")
-        if (self.kind == "histogram") != bool(self.buckets) or list(self.buckets) != sorted(set(self.buckets)):
+        if (self.kind == "histogram") != bool(self.buckets) or list(self.buckets) != sorted(
+            set(self.buckets)
+        ):
             raise ValueError(f"metric {self.name}: histograms, and only they, have ascending buckets")
         for label in self.labels:
             if not _NAME.match(label) or label in {"le", "quantile"}:
@@ -84,7 +86,14 @@ class Catalogue:
             self.add(metric)
 
     def add(self, metric: Metric) -> None:
-        """Raises ValueError where another metric of that name was declared."""
+        """Raises ValueError where another metric of that name was declared, or one that OpenMetrics cannot tell from it.
+
+        There a counter's family is its name without `_total`.
+        """
+        family = metric.name.removesuffix("_total")
+        for other in (family, family + "_total"):
+            if other != metric.name and other in self._metrics:
+                raise ValueError(f"metric {metric.name} and metric {other} are one family in OpenMetrics")
         known = self._metrics.setdefault(metric.name, metric)
         if known != metric:
             raise ValueError(f"metric {metric.name} is already declared, and differently")

@@ -69,7 +69,9 @@ def conformance_problem(group: str, plugin: Any) -> str:
         return f"{type(plugin).__name__} has no method {', '.join(missing)}"
     if not isinstance(getattr(plugin, "metrics", None), tuple):
         return f"{type(plugin).__name__}.metrics is not a tuple of Metric"
-    if group == COLLECTORS and not (isinstance(getattr(plugin, "interval", None), int | float) and plugin.interval > 0):
+    if group == COLLECTORS and not (
+        isinstance(getattr(plugin, "interval", None), int | float) and plugin.interval > 0
+    ):
         return f"{type(plugin).__name__}.interval is not a positive number of seconds"
     return ""
 

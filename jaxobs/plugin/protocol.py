@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from jaxobs.model.clock import ClockAnchor
-from jaxobs.model.events import Event, Measured
+from jaxobs.model.events import Event, Measured, SpanEnded
 from jaxobs.model.metrics import Catalogue, Metric
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
@@ -24,7 +24,8 @@ Hook = TypeVar("Hook", bound=Callable[..., None])
 class Job(Protocol):
     """What a probe gets of the training process."""
 
-    settings: Mapping[str, Any]
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
 
     def emit(self, event: Event) -> None:
         """Never blocks and never raises; the oldest events are dropped, and counted, when the agent cannot follow."""
@@ -50,10 +51,21 @@ class Job(Protocol):
 class Agent(Protocol):
     """What a collector or an exporter gets of the agent process."""
 
-    settings: Mapping[str, Any]
-    resource: Mapping[str, str]  # who and where, under OpenTelemetry's dotted names; grows when a backend is found
-    clock: ClockAnchor
-    catalogue: Catalogue
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def resource(self) -> Mapping[str, str]:
+        """Who and where, under OpenTelemetry's dotted names; grows when a backend is found."""
+
+    @property
+    def clock(self) -> ClockAnchor: ...
+
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    def emit(self, event: Measured | SpanEnded) -> None:
+        """Fold a value of a declared metric, or export a span, outside `collect()`."""
 
     def announce_address(self, address: str) -> None:
         """Make known the URL at which this exporter serves: to the log, the snapshot and `jaxobs_build_info`."""

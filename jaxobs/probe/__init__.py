@@ -1,1 +1,1 @@
-"""Floor 4: what runs in the training process: marks, watched functions, completions, the sender. Knows nothing of the agent."""
+"""Floor 4: what runs in the training process: marks, watched functions, completions, the sender."""

@@ -1,4 +1,4 @@
-"""Starting the agent: the same Python, in a session of its own, holding nothing of the job but one end of a socket pair."""
+"""Starting the agent: the same Python, in a session of its own, with nothing of the job but one end of a pipe."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-
-import jaxobs
 
 Connection = tuple[socket.socket, Callable[[float], None]]
 """The job's end of the pipe, and a function that waits so many seconds for the other side to be gone."""
@@ -52,7 +50,7 @@ _ENTRY = "import sys; from jaxobs.agent.main import main; sys.exit(main(int(sys.
 
 def _import_path() -> list[str]:
     """So that the agent finds what the job finds, wherever the job was started from."""
-    here = str(Path(jaxobs.__file__).resolve().parent.parent)
+    here = str(Path(__file__).resolve().parents[2])
     return list(dict.fromkeys([here, *(str(Path(entry).resolve()) for entry in sys.path if entry)]))
 
 

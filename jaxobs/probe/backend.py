@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import Any
 
 from jaxobs.model.clock import now
@@ -10,19 +11,22 @@ from jaxobs.probe.jax_internals import backend_exists
 
 
 def find_backend() -> BackendFound | None:
-    """None while the job has made no backend: asking JAX for devices would make one, and break what the job sets up
-    afterwards (`jax.distributed.initialize()`, `jax_num_cpu_devices`)."""
+    """None while the job has made no backend.
+
+    Asking JAX for devices would make one, and break what the job sets up afterwards (`jax.distributed.initialize()`,
+    `jax_num_cpu_devices`).
+    """
     if not backend_exists():
         return None
     import jax
-    import jaxlib
 
     devices: tuple[tuple[int, str, str], ...] = tuple(
-        (ordinal, str(device.device_kind), _identity(device)) for ordinal, device in enumerate(jax.local_devices())
+        (ordinal, str(device.device_kind), _identity(device))
+        for ordinal, device in enumerate(jax.local_devices())
     )
     return BackendFound(
         jax.default_backend(), devices, jax.process_index(), jax.process_count(), jax.__version__,
-        jaxlib.__version__, now(),
+        importlib.metadata.version("jaxlib"), now(),
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ _WORTH_REPEATING = 0.8
 _COMPILE_THREADS = 2
 _COMPILING = 0.3
 """Share of the progress bar for compiling."""
-_KEPT_BYTES = 32 * 2**20
+_KEPT_BYTES = 128 * 2**20
 """Data of programs with more is made anew for each round, so that not all of it is held at once."""
 
 

@@ -3,7 +3,7 @@
 XLA must not drop the work: factors are arguments whose values it does not know, and each pass reads what the
 one before wrote. Matrices are random: a GPU draws less power on zeros and clocks higher. Arrays are donated
 and updated in place: on a CPU a fresh result of 64 MiB costs more page faults than arithmetic, and a cache
-line that is written without having been read is read all the same ("write-allocate"), which STREAM does not count.
+line written without having been read is read all the same ("write-allocate"), which STREAM does not count.
 Updated in place, the bytes counted are the bytes moved.
 """
 

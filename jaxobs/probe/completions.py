@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,9 @@ from typing import Any
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import ExecutableRan, StepCompleted
 
-BURST = 3
-"""Calls in a row that one sample looks at: the first gives the end before the second's start."""
+BURST = 4
+"""Calls in a row that one sample looks at. The device may be far behind the host: the wait for the first is long and its
+end known only roughly, but from it on the next ones are polled closely, and each end is the next one's beginning."""
 
 EVERY_BURST = 10
 """After the first samples only every tenth looks at runs; the others at one completion, with coarse polls: 20 wake-ups a
@@ -26,8 +28,11 @@ second cost a 0.75 ms loop 1.1 %, two cost nothing that could be measured."""
 
 FIRST_BURSTS = 6
 
-FINE, COARSE = 0.02, 0.1
-"""Spacing of polls as a share of the expected wait."""
+POLL_SHARE = 0.03
+"""Spacing of polls as a share of the wait so far: the relative error is the same for a step of 1 ms or of a minute."""
+
+SLEPT_THROUGH = 0.6
+"""Share of the shortest latency of late that is slept through without polling."""
 
 SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 
@@ -39,8 +44,11 @@ PATIENCE = 600.0
 
 
 class OutputLeaf:
-    """The way to a small output leaf of one watched function, found once. A donated leaf is dead by the next step; then
-    the next larger is tried, and when none is left the function's device time stays absent."""
+    """The way to a small output leaf of one watched function, found once.
+
+    A donated leaf is dead by the next step; then the next larger is tried, and when none is left the function's
+    device time stays absent.
+    """
 
     __slots__ = ("_ways", "exhausted")
 
@@ -101,7 +109,7 @@ class Completions:
         self._thread_of_samples = 0
         self._wanted = 1
         self._idle = True
-        self._expected: dict[int, float] = {}
+        self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
         self.cpu_seconds = 0.0
 
@@ -164,7 +172,7 @@ class Completions:
                     break  # the loop has paused; what there is must do
                 continue
             sample = self._samples[position]
-            if not self._await(sample, FINE if burst else COARSE):
+            if not self._await(sample, self._samples[position - 1] if position else None):
                 break
             position += 1
         self.armed = False
@@ -175,12 +183,17 @@ class Completions:
         self._report(done, burst)
         self._samples = []
 
-    def _await(self, sample: Sample, share: float) -> bool:
+    def _await(self, sample: Sample, before: Sample | None) -> bool:
         """Poll until the leaf is ready. False where it died or patience ended."""
-        begun = now()
-        expected = self._expected.get(sample.run, 0.0)
-        last_not_ready = sample.ended
-        ahead = 0.8 * expected - seconds(begun - sample.started)
+        begun = sample.started
+        if before is not None and before.ready is not None and not sample.idle_before:
+            begun = max(begun, before.ready)
+        latencies = self._latencies.setdefault((sample.run, before is not None), deque(maxlen=5))
+        ahead = SLEPT_THROUGH * min(latencies, default=0.0) - seconds(now() - begun)
+        # Runs end in the order in which they were dispatched: this one was not ready before the one before it.
+        last_not_ready = (
+            max(sample.ended, before.ready) if before is not None and before.ready else sample.ended
+        )
         try:
             if sample.ready is None and ahead > SHORTEST_POLL:
                 self._stop.wait(ahead)
@@ -195,11 +208,11 @@ class Completions:
                 waited = seconds(asked - begun)
                 if waited > PATIENCE or self._stop.is_set():
                     return False
-                # Polls grow with the wait so far: the relative error stays the same for a step of 1 ms or of a minute.
-                self._stop.wait(min(LONGEST_POLL, max(SHORTEST_POLL, share * max(expected, waited))))
+                self._stop.wait(min(LONGEST_POLL, max(SHORTEST_POLL, POLL_SHARE * waited)))
         except RuntimeError:  # "Array has been deleted"
             sample.way.died()
             return False
+        latencies.append(seconds(max(0, sample.ready - begun)))
         return True
 
     def _report(self, done: list[Sample], burst: bool) -> None:
@@ -209,7 +222,6 @@ class Completions:
             self._emit(StepCompleted(last.loop, last.step, last.ready, last.uncertainty))
         for index, sample in enumerate(done):
             assert sample.ready is not None
-            self._expected[sample.run] = seconds(max(sample.ready - sample.started, 0))
             if index == 0:
                 continue
             before = done[index - 1]
@@ -225,7 +237,7 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
     """Paths to the array leaves, smallest first: the loss before the parameters. An attribute is ("", name)."""
     from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
 
-    found = []
+    found: list[tuple[int, int, tuple[Any, ...]]] = []
     for path, leaf in tree_flatten_with_path(result)[0]:
         if not callable(getattr(leaf, "is_ready", None)):
             continue

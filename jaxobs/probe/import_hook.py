@@ -37,8 +37,9 @@ def when_imported(module_name: str, action: Action) -> None:
         if module is None:
             return
         spec = getattr(module, "__spec__", None)
-        if getattr(spec, "_initializing", False) and type(spec) is ModuleSpec:
-            spec.__class__ = _InitializingSpec
+        if isinstance(spec, ModuleSpec) and getattr(spec, "_initializing", False):
+            if type(spec) is ModuleSpec:
+                spec.__class__ = _InitializingSpec
             if spec.__dict__["_initializing"]:
                 return
             spec.__class__ = ModuleSpec  # another thread completed the import between the two looks

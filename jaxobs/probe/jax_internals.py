@@ -6,6 +6,7 @@ is missing, so that a future JAX costs a feature and never the job.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -70,10 +71,8 @@ def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
     ):
         remove = next((found for name in names if (found := getattr(monitoring, name, None))), None)
         if remove is not None:
-            try:
+            with contextlib.suppress(AssertionError, ValueError):  # somebody cleared the listeners before us
                 remove(listener)
-            except (AssertionError, ValueError):
-                pass  # somebody cleared the listeners before us
 
 
 def _callers(frame: FrameType | None) -> list[FrameType]:

@@ -135,8 +135,8 @@ class Steps(Generic[Item]):
         outer, claimed = current.step, current.claimed
         entered = start = now()
         open_step = False
-        examples_now = None if examples_vary else examples
-        tokens_now = None if tokens_vary else tokens
+        examples_now = None if callable(examples) else examples
+        tokens_now = None if callable(tokens) else tokens
         # The item is handed on without keeping a reference: the user's `del batch` must free it.
         hand_over: list[Item] = []
         iterator = iter(self._iterable)
@@ -205,7 +205,14 @@ class StepMark:
             self._step.failed = True
         examples, tokens = self._amounts
         self._loops.end_step(
-            self._state, self._step, self._start, end, self._gap if self._outer is None else 0, 0, examples, tokens
+            self._state,
+            self._step,
+            self._start,
+            end,
+            self._gap if self._outer is None else 0,
+            0,
+            examples,
+            tokens,
         )
         if self._outer is not None:
             self._outer.nested += end - self._start
@@ -213,7 +220,7 @@ class StepMark:
 
 
 class PhaseMark:
-    """`with obs.phase("checkpoint"): …`"""
+    """A named stretch of time: `with obs.phase("checkpoint"): …`."""
 
     def __init__(self, loops: Loops, name: str) -> None:
         self._loops = loops
@@ -240,7 +247,9 @@ class PhaseMark:
             else:
                 outer.nested += end - self._start - nested
         current.claimed = self._claimed + end - self._start
-        self._loops.phase_ended(self._name, outer.loop if outer is not None else None, self._start, end, nested)
+        self._loops.phase_ended(
+            self._name, outer.loop if outer is not None else None, self._start, end, nested
+        )
 
 
 def amount(count: Any, item: Any) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _IDLE_COLUMNS = (3, 4, 8, 9)
-"""Columns of /proc/stat (proc_pid_stat(5)): idle, waiting for a device; guests' time is in the user's as well."""
+"""Columns of /proc/stat (proc_stat(5)): idle, waiting for a device; guests' time is in the user's too."""
 
 
 class OtherLoad:

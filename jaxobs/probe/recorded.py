@@ -1,4 +1,4 @@
-"""The user's own values: the newest of each name is read about once a second, off the training thread, when it is ready."""
+"""The user's own values: the newest of each name is read about once a second, off the training thread, when ready."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ class RecordedValues:
             self._newest[loop, name] = (at, value)
 
     def ready(self) -> list[Recorded]:
-        """Values that can be read without waiting. A value that is not ready is kept and asked again: the newest of a
-        loop that runs ahead of its device never would be."""
+        """Values that can be read without waiting.
+
+        A value that is not ready is kept and asked again: the newest of a loop that runs ahead of its device never
+        would be.
+        """
         with self._lock:
             for key in list(self._newest):
                 if key not in self._waiting and len(self._waiting) < NAMES:

@@ -7,6 +7,7 @@ and told what it must know.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -99,10 +100,8 @@ class Sender:
             self.finished.set()
 
     def _wake(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it is over
             self._wake_write.send(b"\0")
-        except OSError:
-            pass  # full: it will wake anyway; closed: it is over
 
     def _open(self) -> None:
         if self._starts > RESTARTS:
@@ -114,7 +113,9 @@ class Sender:
         except OSError as error:
             self._socket = None
             self._starts = RESTARTS + 1
-            self._log(f"the agent could not be started: {error}; nothing is observed (JAXOBS_AGENT=inline may work)")
+            self._log(
+                f"the agent could not be started: {error}; nothing is observed (JAXOBS_AGENT=inline may work)"
+            )
             return
         self._socket.setblocking(False)
         self._unsent = wire.frame(wire.HELLO, self._hello())
@@ -129,19 +130,24 @@ class Sender:
         self._wait_for_agent(0.1)
         again = self._starts <= RESTARTS and self._finish is None
         if self._finish is None:
-            self._log("the agent is gone; " + ("it is started again" if again else "nothing is observed any more"))
+            self._log(
+                "the agent is gone; " + ("it is started again" if again else "nothing is observed any more")
+            )
         if again:
             self._open()
 
+    def _is_lost(self) -> bool:
+        return self._socket is None
+
     def _listen(self, timeout: float) -> None:
         """Sleep until there is something to hear or `timeout` is over."""
-        watched: list[socket.socket] = [self._wake_read] + ([self._socket] if self._socket is not None else [])
+        watched: list[socket.socket] = [self._wake_read] + (
+            [self._socket] if self._socket is not None else []
+        )
         readable, _, _ = select.select(watched, [], [], timeout)
         if self._wake_read in readable:
-            try:
+            with contextlib.suppress(OSError):
                 self._wake_read.recv(4096)
-            except OSError:
-                pass
         if self._socket is not None and self._socket in readable:
             self._hear()
 
@@ -217,6 +223,6 @@ class Sender:
         if self._socket is None:
             return
         self._send(wire.frame(wire.FINISH, max(0.1, deadline - time.monotonic())), deadline)
-        while self._socket is not None and time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._is_lost():
             self._listen(max(0.0, deadline - time.monotonic()))  # the last words, then the end of the pipe
         self._wait_for_agent(max(0.0, deadline - time.monotonic()))

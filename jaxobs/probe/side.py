@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import BackendFound, Event
 from jaxobs.plugin.discovery import PROBES, Found, discover
@@ -93,7 +92,10 @@ class ProbeSide:
         with self._lock:
             if self._threads:
                 return
-            for name, life in (("jaxobs-sender", self.sender.run), ("jaxobs-completions", self.completions.run)):
+            for name, life in (
+                ("jaxobs-sender", self.sender.run),
+                ("jaxobs-completions", self.completions.run),
+            ):
                 thread = threading.Thread(target=life, name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -109,7 +111,12 @@ class ProbeSide:
         if isinstance(function, Watched):
             return function
         watched: Watched[Any, Any] = Watched(
-            function, -1 - len(self._watched), self.ring.emit, self.loops.current, self.executables, self.completions
+            function,
+            -1 - len(self._watched),
+            self.ring.emit,
+            self.loops.current,
+            self.executables,
+            self.completions,
         )
         self._watched.append(watched)
         return watched

@@ -52,7 +52,8 @@ def telling_paths(signatures: list[Signature]) -> tuple[Path, ...] | None:
     """The fewest paths (at most LEAVES_LOOKED_AT) whose leaves differ for each two signatures; None if there are none."""
     common = set(signatures[0]).intersection(*signatures[1:])
     differing = sorted(
-        (path for path in common if len({seen[path] for seen in signatures}) > 1), key=lambda path: (len(path), str(path))
+        (path for path in common if len({seen[path] for seen in signatures}) > 1),
+        key=lambda path: (len(path), str(path)),
     )
     for size in range(1, LEAVES_LOOKED_AT + 1):
         # Not more than the first 40: the number of combinations must stay small, this runs after a compile.
@@ -70,7 +71,7 @@ def reader(paths: tuple[Path, ...]) -> Callable[[tuple[Any, ...], dict[str, Any]
         for path in paths:
             value: Any = (args, kwargs)
             for how, key in path:
-                value = value[key] if how == "item" else getattr(value, key)  # type: ignore[arg-type]
+                value = value[key] if how == "item" else getattr(value, str(key))
             found.append(leaf_signature(value))
         return tuple(found)
 

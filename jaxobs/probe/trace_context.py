@@ -9,8 +9,11 @@ from jaxobs.model.events import SpanContext
 
 
 def current_span_context() -> SpanContext | None:
-    """The current span's context; None without OpenTelemetry or outside a span. Imports nothing: if the application
-    has not imported OpenTelemetry, it has no span."""
+    """The current span's context.
+
+    None without OpenTelemetry or outside a span. Imports nothing: if the application has not imported OpenTelemetry,
+    it has no span.
+    """
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None

@@ -17,6 +17,9 @@ from jaxobs.probe.signatures import Signature, reader, signature, telling_paths
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+LAMBDA = "<lambda>"
+"""A name that says nothing about which function it is."""
+
 NOT_SEEN = "it was compiled before it was watched, or is not a jitted function itself"
 NOT_TOLD = "it has several executables, and shapes and types of its arguments do not tell which one ran"
 
@@ -49,6 +52,7 @@ class Watched(Generic[Parameters, Result]):
         self._read: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]] | None = None
         self._table: dict[tuple[Any, ...], int] = {}
         self._run = number  # what a call runs while there is only one executable
+        self._new = True
         self._outside: dict[int, int] = {}
         self._outside_told: dict[int, int] = {}
         self._explain(NOT_SEEN)
@@ -69,7 +73,7 @@ class Watched(Generic[Parameters, Result]):
                 step.failed = True
             raise
         ended = now()
-        if executables.count != count:
+        if executables.count != count or self._new:
             self._learn(count, args, kwargs)
         run = self._run if self._read is None else self._which(args, kwargs)
         if step is None:
@@ -106,6 +110,11 @@ class Watched(Generic[Parameters, Result]):
         """Something was compiled during the call: if it was this function, remember for which arguments."""
         try:
             made = self._executables.since(count, self._name)
+            if self._new and not made and self._name != LAMBDA:
+                # Called before it was watched: the one executable seen under its name is it.
+                made = self._executables.of(self._name)
+                made = made if len(made) == 1 else []
+            self._new = False
             if made:
                 self._remember(signature(args, kwargs), made[-1])
         except Exception as error:  # noqa: BLE001  # never into the user's call

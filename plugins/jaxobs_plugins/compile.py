@@ -75,6 +75,8 @@ class ThreadState(threading.local):
 
 
 class CompileProbe:
+    """Hooks JAX's compile events. See the module."""
+
     metrics = (CACHE_REQUESTS,)
 
     def __init__(self) -> None:
@@ -117,7 +119,7 @@ class CompileProbe:
         self._thread.cache = {"request": "miss", "hit": "hit"}.get(outcome, self._thread.cache)
         self._job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 1.0, now()))
 
-    def _phase_began(self, event: str, _value: float, **labels: Any) -> None:
+    def _phase_began(self, event: str, value: float, **labels: Any) -> None:  # noqa: ARG002  # JAX passes it
         phase = PHASES.get(event)
         if phase is None or self._job is None:
             return
@@ -130,11 +132,11 @@ class CompileProbe:
         if len(stack) == 1:
             self._job.emit(CompilePhaseStarted(function, phase, threading.get_ident(), at))
 
-    def _duration(self, event: str, duration: float, **_: Any) -> None:
+    def _duration(self, event: str, duration_secs: float, **_: Any) -> None:
         if self._job is None:
             return
         if event == CACHE_READ:
-            self._cache_was_read(int(duration * NANOSECONDS))
+            self._cache_was_read(int(duration_secs * NANOSECONDS))
         phase = PHASES.get(event)
         stack = self._thread.stack
         if phase is None or not stack or stack[-1].name != phase:
@@ -207,7 +209,9 @@ class CompileProbe:
             return  # its cost is asked for by nobody, and there can be hundreds
         proto, reason = self._proto(executable)
         job.emit(
-            ExecutableCreated(number, function, at, proto, reason, _memory(executable), _local_devices(executable))
+            ExecutableCreated(
+                number, function, at, proto, reason, _memory(executable), _local_devices(executable)
+            )
         )
         job.executable_created(function, number)
 
@@ -226,7 +230,9 @@ class CompileProbe:
 def _memory(executable: Any) -> tuple[tuple[str, int], ...]:
     try:
         stats = executable.get_compiled_memory_stats()
-        return tuple((kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name))
+        return tuple(
+            (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
+        )
     except Exception:  # noqa: BLE001  # not every backend has the analysis: then its memory is absent
         return ()
 

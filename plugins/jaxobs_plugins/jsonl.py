@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jaxobs.plugin.protocol import Agent, Batch
 
 MAXIMUM_BYTES = 256 * 2**20
-"""Of one file; two are kept. About a million events, and what an editor still opens."""
+"""Of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
 
 INSTANTS = frozenset({"time", "start", "end", "last_success"})
 DURATIONS = frozenset({"gap", "input_wait", "dispatch", "nested", "checkpoint", "exclusive"})

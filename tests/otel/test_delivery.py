@@ -13,6 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from jaxobs.model.clock import now
 from jaxobs.model.metrics import Family, Metric
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
+from jaxobs.plugin.protocol import Batch
 from tests.otel.job import Harness, Receiver, make_spans, wait_for
 
 GAUGE = Family(
@@ -136,6 +139,21 @@ def test_an_endpoint_that_refuses_loses_the_oldest_and_says_so(
     assert harness.stop(5.0) < 2.0  # a second attempt at the end, no third
     assert harness.agent.dropped("traces") == 1000
     assert harness.agent.dropped("metrics") == 5
+
+
+def test_an_endpoint_that_refuses_everything_does_not_get_the_exporter_set_aside(
+    traced: Harness, receiver: Receiver
+) -> None:
+    receiver.answer = lambda path, message: (401, {}, b"")
+    guard = Guard("otel", "exporter", traced.agent.log)
+    guard.call(traced.exporter.start, traced.agent)
+    for number in range(2 * FAILURES_IN_A_ROW):
+        guard.call(traced.exporter.export, Batch(Snapshot(now(), {}), (), make_spans(1)))
+        assert wait_for(lambda count=number: len(receiver.requests) > count)
+        time.sleep(0.05)
+    assert guard.failures >= FAILURES_IN_A_ROW - 1
+    assert not guard.set_aside
+    assert "HTTP 401 Unauthorized" in traced.agent.logged[0]
 
 
 def test_a_black_hole_delays_nobody_and_the_end_by_no_more_than_allowed(

@@ -33,7 +33,7 @@ print("opentelemetry" in sys.modules, "jax" in sys.modules, flush=True)
 
 def run(**variables: str) -> tuple[subprocess.CompletedProcess[str], float]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    path = os.pathsep.join((str(ROOT), str(ROOT / "plugins")))
+    path = os.pathsep.join((str(ROOT), str(ROOT / "plugins"), os.environ.get("PYTHONPATH", "")))
     started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM],

@@ -192,8 +192,6 @@ def test_resource_names_become_label_names(dotted: str, name: str) -> None:
         ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", OPENMETRICS),
         ("application/openmetrics-text", OPENMETRICS),
         ("application/openmetrics-text;version=1.0.0;escaping=dots", OPENMETRICS),
-        ("application/openmetrics-text;version=0.0.1", TEXT),
-        ("application/openmetrics-text;version=one", TEXT),
     ],
 )
 def test_the_format_is_the_one_that_the_scraper_asks_for(accept: str, content_type: str) -> None:

@@ -110,8 +110,8 @@ def cudnn(call: CustomCall) -> Cost | None:
 def transformer_engine(call: CustomCall) -> Cost | None:
     """Sizes and mask are attributes of the call.
 
-    NVIDIA/TransformerEngine, ``transformer_engine/jax/cpp_extensions/attention.py`` and ``fused_attn.h``: mask numbers
-    are 0 for none, 1 padding, 2 causal, 3 both, 4 and 5 the last two aligned at the last query and key.
+    NVIDIA/TransformerEngine, ``transformer_engine/jax/cpp_extensions/attention.py`` and ``fused_attn.h``:
+    mask numbers are 0 for none, 1 padding, 2 causal, 3 both, 4 and 5 the last two aligned at the end.
     """
     given = call.attributes
     try:

@@ -1,4 +1,4 @@
-"""Matrix products that XLA gives to cuBLAS, cuBLASLt and rocBLAS (under the same names), and to oneDNN on CPUs.
+"""Matrix products that XLA gives to cuBLAS and cuBLASLt, to rocBLAS under the same names, and to oneDNN.
 
 The configuration is a ``GemmBackendConfig`` as JSON (openxla/xla, ``xla/service/gpu/backend_configs.proto``).
 Operands are the two sides, then what the epilogue adds; the last array of a tuple result is the workspace.
@@ -26,10 +26,9 @@ _SIDES: Final = (
 
 
 def dimension_numbers(configuration: Mapping[str, Any]) -> SimpleNamespace:
-    """``DotDimensionNumbers`` from their JSON form, where integers are texts and empty lists may be absent."""
-    return SimpleNamespace(
-        **{side: [int(number) for number in configuration.get(side, ())] for side in _SIDES}
-    )
+    """``DotDimensionNumbers`` from JSON, where integers are texts and empty lists may be absent."""
+    numbers = {side: [int(number) for number in configuration.get(side, ())] for side in _SIDES}
+    return SimpleNamespace(**numbers)
 
 
 def gemm(call: CustomCall) -> Cost | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jaxobs.cost.custom_calls import lapack
+from jaxobs.cost.linear_algebra import cholesky_flops
 
 if TYPE_CHECKING:
     from jaxobs.cost.custom_calls.protocol import CustomCall, Rule
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def xla_cholesky(call: CustomCall) -> Cost:
     """XLA's own call: its result is a tuple of factor, workspace and status."""
     batch, rows = lapack.first_matrix(call)[1:3]
-    return lapack.factor_cost(call, batch * lapack.linear_algebra.cholesky_flops(rows), workspaces=2)
+    return lapack.factor_cost(call, batch * cholesky_flops(rows), workspaces=2)
 
 
 _ROUTINES: Final[dict[str, Rule]] = {

@@ -1,8 +1,8 @@
 """Kernels written in Pallas: the author's own estimate, where it reaches the module.
 
-Only TPU calls carry it (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It does
-not say which FLOPs are matrix products; they count as such, in the type of the first floating operand. On
-GPUs neither Pallas nor Triton leaves one, and these kernels stay unmodelled.
+Only TPU calls carry it (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It
+does not say which FLOPs are matrix products; they count as such, in the type of the first floating operand.
+On GPUs neither Pallas nor Triton leaves one, and these kernels stay unmodelled.
 """
 
 from __future__ import annotations

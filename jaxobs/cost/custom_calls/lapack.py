@@ -47,7 +47,7 @@ def factorisation(flops: Callable[[int, int], float]) -> Rule:
 
 def triangular_solve(call: CustomCall) -> Cost:
     """n² FLOPs for each right-hand side; operands are the triangle (n × n) and the right-hand sides."""
-    shape, batch, rows, _ = first_matrix(call)
+    _, batch, rows, _ = first_matrix(call)
     right = call.operands[1]
     columns = right.elements // (batch * rows) if batch * rows else 0
     return factor_cost(call, batch * linear_algebra.triangular_solve_flops(rows, columns))

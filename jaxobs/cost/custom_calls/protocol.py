@@ -82,8 +82,6 @@ class CustomCall:
         return float(sum(part.shape.bytes for part in distinct) + sum(part.bytes for part in results))
 
 
-_ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
-
 Rule = Callable[[CustomCall], Cost | None]
 """A rule gives the whole cost of one execution, bytes included, or None where it does not apply."""
 

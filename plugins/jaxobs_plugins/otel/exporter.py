@@ -45,6 +45,7 @@ class OpenTelemetryExporter:
         self._workers: tuple[Worker[Any], ...] = ()
         self._dropped: dict[str, int] = {}
         self._emit: Callable[[Measured], None] | None = None
+        self._raised = False
 
     def start(self, agent: Agent) -> None:
         """Raises ValueError where an endpoint is named and no signal can be sent to it."""
@@ -65,7 +66,14 @@ class OpenTelemetryExporter:
         """Hand over what is new, never waiting for the network."""
         for worker in self._workers:
             worker.offer(batch)
-        self._report()
+        # Never twice in a row: a plugin that always fails is set aside, and then gets nothing to keep.
+        quiet, self._raised = self._raised, False
+        if not quiet:
+            try:
+                self._report()
+            except DeliveryError:
+                self._raised = True
+                raise
 
     def stop(self, timeout: float) -> None:
         """Send what waits, for at most `timeout` seconds. Raises DeliveryError where a request failed."""

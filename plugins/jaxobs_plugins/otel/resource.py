@@ -20,7 +20,7 @@ def resource(attributes: Mapping[str, str]) -> Resource:
     """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what was found out."""
     own: dict[str, str | int] = {
         name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else clean_text(value)
-        for name, value in attributes.items()
+        for name, value in dict(attributes).items()  # a copy: the agent may add to it meanwhile
     }
     return Resource(own).merge(OTELResourceDetector().detect())
 

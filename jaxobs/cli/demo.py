@@ -1,0 +1,115 @@
+"""`jaxobs demo`: train a small language model here and now, observed, and show what jaxobs saw of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from jaxobs.cli import UsageError
+
+if TYPE_CHECKING:
+    from jaxobs import Observer
+    from jaxobs.cli.demonstration.model import Size
+    from jaxobs.cli.demonstration.text import Text
+    from jaxobs.cli.demonstration.training import Outcome
+
+SUMMARY = "train a small language model, observed, and show what was seen"
+
+DEFAULT_SECONDS = 30.0
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 86_400.0
+_INTERRUPTED = 130
+"""The exit status by which shells know a program that Ctrl-C ended: 128 + SIGINT."""
+
+
+def run(arguments: list[str]) -> int:
+    """Calibrate if needed, train, print what was seen. Raises UsageError for options or settings it cannot use."""
+    options = _options(arguments)
+    from jaxobs import instrument
+    from jaxobs.cli.demonstration.peaks import NoDeviceError, ensure_peaks
+    from jaxobs.cli.demonstration.text import NoTextError
+    from jaxobs.config import SettingsError, load_settings
+
+    try:
+        ensure_peaks(load_settings())
+        with instrument() as observer:
+            return _demonstrate(observer, options)
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
+    except (NoDeviceError, NoTextError) as error:
+        print(f"jaxobs demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("jaxobs demo: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
+    import jax
+
+    from jaxobs.cli.demonstration import report
+    from jaxobs.cli.demonstration.model import size_for
+    from jaxobs.cli.demonstration.progress import say
+    from jaxobs.cli.demonstration.text import read_text
+    from jaxobs.cli.tables import terminal_width
+
+    text = read_text()
+    size = size_for(jax.default_backend())
+    say(report.headline(text, size, options.seconds))
+    process = observer.snapshot().to_dict().get("process") or {}
+    say(report.where_to_look(observer.address, process.get("address_reason")))
+    outcome = _train(observer, text, size, options.seconds)
+    document = observer.snapshot(timeout=5.0).to_dict()
+    if options.json:
+        print(report.as_json(document, outcome, size), flush=True)
+    else:
+        width = terminal_width(sys.stdout)
+        print(report.as_text(document, outcome, width=width, colour=sys.stdout.isatty()), flush=True)
+    if options.hold and not outcome.interrupted:
+        _hold(observer)
+    return _INTERRUPTED if outcome.interrupted else 0
+
+
+def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcome:
+    from jaxobs.cli.demonstration.progress import bar
+    from jaxobs.cli.demonstration.training import Training
+
+    with tempfile.TemporaryDirectory(prefix="jaxobs-demo-") as folder, bar("training") as shown:
+
+        def progress(share: float, steps: int, loss: float) -> None:
+            shown(share, f"{steps} steps, loss {loss:.3f}")
+
+        shown(0.0, "compiling")
+        return Training(observer, text, size, seconds, progress).run(Path(folder, "parameters.npz"))
+
+
+def _hold(observer: Observer) -> None:
+    print(f"jaxobs demo: {observer.address or 'the process'} stays until Ctrl-C", file=sys.stderr, flush=True)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        return
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; `jaxobs demo --help` tells more")
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = _Parser(prog="jaxobs demo", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=DEFAULT_SECONDS, help="time to train (default: %(default)s)"
+    )
+    parser.add_argument("--hold", action="store_true", help="keep serving the metrics until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
+    options = parser.parse_args(arguments)
+    if not _LEAST_SECONDS <= options.seconds <= _MOST_SECONDS:
+        raise UsageError(
+            f"--seconds {options.seconds:g}: give a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
+        )
+    return options

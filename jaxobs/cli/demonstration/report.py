@@ -1,0 +1,90 @@
+"""What the demo says: where to look while it trains, and afterwards what was seen."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from jaxobs.cli.demonstration.model import Size
+from jaxobs.cli.demonstration.text import Text
+from jaxobs.cli.demonstration.training import Outcome
+from jaxobs.cli.summary import render
+
+LAST_STEPS = 10
+"""The loss at the end is the mean of so many steps: one batch of a thousand bytes says little."""
+
+
+def headline(text: Text, size: Size, seconds: float) -> str:
+    """What is about to be trained, on what."""
+    return (
+        f"training a transformer ({size.layers} layers of width {size.width}, {size.dtype}, "
+        f"{size.tokens:,} tokens a step) for {seconds:g} s on {len(text.training) / 1e6:.1f} MB of the "
+        f"sources and documentation of Python {platform.python_version()} ({text.files} files)"
+    )
+
+
+def where_to_look(address: str | None, reason: str | None) -> str:
+    """How to read the metrics while the demo runs."""
+    if address is None:
+        return f"no metrics are served: {reason or 'the agent did not say why'}"
+    target = urlsplit(address)
+    scrape = f'[{{job_name: jax, scrape_interval: 5s, static_configs: [{{targets: ["{target.netloc}"]}}]}}]'
+    return "\n".join(
+        (
+            f"metrics: {address}",
+            f"  look:       curl -s {address} | grep -E 'jaxobs_(steps|mfu|bottleneck)'",
+            f"  Prometheus: scrape_configs: {scrape}",
+        )
+    )
+
+
+def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
+    """First and last loss, of training and of the text held out; None where there is none, or it is no number."""
+    last = outcome.losses[-LAST_STEPS:]
+    pairs = {
+        "loss": (outcome.losses[:1], [math.fsum(last) / len(last)] if last else []),
+        "held_out_loss": (outcome.held_out[:1], outcome.held_out[-1:]),
+    }
+    return {
+        name: {"first": _number(first), "last": _number(final)} for name, (first, final) in pairs.items()
+    }
+
+
+def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
+    """The snapshot's document, and what was trained under `demo`."""
+    demo = {
+        **losses(outcome),
+        "steps": len(outcome.losses),
+        "parameters": outcome.parameters,
+        "tokens_per_step": size.tokens,
+        "seconds": outcome.seconds,
+        "interrupted": outcome.interrupted,
+    }
+    return json.dumps({**document, "demo": demo}, indent=1, default=str)
+
+
+def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, colour: bool) -> str:
+    """The loss, and the summary of the snapshot."""
+    shown = {
+        name: " → ".join("–" if value is None else f"{value:.3f}" for value in pair.values())
+        for name, pair in losses(outcome).items()
+    }
+    ended = "interrupted after" if outcome.interrupted else "trained"
+    return "\n".join(
+        (
+            f"{ended} {len(outcome.losses)} steps in {outcome.seconds:.1f} s, "
+            f"{outcome.parameters / 1e6:.3g} million parameters",
+            f"loss {shown['loss']} nats a byte (all bytes alike: {math.log(256):.3f}), "
+            f"on files held out {shown['held_out_loss']}",
+            "",
+            render(document, width=width, colour=colour),
+        )
+    )
+
+
+def _number(values: list[float]) -> float | None:
+    return values[0] if values and math.isfinite(values[0]) else None

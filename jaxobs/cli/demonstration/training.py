@@ -1,0 +1,135 @@
+"""The training loop, written as a user of jaxobs writes theirs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxobs import Observer
+from jaxobs.cli.demonstration.model import Size
+from jaxobs.cli.demonstration.optimizer import TrainingState, evaluation_step, initial_state, train_step
+from jaxobs.cli.demonstration.text import Text, windows
+
+EVALUATIONS = 4
+"""Within the training, at equal distances, beside one before and one after it."""
+
+_EVALUATION_BATCHES = 4
+_SHORT_SHARE = 1 / 3
+"""Of the time is trained on twice as many windows of half the length: short contexts are learnt first and cheaply.
+The change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
+
+_CHECKPOINT_AT = 0.7
+_AHEAD = 2
+"""Steps whose loss may be outstanding: the device never waits for the host, and the host does not run far ahead."""
+
+Watcher = Callable[[float, int, float], None]
+"""Told the share of the time that is over, the steps done, and the newest loss known, nats."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What training gave. Losses are nats a byte; of no step at all where it was interrupted before the first."""
+
+    losses: list[float] = field(default_factory=list)
+    held_out: list[float] = field(default_factory=list)
+    parameters: int = 0
+    seconds: float = 0.0
+    interrupted: bool = False
+
+
+class Training:
+    """One run of the demo: `observer` sees it, `progress` is told how far it is."""
+
+    def __init__(self, observer: Observer, text: Text, size: Size, seconds: float, progress: Watcher) -> None:
+        self._observer, self._text, self._size = observer, text, size
+        self._seconds, self._progress = seconds, progress
+        self._train_step = observer.watch(train_step)
+        self._evaluation_step = observer.watch(evaluation_step)
+        self._began = time.monotonic()
+        self.outcome = Outcome()
+
+    def run(self, checkpoint: Path) -> Outcome:
+        """Train for the time given, and write the parameters once to `checkpoint`. Ctrl-C ends it early."""
+        outcome = self.outcome
+        with self._observer.phase("initialisation"):
+            state = initial_state(jax.random.key(0), self._size)
+        outcome.parameters = sum(leaf.size for leaf in jax.tree.leaves(state.parameters))
+        self._began = time.monotonic()
+        try:
+            state = self._train(state, checkpoint)
+            outcome.held_out.append(self._evaluate(state))
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+        outcome.seconds = time.monotonic() - self._began
+        return outcome
+
+    def _train(self, state: TrainingState, checkpoint: Path) -> TrainingState:
+        outcome = self.outcome
+        outcome.held_out.append(self._evaluate(state))
+        outstanding: deque[jax.Array] = deque()
+        checkpoint_due = True
+        for tokens in self._observer.steps(self._batches(), tokens=_tokens):
+            state, loss = self._train_step(state, tokens, self._size)
+            self._observer.record(loss=loss)
+            outstanding.append(loss)
+            if len(outstanding) > _AHEAD:
+                outcome.losses.append(float(outstanding.popleft()))
+                self._progress(self._share(), len(outcome.losses), outcome.losses[-1])
+            if self._share() * (EVALUATIONS + 1) >= len(outcome.held_out) <= EVALUATIONS:
+                outcome.held_out.append(self._evaluate(state))
+            if checkpoint_due and self._share() >= _CHECKPOINT_AT:
+                checkpoint_due = False
+                with self._observer.phase("checkpoint"):
+                    write_checkpoint(state, checkpoint)
+        outcome.losses += map(float, outstanding)
+        return state
+
+    def _evaluate(self, state: TrainingState) -> float:
+        """The mean loss on the same few windows of the text held out, nats."""
+        random = np.random.default_rng(1)
+        size = self._size
+        batches = (
+            windows(self._text.held_out, size.examples, size.length, random)
+            for _ in range(_EVALUATION_BATCHES)
+        )
+        losses = [
+            self._evaluation_step(state.parameters, tokens, size)
+            for tokens in self._observer.steps(batches, loop="eval", tokens=_tokens)
+        ]
+        return float(np.mean([float(loss) for loss in losses]))
+
+    def _batches(self) -> Iterator[NDArray[np.int32]]:
+        """Short windows, then long ones, until the time is over; two of each at the least."""
+        random = np.random.default_rng(0)
+        size = self._size
+        short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
+        for (examples, length), until in ((short, _SHORT_SHARE), (long, 1.0)):
+            least = 2
+            while least > 0 or self._share() < until:
+                least -= 1
+                yield windows(self._text.training, examples, length, random)
+
+    def _share(self) -> float:
+        return (time.monotonic() - self._began) / self._seconds
+
+
+def write_checkpoint(state: TrainingState, path: Path) -> None:
+    """The parameters as one file that `numpy.load` reads, on the disk when this returns. Raises OSError."""
+    arrays = {jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)}
+    with path.open("wb") as file:
+        np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _tokens(batch: NDArray[np.int32]) -> float:
+    """Bytes to be predicted in int32[examples, length + 1]."""
+    return batch.shape[0] * (batch.shape[1] - 1)

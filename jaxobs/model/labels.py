@@ -1,0 +1,23 @@
+"""What may become a label value, and the name under which counters beyond the limit on series are summed."""
+
+from __future__ import annotations
+
+import hashlib
+
+LABEL_LENGTH = 200
+"""Characters a label keeps. Prometheus has no limit of its own; names of functions and operations stay below it."""
+
+OTHER = "__other__"
+"""The label value under which counters of series beyond the limit are summed."""
+
+
+def clean_label(value: str) -> str:
+    """A label value that every exporter can carry: text without surrogates or NUL, at most LABEL_LENGTH characters.
+
+    Text that had to be changed gets a digest of the original, so that two different values stay two series.
+    """
+    text = value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    if text == value and len(text) <= LABEL_LENGTH:
+        return text
+    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{text[: LABEL_LENGTH - len(digest) - 1]}~{digest}"

@@ -1,0 +1,118 @@
+"""`jaxobs calibrate` as a user runs it: a process of its own, a table, a file found again, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import jaxobs.cli.calibrate as command
+from jaxobs.cli import main
+from jaxobs.cli.calibration_table import print_table
+from jaxobs.model.calibration import Bandwidth, Calibration, Rate
+from jaxobs.model.calibration_file import load_calibration, read_calibration, this_host
+from jaxobs.model.hardware import peaks_for
+
+EXAMPLE = Calibration(
+    "NVIDIA H200", "gpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,
+    (Rate("bfloat16", 8192, 788e12, 780e12), Rate("float32", 512, 4e11, 3e11)),
+    (Rate("float32", 2**24, 6e13, 6e13),),
+    (Rate("float32", 2**24, 4e12, 4e12),), (Bandwidth(2**30, 4.3e12, 4.1e12),), 2e-5, 1.5,
+)  # fmt: skip
+
+
+def test_it_measures_shows_keeps_and_is_found_again(tmp_path: Path) -> None:
+    environment = {**os.environ, "JAXOBS_CACHE_DIRECTORY": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxobs", "calibrate", "--seconds", "1", "--json"],
+        capture_output=True, text=True, env=environment, timeout=150, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown = Calibration.from_dict(json.loads(done.stdout))
+    kept, reason = load_calibration(this_host(shown.device_kind, shown.jaxlib), tmp_path)
+    assert reason is None
+    assert kept == shown
+    assert str(tmp_path) in done.stderr
+    peaks = peaks_for(shown.device_kind, shown.platform, measured=kept)
+    assert peaks.reason is None
+    assert peaks.memory is not None
+    # An old core does more than 1 GFLOP/s and 0.5 GB/s; the largest machine a thousandth of the upper limits.
+    assert 1e9 < peaks.matrix["float32"].value < 1e17
+    assert 5e8 < peaks.memory.value < 1e14
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seconds", "soon"], "--seconds"),
+        (["--seconds", "0"], "from 1 to 3600"),
+        (["--seconds", "nan"], "from 1 to 3600"),
+        (["--output", "."], "is a directory"),
+        (["--fast"], "--fast"),
+        (["surplus"], "surplus"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", *arguments]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("jaxobs calibrate: ")
+    assert said in line
+    assert line.count("\n") == 1
+
+
+def test_a_process_that_fails_is_reported_with_what_it_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "no_such_platform")
+    assert main(["calibrate", "--quiet", "--output", str(tmp_path / "result.json")]) == 1
+    said = capsys.readouterr()
+    assert "no_such_platform" in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_a_result_that_cannot_be_kept_is_still_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setattr(command, "calibrate_in_process", lambda _seconds, _progress: EXAMPLE)
+    assert main(["calibrate", "--json", "--quiet", "--output", str(tmp_path / "file" / "below.json")]) == 1
+    said = capsys.readouterr()
+    assert Calibration.from_dict(json.loads(said.out)) == EXAMPLE
+    assert "--output" in said.err
+
+
+def test_quiet_keeps_the_file_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "calibrate_in_process", lambda _seconds, _progress: EXAMPLE)
+    assert main(["calibrate", "--quiet", "--output", str(tmp_path / "result.json")]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert read_calibration(tmp_path / "result.json") == (EXAMPLE, None)
+
+
+def test_the_table_sets_each_rate_against_the_datasheet() -> None:
+    console = Console(record=True, width=120)
+    print_table(EXAMPLE, console)
+    text = console.export_text()
+    assert "788 TFLOP/s" in text
+    assert "80%" in text  # of 989.4 TFLOP/s
+    assert "90%" in text  # of 4 800 GB/s
+    assert "1024 MiB" in text
+    assert "8192 × 8192" in text
+
+
+def test_a_busy_machine_is_mentioned_for_a_processor() -> None:
+    from dataclasses import replace
+
+    console = Console(record=True, width=120)
+    print_table(replace(EXAMPLE, device_kind="cpu", platform="cpu"), console)
+    assert "too low" in console.export_text()

@@ -1,0 +1,145 @@
+"""Work in loops, branches and calls."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+SQUARE = jnp.ones((256, 256))
+PRODUCT = 2 * 256**3
+
+
+def _repeated(times):
+    return lambda x, w: lax.scan(lambda carry, _: (carry @ w, None), x, None, length=times)[0]
+
+
+def test_a_scan_counts_its_body_for_each_step(cost_of):
+    cost = cost_of(_repeated(100), SQUARE, SQUARE).cost
+    assert cost.matrix_flops_by_type == {"float32": 3_355_443_200}
+    assert cost.exact
+
+
+def test_a_fori_loop_counts_its_body_for_each_turn(cost_of):
+    cost = cost_of(lambda x, w: lax.fori_loop(0, 10, lambda _, c: c @ w, x), SQUARE, SQUARE).cost
+    assert cost.matrix_flops == 335_544_320
+
+
+def test_nested_scans_multiply(cost_of):
+    def outer(x, w):
+        return lax.scan(lambda carry, _: (_repeated(5)(carry, w), None), x, None, length=4)[0]
+
+    assert cost_of(outer, SQUARE, SQUARE).cost.matrix_flops == 671_088_640
+
+
+def test_loop_counters_are_no_flops(cost_of):
+    cost = cost_of(_repeated(100), SQUARE, SQUARE).cost
+    assert cost.vector_flops == 0
+    assert cost.transcendentals == 0
+
+
+@settings(max_examples=12, deadline=None)
+@given(times=st.integers(2, 60), width=st.sampled_from([4, 8, 16]))
+def test_a_scan_of_length_n_costs_n_times_its_body(cost_of, times, width):
+    def scan(length):
+        def body(carry, step):
+            return jnp.tanh(carry @ carry) * step, jnp.sum(carry)
+
+        return lambda x, steps: lax.scan(body, x, steps, length=length)
+
+    def cost(length):
+        return cost_of(scan(length), jnp.ones((width, width)), jnp.ones(length)).cost
+
+    once, often = cost(times), cost(3 * times)
+    assert once.matrix_flops == times * 2 * width**3
+    assert often.matrix_flops == 3 * once.matrix_flops
+    assert often.vector_flops == 3 * once.vector_flops
+    assert often.transcendentals == 3 * once.transcendentals == 3 * times * width**2
+
+
+def test_a_loop_with_a_dynamic_bound_is_a_flagged_lower_bound(cost_of):
+    def until(n, x):
+        return lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] @ s[1]), (0, x))
+
+    found = cost_of(until, 5, SQUARE)
+    assert found.cost.matrix_flops == PRODUCT
+    assert not found.cost.exact
+    assert any("run time" in reason for reason in found.cost.inexact_reasons)
+    assert found.most is None
+
+
+def test_a_static_loop_around_a_dynamic_one_is_flagged(cost_of):
+    def inner(x):
+        return lax.while_loop(lambda c: jnp.sum(c) < 1e9, lambda c: c @ c, x)
+
+    found = cost_of(lambda x: lax.fori_loop(0, 7, lambda _, c: inner(c), x), SQUARE)
+    assert found.cost.matrix_flops == 7 * PRODUCT
+    assert not found.cost.exact
+    assert found.most is None
+
+
+def test_a_conditional_has_a_least_and_a_most(cost_of):
+    found = cost_of(lambda p, x: lax.cond(p, lambda y: y @ y, lambda y: y + 1, x), True, SQUARE)
+    assert not found.cost.exact
+    assert found.cost.matrix_flops == 0
+    assert found.cost.vector_flops == 256**2
+    assert found.most.matrix_flops == PRODUCT
+    assert found.most.vector_flops == 256**2
+
+
+def test_a_conditional_whose_branches_cost_the_same_is_exact(cost_of):
+    found = cost_of(lambda p, x, y: lax.cond(p, lambda: x @ y, lambda: y @ x), True, SQUARE, SQUARE)
+    assert found.cost.exact
+    assert found.cost.matrix_flops == PRODUCT
+    assert found.most == found.cost
+
+
+def test_a_switch_in_a_scan_counts_the_least_branch_each_step(cost_of):
+    def step(carry, choice):
+        branches = [lambda c: c @ c, lambda c: c @ c @ c, lambda c: c @ c @ c @ c]
+        return lax.switch(choice, branches, carry), None
+
+    found = cost_of(lambda x, choices: lax.scan(step, x, choices)[0], SQUARE, jnp.zeros(6, int))
+    assert found.cost.matrix_flops == 6 * PRODUCT
+    assert found.most.matrix_flops == 18 * PRODUCT
+
+
+def test_operations_add_up_to_the_module(cost_of):
+    def step(carry, flag):
+        return lax.cond(flag, lambda c: jnp.sin(c @ c), lambda c: c @ c @ c, carry), jnp.sum(carry)
+
+    found = cost_of(lambda x, flags: lax.scan(step, x, flags), SQUARE, jnp.ones(9, bool))
+    for figure in ("matrix_flops", "vector_flops", "transcendentals", "bytes"):
+        total = sum(getattr(operation.cost, figure) for operation in found.operations)
+        assert total == pytest.approx(getattr(found.cost, figure)), figure
+    assert any(operation.executions == 0 and operation.once.matrix_flops for operation in found.operations)
+
+
+def test_rematerialised_products_are_counted_and_named(cost_of):
+    def layer(w, x):
+        return jnp.sin(jnp.sin(x @ w) @ w)
+
+    def loss(layer_):
+        return lambda w, x: jnp.sum(layer_(w, x))
+
+    plain = cost_of(jax.grad(loss(layer)), SQUARE, SQUARE).cost
+    again = cost_of(jax.grad(loss(jax.checkpoint(layer))), SQUARE, SQUARE).cost
+    assert plain.matrix_flops == 5 * PRODUCT
+    assert plain.rematerialized_flops == 0
+    assert again.rematerialized_flops_by_type == {"float32": 2 * PRODUCT}
+    assert again.matrix_flops - again.rematerialized_flops == 3 * PRODUCT
+
+
+def test_rematerialisation_inside_a_scan_is_multiplied(cost_of):
+    @jax.checkpoint
+    def layer(carry, w):
+        return jnp.sin(carry @ w), None
+
+    def loss(ws, x):
+        return jnp.sum(lax.scan(layer, x, ws)[0])
+
+    cost = cost_of(jax.grad(loss), jnp.ones((6, 64, 64)), jnp.ones((64, 64))).cost
+    product = 2 * 64**3
+    assert cost.rematerialized_flops == 6 * product
+    assert cost.matrix_flops - cost.rematerialized_flops == 3 * 6 * product

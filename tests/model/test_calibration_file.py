@@ -1,0 +1,163 @@
+"""Calibrations on disk: what is written is read back; what is damaged or foreign counts as none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.model.calibration import Bandwidth, Calibration, CalibrationError, Rate
+from jaxobs.model.calibration_file import (
+    CalibrationKey,
+    cache_directory,
+    key_of,
+    load_calibration,
+    processor_model,
+    read_calibration,
+    save_calibration,
+    this_host,
+    usable_cores,
+    write_calibration,
+)
+
+rates = st.floats(min_value=1e-3, max_value=1e18)
+sizes = st.integers(1, 2**40)
+calibrations = st.builds(
+    Calibration,
+    device_kind=st.text(max_size=20),
+    platform=st.sampled_from(["cpu", "gpu"]),
+    processor=st.text(max_size=20),
+    cores=st.integers(1, 512),
+    jax=st.text(max_size=8),
+    jaxlib=st.text(max_size=8),
+    created=rates,
+    seconds=rates,
+    matrix=st.lists(st.builds(Rate, st.text(max_size=8), sizes, rates, rates), max_size=4).map(tuple),
+    vector=st.just(()),
+    transcendentals=st.just(()),
+    bandwidth=st.lists(st.builds(Bandwidth, sizes, rates, rates), max_size=4).map(tuple),
+    latency_seconds=st.none() | rates,
+    other_load=st.none() | st.floats(min_value=0, max_value=64),
+)
+EXAMPLE = Calibration(
+    "cpu", "cpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,
+    (Rate("float32", 512, 4e11, 3e11),), (), (), (Bandwidth(2**16, 9e10, 8e10),), 5e-6, 0.0,
+)  # fmt: skip
+
+
+@given(calibrations)
+def test_a_calibration_survives_json(calibration: Calibration) -> None:
+    assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_any_other_document_is_refused(document: Any) -> None:
+    with pytest.raises(CalibrationError):
+        Calibration.from_dict(document)
+
+
+WRONG = [
+    (key, wrong)
+    for key in sorted(EXAMPLE.to_dict())
+    for wrong in ({}, [None], -1, float("nan"), "7", None)
+    if not (wrong is None and key in {"latency_seconds", "other_load"})  # they may be absent
+    if not (wrong == {} and key in {"matrix", "vector", "transcendentals", "bandwidth"})  # no entries
+    if not (wrong == "7" and isinstance(EXAMPLE.to_dict()[key], str))
+]
+
+
+@pytest.mark.parametrize(("key", "wrong"), WRONG)
+def test_a_document_with_one_wrong_value_is_refused(key: str, wrong: Any) -> None:
+    with pytest.raises(CalibrationError):
+        Calibration.from_dict({**EXAMPLE.to_dict(), key: wrong})
+
+
+def test_what_is_kept_is_found_again_and_nothing_else_is(tmp_path: Path) -> None:
+    path = save_calibration(EXAMPLE, tmp_path / "new" / "folder")
+    assert load_calibration(key_of(EXAMPLE), path.parent) == (EXAMPLE, None)
+    assert list(path.parent.iterdir()) == [path], "no temporary file is left"
+    for other in (
+        replace(EXAMPLE, jaxlib="0.9"),
+        replace(EXAMPLE, cores=4),
+        replace(EXAMPLE, processor="other"),
+        replace(EXAMPLE, device_kind="NVIDIA H200"),
+    ):
+        found, reason = load_calibration(key_of(other), path.parent)
+        assert found is None
+        assert reason is not None
+        assert "jaxobs calibrate" in reason
+
+
+def test_a_file_under_the_wrong_name_is_not_believed(tmp_path: Path) -> None:
+    wanted = CalibrationKey("cpu", "another processor", 2, "0.10.2")
+    write_calibration(EXAMPLE, tmp_path / wanted.file_name)
+    found, reason = load_calibration(wanted, tmp_path)
+    assert found is None
+    assert reason is not None
+    assert "something else" in reason
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe\x00", b"[]", b'{"schema": 99}', b"[" * 100_000, b" " * (5 * 2**20)]
+)
+def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_bytes(content)
+    found, reason = read_calibration(path)
+    assert found is None
+    assert reason is not None
+    assert str(path) in reason
+
+
+def test_a_file_cut_short_counts_as_none(tmp_path: Path) -> None:
+    path = save_calibration(EXAMPLE, tmp_path)
+    whole = path.read_bytes()
+    for end in range(0, len(whole.rstrip()), 7):
+        path.write_bytes(whole[:end])
+        assert read_calibration(path)[0] is None
+
+
+def test_a_directory_in_the_files_place_counts_as_none(tmp_path: Path) -> None:
+    found, reason = read_calibration(tmp_path)
+    assert found is None
+    assert reason is not None
+
+
+def test_the_folder_is_the_chosen_one_else_the_variables_else_the_users_cache() -> None:
+    assert cache_directory(Path("/chosen"), {"JAXOBS_CACHE_DIRECTORY": "/a"}) == Path("/chosen")
+    assert cache_directory(None, {"JAXOBS_CACHE_DIRECTORY": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+    assert cache_directory(None, {"XDG_CACHE_HOME": "/b"}) == Path("/b/jaxobs")
+    assert cache_directory(None, {"XDG_CACHE_HOME": "not/absolute"}) == Path("~/.cache/jaxobs").expanduser()
+
+
+def test_the_processors_name_is_read_with_a_fallback(tmp_path: Path) -> None:
+    information = tmp_path / "cpuinfo"
+    information.write_text("processor\t: 0\nmodel name\t: Example   9000 CPU\n", encoding="utf-8")
+    assert processor_model(information) == "Example 9000 CPU"
+    assert processor_model(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None), ("x", None)]
+)
+def test_a_control_groups_quota_limits_the_cores(tmp_path: Path, limit: str, cores: int | None) -> None:
+    (tmp_path / "cpu.max").write_text(limit, encoding="utf-8")
+    assert usable_cores(tmp_path) == (cores or usable_cores(tmp_path / "missing"))
+
+
+def test_this_hosts_key_needs_no_jax_and_has_its_version() -> None:
+    import importlib.metadata
+
+    assert this_host("cpu") == CalibrationKey(
+        "cpu", processor_model(), usable_cores(), importlib.metadata.version("jaxlib")
+    )

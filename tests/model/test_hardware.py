@@ -1,0 +1,283 @@
+"""Peaks by device kind: exact names, half packages, MIG slices, precedence, and what must stay unknown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.model.calibration import Bandwidth, Calibration, Rate
+from jaxobs.model.chips import chips_by_alias, known_chips, normalised
+from jaxobs.model.hardware import Peak, Peaks, peak_key, peaks_for, user_peaks
+
+UNKNOWN = [
+    "NVIDIA H20",
+    "NVIDIA H200 NVL",
+    "NVIDIA H800",
+    "NVIDIA H100",
+    "NVIDIA H100 80GB HBM2e",
+    "NVIDIA GH200",
+    "NVIDIA A10G",
+    "NVIDIA A100",
+    "NVIDIA A800-SXM4-80GB",
+    "NVIDIA L40",
+    "NVIDIA GB10",
+    "NVIDIA B100",
+    "NVIDIA GeForce RTX 4090 D",
+    "NVIDIA GeForce RTX 4090 Laptop GPU",
+    "NVIDIA GeForce RTX 5080",
+    "NVIDIA RTX 6000 Ada Generation",
+    "Tesla V100-SXM3-32GB",
+    "Tesla P100-SXM2-16GB",
+    "AMD Instinct MI300A",
+    "AMD Instinct MI210",
+    "AMD Radeon Graphics",
+    "TPU v4 lite",
+    "TPU v5 lite pod",
+    "TPU8t",
+    "Apple M3 Max",
+    "interpreter",
+    "",
+]
+
+
+def calibration(**changes: object) -> Calibration:
+    values: dict[str, object] = {
+        "device_kind": "cpu",
+        "platform": "cpu",
+        "processor": "Example 9000",
+        "cores": 8,
+        "jax": "0.10.2",
+        "jaxlib": "0.10.2",
+        "created": 1.7e9,
+        "seconds": 10.0,
+        "matrix": (
+            Rate("float32", 512, 4e11, 3e11),
+            Rate("float32", 2048, 3e11, 3e11),
+            Rate("bfloat16", 512, 2e11, 2e11),
+        ),
+        "vector": (Rate("float32", 65536, 2e11, 2e11),),
+        "transcendentals": (Rate("float32", 65536, 5e9, 5e9), Rate("float64", 65536, 1e9, 1e9)),
+        "bandwidth": (
+            Bandwidth(2**16, 9e10, 8e10),
+            Bandwidth(2**20, 1.6e11, 9e10),
+            Bandwidth(2**28, 4e10, 3e10),
+        ),
+        "latency_seconds": 5e-6,
+        "other_load": 0.1,
+    }
+    return Calibration(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("alias", [alias for chip in known_chips() for alias in chip.aliases])
+def test_every_device_kind_maps_to_its_row_and_no_other(alias: str) -> None:
+    rows = [chip for chip in known_chips() if alias in chip.aliases]
+    assert chips_by_alias()[normalised(alias)] is rows[0]
+    assert len(rows) == 1
+    peaks = peaks_for(alias, "gpu")
+    chip = rows[0]
+    assert {
+        f"matrix.{dtype}": peak.value * chip.devices_per_chip for dtype, peak in peaks.matrix.items()
+    } == {key: value for key, value in chip.values.items() if key.startswith("matrix.")}
+    assert peaks.memory is not None
+    assert peaks.memory.value == chip.values["memory"] / chip.devices_per_chip
+    assert peaks.reason is None
+    assert all(
+        peak.provenance == "datasheet" and peak.source for peak in [*peaks.matrix.values(), peaks.memory]
+    )
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_a_string_that_is_no_whole_alias_stays_unknown(kind: str) -> None:
+    peaks = peaks_for(kind, "gpu")
+    assert not peaks.matrix
+    assert not peaks.vector
+    assert peaks.transcendentals is peaks.memory is peaks.link is peaks.memory_capacity is None
+    assert peaks.reason is not None
+    assert "jaxobs calibrate" in peaks.reason
+    assert "JAXOBS_PEAK_FLOPS" in peaks.reason
+
+
+@given(st.sampled_from(sorted(chips_by_alias())), st.text(min_size=1, max_size=6))
+def test_an_alias_with_anything_but_white_space_around_it_is_another_device(alias: str, extra: str) -> None:
+    for changed in (alias + extra, extra + alias):
+        assert (normalised(changed) in chips_by_alias()) == (
+            normalised(changed) == alias
+        ) or not extra.strip()
+
+
+def test_case_and_runs_of_white_space_do_not_matter() -> None:
+    assert peaks_for(" nvidia  h100 80GB\thbm3 ", "gpu").matrix["bfloat16"].value == 989.4e12
+
+
+def test_vector_and_special_rates_of_nvidia_chips_follow_from_cores_and_clock() -> None:
+    checked = 0
+    for chip in known_chips():
+        if chip.cores is None or chip.clock is None:
+            continue
+        checked += 1
+        ratio = chip.values["vector.float32"] / (2 * chip.cores * chip.clock)
+        assert min(abs(ratio - 64), abs(ratio - 128)) < 1.5, chip.name
+        assert chip.values["transcendentals"] == pytest.approx(16 * chip.cores * chip.clock, rel=1e-3), (
+            chip.name
+        )
+    assert checked > 15
+
+
+def test_narrower_types_are_never_slower_and_every_other_source_differs() -> None:
+    for chip in known_chips():
+        order = [
+            f"matrix.{name}"
+            for name in ("float64", "float32", "tensorfloat32", "bfloat16", "float8", "float4")
+        ]
+        rates = [chip.values[key] for key in order if key in chip.values]
+        assert rates == sorted(rates), chip.name
+        for other in chip.also:
+            assert other.says != chip.values[other.value], chip.name
+            assert 0.4 < other.says / chip.values[other.value] < 2.1, chip.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "bfloat16", "memory"),
+    [
+        ("TPU v2", 23e12, 358e9),
+        ("TPU v3", 61.5e12, 450e9),
+        ("TPU7x", 1153.5e12, 3700e9),
+        ("AMD Instinct MI250X", 191.5e12, 1638.4e9),
+    ],
+)
+def test_a_device_that_is_half_a_chip_has_half_its_peaks(kind: str, bfloat16: float, memory: float) -> None:
+    peaks = peaks_for(kind, "tpu")
+    assert peaks.matrix["bfloat16"].value == bfloat16
+    assert peaks.memory is not None
+    assert peaks.memory.value == memory
+
+
+def test_a_slice_with_known_multiprocessors_has_their_share_and_its_memory() -> None:
+    peaks = peaks_for("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "gpu")
+    assert peaks.matrix["bfloat16"].value == pytest.approx(989.4e12 * 16 / 132)
+    assert peaks.transcendentals is not None
+    assert "16 of 132" in peaks.transcendentals.source
+    assert peaks.memory is not None
+    assert peaks.memory.value == pytest.approx(3350e9 / 8, rel=2e-3)
+    assert peaks.link is None
+
+
+def test_a_slice_whose_multiprocessors_are_not_known_has_memory_but_no_compute() -> None:
+    peaks = peaks_for("NVIDIA H200 MIG 3g.71gb", "gpu")
+    assert not peaks.matrix
+    assert not peaks.vector
+    assert peaks.memory is not None
+    assert peaks.memory.value == 2400e9
+    assert peaks.reason is not None
+    assert "3g.71gb" in peaks.reason
+
+
+@pytest.mark.parametrize(
+    "kind", ["NVIDIA H20 MIG 1g.12gb", "NVIDIA H100 80GB HBM3 MIG", "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"]
+)
+def test_a_slice_of_something_unknown_or_of_a_slice_is_unknown(kind: str) -> None:
+    assert peaks_for(kind, "gpu").memory is None
+
+
+def test_a_slice_of_an_impossible_size_has_no_memory_peak() -> None:
+    assert peaks_for("NVIDIA B200 MIG 1g.1gb", "gpu").memory is None
+    assert peaks_for("NVIDIA B200 MIG 7g.999gb", "gpu").memory is None
+
+
+def test_float32_is_without_tensorfloat32_unless_told() -> None:
+    assert peaks_for("NVIDIA H200", "gpu").matrix["float32"].value == 67e12
+    assert peaks_for("NVIDIA H200", "gpu", tensorfloat32_allowed=True).matrix["float32"].value == 494.7e12
+    assert peaks_for("Tesla T4", "gpu", tensorfloat32_allowed=True).matrix["float32"].value == 8.1e12
+    told = peaks_for("NVIDIA H200", "gpu", {"matrix.float32": 5e13}, tensorfloat32_allowed=True)
+    assert told.matrix["float32"] == Peak(5e13, "user", "settings")
+
+
+def test_a_processor_without_calibration_has_no_peaks_and_says_what_to_run() -> None:
+    peaks = peaks_for("cpu", "cpu")
+    assert not peaks.matrix
+    assert peaks.memory_rate(2**20) is None
+    assert peaks.reason is not None
+    assert "jaxobs calibrate" in peaks.reason
+
+
+def test_a_calibrated_processor_has_the_best_rate_of_each_type() -> None:
+    peaks = peaks_for("cpu", "cpu", measured=calibration())
+    assert peaks.matrix["float32"].value == 4e11
+    assert peaks.matrix["float32"].provenance == "measured"
+    assert peaks.transcendentals is not None
+    assert peaks.transcendentals.value == 5e9
+    assert peaks.memory is not None
+    assert peaks.memory.value == 4e10
+    assert peaks.latency_seconds == 5e-6
+    assert peaks.reason is None
+
+
+def test_the_users_value_wins_over_the_datasheet_and_that_over_the_measurement() -> None:
+    measured = calibration(device_kind="NVIDIA H200", platform="gpu")
+    peaks = peaks_for("NVIDIA H200", "gpu", user_peaks({"bfloat16": 9e14}, None), measured)
+    assert peaks.matrix["bfloat16"].provenance == "user"
+    assert peaks.matrix["float32"].provenance == "datasheet"
+    assert peaks.memory is not None
+    assert peaks.memory.provenance == "datasheet"
+    assert peaks.memory_by_working_set == ()
+    assert peaks_for("Something New", "gpu", measured=measured).memory is None, "measured on another device"
+
+
+def test_a_measurement_fills_what_the_datasheet_of_a_slice_lacks() -> None:
+    kind = "NVIDIA H200 MIG 3g.71gb"
+    peaks = peaks_for(kind, "gpu", measured=calibration(device_kind=kind, platform="gpu"))
+    assert peaks.matrix["bfloat16"].provenance == "measured"
+    assert peaks.memory is not None
+    assert peaks.memory.provenance == "datasheet"
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf, True])
+def test_an_override_that_is_no_positive_number_is_refused_by_name(wrong: float) -> None:
+    with pytest.raises(ValueError, match=r"matrix\.float32"):
+        peaks_for("cpu", "cpu", {"matrix.float32": wrong})
+
+
+@pytest.mark.parametrize("key", ["bfloat16", "matrix", "matrix.", "bandwidth", "memory.float32"])
+def test_an_override_for_an_unknown_peak_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown peak '{key}'"):
+        peaks_for("cpu", "cpu", {key: 1.0})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "key"),
+    [
+        ("float8_e4m3fn", "float8"),
+        ("float4_e2m1fn", "float4"),
+        ("complex64", "float32"),
+        ("uint8", "int8"),
+        ("bfloat16", "bfloat16"),
+    ],
+)
+def test_element_types_share_the_peak_of_their_unit(dtype: str, key: str) -> None:
+    assert peak_key(dtype) == key
+
+
+@given(st.floats(min_value=1, max_value=1e13))
+def test_the_memory_rate_lies_between_those_measured_and_falls_with_the_working_set(size: float) -> None:
+    peaks = peaks_for("cpu", "cpu", measured=calibration())
+    rate, larger = peaks.memory_rate(size), peaks.memory_rate(size * 2)
+    assert rate is not None
+    assert larger is not None
+    assert 4e10 <= larger * (1 - 1e-12) <= rate <= 1.6e11 * (1 + 1e-12) or rate == larger
+
+
+@pytest.mark.parametrize("size", [None, 0.0, -5.0, math.nan, math.inf])
+def test_a_working_set_that_is_no_size_gets_main_memorys_rate(size: float | None) -> None:
+    assert peaks_for("cpu", "cpu", measured=calibration()).memory_rate(size) == 4e10
+
+
+def test_peaks_as_plain_data_keep_value_provenance_and_source() -> None:
+    document = peaks_for("NVIDIA H200", "gpu").to_dict()
+    assert document["matrix"]["bfloat16"]["provenance"] == "datasheet"
+    assert document["link"]["value"] == 450e9
+    absent = Peaks("x", {}, {}, None, None, (), None, None, "why").to_dict()
+    assert absent["memory"] is None
+    assert absent["reason"] == "why"
