@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jaxobs.model.calibration import Calibration, Rate
-
-_QUIET_MACHINE: Final = 0.25
-"""Cores that others may take meanwhile before the result is doubted; a desktop at rest takes 0.05."""
 
 
 def print_table(calibration: Calibration, console: Console | None = None) -> None:
@@ -41,7 +38,7 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     console.print(memory)
     if calibration.latency_seconds is not None:
         console.print(f"latency of an empty executable: {calibration.latency_seconds * 1e6:.1f} µs")
-    if calibration.platform == "cpu" and (calibration.other_load or 0) > _QUIET_MACHINE:
+    if calibration.disturbed:
         console.print(
             f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
             "Calibrate again when the machine is quiet."

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 SCHEMA_VERSION: Final = 1
+_QUIET_MACHINE: Final = 0.25
+"""Cores that others may take; on two cores 0.2 cost a tenth of the best rates, 1.3 cost half of them."""
 
 
 class CalibrationError(ValueError):
@@ -72,6 +74,11 @@ class Calibration:
     """From the call of an executable that does next to nothing to its result."""
     other_load: float | None
     """Cores' worth of time that other processes took meanwhile; None where the system does not tell."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Other processes took so much of a processor that its peaks may be too low."""
+        return self.platform == "cpu" and (self.other_load or 0.0) > _QUIET_MACHINE
 
     def best_matrix(self) -> dict[str, Rate]:
         """The fastest product of each element type."""

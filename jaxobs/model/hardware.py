@@ -211,6 +211,8 @@ def _slice(chip: Chip, profile: str, memory_gibibytes: int) -> tuple[dict[str, P
 
 def _measured(calibration: Calibration) -> dict[str, Peak]:
     said = f"jaxobs calibrate, jaxlib {calibration.jaxlib}, {calibration.cores} cores"
+    if calibration.disturbed:
+        said += f", while others took {calibration.other_load:.1f} cores"
     found = {
         f"matrix.{dtype}": Peak(rate.per_second, "measured", f"{said}, product of {rate.size} × {rate.size}")
         for dtype, rate in calibration.best_matrix().items()

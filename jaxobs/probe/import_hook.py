@@ -27,7 +27,9 @@ def when_imported(module_name: str, action: Action) -> None:
     """Call `action(module)` once: now if the module is fully imported, else right after its import completes.
 
     It then runs on the importing thread. It never raises into the import: what it raises is logged. A failed
-    import leaves the action waiting for the next one. An import under way elsewhere is not waited for.
+    import leaves the action waiting for the next one. An import under way elsewhere is not waited for; one that
+    another thread begins in the very moment of the first call for that module, and whose file it has found but not
+    yet begun to run, is missed.
     """
     with _lock:
         _waiting.setdefault(module_name, []).append(action)

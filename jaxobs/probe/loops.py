@@ -71,11 +71,24 @@ class Loops:
 
     def __init__(self, emit: Callable[[Any], None]) -> None:
         self.current = Current()
+        self.profiler: Any = None
+        self.annotation: Any = None
         self._emit = emit
         self._loops: dict[str, LoopState] = {}
 
     def state(self, name: str) -> LoopState:
         return self._loops.setdefault(name, LoopState(name))
+
+    def annotate(self, loop: str, number: int) -> Any:
+        """A step annotation of JAX's, entered, while its profiler is running; None else, and where that fails."""
+        if self.profiler is None or self.profiler.profile_session is None:
+            return None
+        try:
+            annotation = self.annotation(loop, step_num=number)
+            annotation.__enter__()
+        except Exception:  # noqa: BLE001  # a trace without our step is no reason to stop a training run
+            return None
+        return annotation
 
     def end_step(
         self,
@@ -126,7 +139,7 @@ class Steps(Generic[Item]):
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[Item]:  # noqa: PLR0915  # the hot path: a call a part would cost as much as the part
         loops, current = self._loops, self._loops.current
         state = loops.state(self._loop)
         step = Step(self._loop)
@@ -135,6 +148,8 @@ class Steps(Generic[Item]):
         outer, claimed = current.step, current.claimed
         entered = start = now()
         open_step = False
+        annotation = None
+        profiler = loops.profiler
         examples_now = None if callable(examples) else examples
         tokens_now = None if callable(tokens) else tokens
         # The item is handed on without keeping a reference: the user's `del batch` must free it.
@@ -156,15 +171,22 @@ class Steps(Generic[Item]):
                     tokens_now = amount(tokens, item)
                 hand_over.append(item)
                 del item
+                if profiler is not None and profiler.profile_session is not None:
+                    annotation = loops.annotate(self._loop, step.number)
                 open_step = True
                 yield hand_over.pop()
                 open_step = False
+                if annotation is not None:
+                    annotation.__exit__(None, None, None)
+                    annotation = None
                 end = now()
                 loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
                 start = end
         finally:
             # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
             # counts if it ran anything, and as failed if a watched function raised in it.
+            if annotation is not None:
+                annotation.__exit__(None, None, None)
             end = now()
             if open_step and (step.runs or step.failed):
                 loops.end_step(state, step, start, end, 0, ready - start, None, None)
@@ -180,10 +202,14 @@ class Steps(Generic[Item]):
 class StepMark:
     """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
 
-    def __init__(self, loops: Loops, loop: str, examples: float | None, tokens: float | None) -> None:
+    def __init__(
+        self, loops: Loops, loop: str, examples: float | None, tokens: float | None, *, annotated: bool = True
+    ) -> None:
         self._loops = loops
         self._loop = loop
         self._amounts = (examples, tokens)
+        self._annotated = annotated
+        self._annotation: Any = None
 
     def __enter__(self) -> None:
         current = self._loops.current
@@ -191,6 +217,8 @@ class StepMark:
         self._outer, self._claimed = current.step, current.claimed
         self._step = current.step = Step(self._loop)
         self._step.number = state.steps
+        if self._annotated:
+            self._annotation = self._loops.annotate(self._loop, state.steps)
         self._start = start = now()
         gap = start - state.last_end if state.last_end is not None else 0
         self._gap = gap if gap <= LONGEST_GAP else 0
@@ -199,6 +227,8 @@ class StepMark:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         end = now()
+        if self._annotation is not None:
+            self._annotation.__exit__(kind, error, traceback)
         current = self._loops.current
         current.step = self._outer
         if kind is not None:

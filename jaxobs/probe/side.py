@@ -13,6 +13,7 @@ from jaxobs.model.events import BackendFound, Event
 from jaxobs.plugin.discovery import PROBES, Found, discover
 from jaxobs.plugin.guard import Guard
 from jaxobs.probe.agent_process import Connection
+from jaxobs.probe.annotations import annotate_steps, hook_annotations
 from jaxobs.probe.backend import find_backend
 from jaxobs.probe.completions import Completions
 from jaxobs.probe.executables import Executables
@@ -70,6 +71,7 @@ class ProbeSide:
         )
         self.plugins: list[tuple[Found, Guard]] = []
         self.when_first_compiled: Callable[[], None] | None = None
+        self._unhook: Callable[[], None] | None = None
         self._log = log
         self._watched: list[Watched[Any, Any]] = []
         self._backend: BackendFound | None = None
@@ -79,6 +81,9 @@ class ProbeSide:
 
     def start_probes(self) -> None:
         """Load the probes and let them hook in. JAX is imported by now."""
+        annotations = Guard("annotations", "probe", self._log)
+        annotations.call(annotate_steps, self.loops)
+        self._unhook = annotations.call(hook_annotations, self.loops, annotations.wrap)
         for found in discover(PROBES):
             guard = Guard(found.name, "probe", self._log)
             self.plugins.append((found, guard))
@@ -127,6 +132,8 @@ class ProbeSide:
         for found, guard in self.plugins:
             if not found.error:
                 guard.call(found.plugin.stop)
+        if self._unhook is not None:
+            self._unhook()
         self.completions.stop()
         self.sender.finish(timeout)
         for thread in self._threads:

@@ -215,6 +215,12 @@ def test_a_calibrated_processor_has_the_best_rate_of_each_type() -> None:
     assert peaks.reason is None
 
 
+def test_a_measurement_on_a_busy_machine_says_so_in_its_source() -> None:
+    busy = peaks_for("cpu", "cpu", measured=calibration(other_load=1.3)).matrix["float32"].source
+    quiet = peaks_for("cpu", "cpu", measured=calibration(other_load=None)).matrix["float32"].source
+    assert busy == f"{quiet.split(', product')[0]}, while others took 1.3 cores, product of 512 × 512"
+
+
 def test_the_users_value_wins_over_the_datasheet_and_that_over_the_measurement() -> None:
     measured = calibration(device_kind="NVIDIA H200", platform="gpu")
     peaks = peaks_for("NVIDIA H200", "gpu", user_peaks({"bfloat16": 9e14}, None), measured)

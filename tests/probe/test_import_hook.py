@@ -186,6 +186,7 @@ def test_an_action_may_wait_for_the_same_module_again(make_module: MakeModule) -
 def test_each_action_runs_once_while_threads_import_and_register(make_module: MakeModule) -> None:
     name = make_module("import time\ntime.sleep(0.05)\nfinished = True")
     seen: list[int] = []
+    when_imported(name, lambda _: None)
     start = threading.Barrier(16)
 
     def register(number: int) -> None:

@@ -62,12 +62,12 @@ class CustomCall:
         ``Cost``, where bytes default to ``memory_bytes()``.
         """
         shape = of or next((operand for operand in self.operands if operand.floating), self.results[0])
-        again = flops if self.instruction.rematerialized else 0.0
         rest.setdefault("bytes", self.memory_bytes())
+        if self.instruction.rematerialized:
+            rest["rematerialized_flops_by_type"] = {shape.type.name: flops}
         return Cost(
             matrix_flops_by_type={shape.type.name: flops},
             executed_matrix_flops_by_type={executed or shape.type.part: flops},
-            rematerialized_flops_by_type={shape.type.name: again} if again else {},
             **rest,
         )
 

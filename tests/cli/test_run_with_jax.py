@@ -1,0 +1,86 @@
+"""A script that uses JAX, unchanged, under `jaxobs run` and under `opentelemetry-instrument`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from launched import jaxobs, outcome, without_summary
+
+CONFIGURES = """
+import os
+os.environ['JAX_ENABLE_X64'] = '1'
+import jax, jax.numpy as jnp, socket
+if hasattr(jax.config, 'jax_num_cpu_devices'):
+    jax.config.update('jax_num_cpu_devices', 3)
+with socket.socket() as free:
+    free.bind(('localhost', 0))
+    port = free.getsockname()[1]
+jax.distributed.initialize(f'localhost:{port}', num_processes=1, process_id=0)
+print(jax.device_count(), jax.process_count(), jnp.arange(3.0).sum().dtype, flush=True)
+print(jax.jit(lambda x: x * 1.1)(jnp.arange(4.0)), jax.config.jax_explain_cache_misses)
+"""
+
+RAISES = """
+import jax, jax.numpy as jnp
+@jax.jit
+def product(x):
+    return x @ x
+print(product(jnp.ones((64, 64))).sum())
+@jax.jit
+def broken(x):
+    raise ValueError('inside the trace')
+broken(1.0)
+"""
+
+ONLY_IMPORTS = "import jax; print(jax.__version__)"
+
+
+@pytest.mark.parametrize("source", [CONFIGURES, RAISES], ids=["configures", "raises"])
+def test_the_script_and_its_jax_are_as_without(tmp_path: Path, source: str) -> None:
+    (tmp_path / "script.py").write_text(source)
+    plain = outcome([sys.executable, "script.py"], tmp_path)
+    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    assert without_summary(observed) == plain
+
+
+def test_the_summary_tells_what_was_compiled_also_when_the_script_raised(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(RAISES)
+    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    assert observed.status == 1
+    summary = observed.stderr.partition("\njaxobs: ")[2]
+    assert re.search(r"^product +1 ", summary, re.MULTILINE), observed.stderr
+    # 2 · 64³ floating operations, a multiply and an add each.
+    assert re.search(r"^product +[0-9a-f]{8} .* 524 k ", summary, re.MULTILINE), observed.stderr
+    assert "\x1b" not in summary
+
+
+def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(f"{ONLY_IMPORTS}\nimport threading; print(threading.enumerate())")
+    plain = outcome([sys.executable, "script.py"], tmp_path)
+    observed = jaxobs("run", "script.py", folder=tmp_path)
+    assert (observed.status, len(observed.stdout.splitlines())) == (plain.status, 2)
+    assert "jaxobs" not in observed.stdout
+    assert observed.stderr == "jaxobs: no JAX backend was used; nothing to report\n"
+
+
+def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_children(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import subprocess, sys\n"
+        "import jax, jax.numpy as jnp\n"
+        "jax.jit(lambda x: x + 1)(jnp.ones(3))\n"
+        "import jaxobs, threading\n"
+        "print(any(thread.name == 'jaxobs-sender' for thread in threading.enumerate()), flush=True)\n"
+        "child = 'import threading, jax; print([thread.name for thread in threading.enumerate()])'\n"
+        "subprocess.run([sys.executable, '-c', child], check=True)\n"
+    )
+    launcher = Path(sys.executable).with_name("opentelemetry-instrument")
+    observed = outcome(
+        [str(launcher), sys.executable, "script.py"], tmp_path, OTEL_TRACES_EXPORTER="none",
+        OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_EXPORTER_PROMETHEUS_PORT="0",
+    )  # fmt: skip
+    assert (observed.status, observed.stdout) == (0, "True\n['MainThread']\n"), observed.stderr
