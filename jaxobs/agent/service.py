@@ -17,12 +17,12 @@ from typing import Any
 from jaxobs.agent.analysis import Analysis
 from jaxobs.agent.collecting import Collecting
 from jaxobs.agent.exporting import Exporting
-from jaxobs.agent.peaks import peaks_of_backend
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
 from jaxobs.model.clock import ClockAnchor, now
 from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured, SpanEnded
+from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
@@ -148,8 +148,10 @@ class Service:
         self.resource["jax.process_index"] = str(event.process_index)
         self.resource["jax.process_count"] = str(event.process_count)
         try:
-            for kind, peaks in peaks_of_backend(event, self.settings).items():
-                self.fold.bind_peaks(kind, peaks)
+            for kind in {kind for _, kind, _ in event.devices}:
+                self.fold.bind_peaks(
+                    kind, known_peaks(kind, event.platform, event.jaxlib_version, self.settings)
+                )
         except (ValueError, OSError) as error:
             self.log(f"peaks are unknown: {error}")
 

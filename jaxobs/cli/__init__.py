@@ -22,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status: 2, and a line on stderr, for input that cannot be used."""
     arguments = sys.argv[1:] if arguments is None else arguments
     command = arguments[0] if arguments else ""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only still gets the rest
     if command in {"--version", "-V"}:
         print(f"jaxobs {_version()}")
         return 0

@@ -48,19 +48,20 @@ def run(arguments: list[str]) -> int:
 
 
 def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
-    import jax
-
     from jaxobs.cli.demonstration import report
-    from jaxobs.cli.demonstration.model import size_for
+    from jaxobs.cli.demonstration.model import default_size
     from jaxobs.cli.demonstration.progress import say
     from jaxobs.cli.demonstration.text import read_text
     from jaxobs.cli.tables import terminal_width
 
     text = read_text()
-    size = size_for(jax.default_backend())
+    size = default_size()
     say(report.headline(text, size, options.seconds))
-    process = observer.snapshot().to_dict().get("process") or {}
-    say(report.where_to_look(observer.address, process.get("address_reason")))
+    address = observer.address
+    if address is not None:
+        say(report.where_to_look(address))
+    else:
+        say(report.why_nothing_is_served(observer.snapshot().to_dict()))
     outcome = _train(observer, text, size, options.seconds)
     document = observer.snapshot(timeout=5.0).to_dict()
     if options.json:
@@ -80,7 +81,7 @@ def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcom
     with tempfile.TemporaryDirectory(prefix="jaxobs-demo-") as folder, bar("training") as shown:
 
         def progress(share: float, steps: int, loss: float) -> None:
-            shown(share, f"{steps} steps, loss {loss:.3f}")
+            shown(share, f"step {steps}, loss {loss:.3f}")
 
         shown(0.0, "compiling")
         return Training(observer, text, size, seconds, progress).run(Path(folder, "parameters.npz"))

@@ -36,7 +36,12 @@ def new_table(*columns: str, title: str = "", left: Iterable[str] = ()) -> Table
 
 def add_row(table: Table, *cells: str) -> None:
     """Cells are shown as they are: a function's name may look like rich's markup."""
-    table.add_row(*(Text(cell) for cell in cells))
+    table.add_row(*(Text(printable(cell)) for cell in cells))
+
+
+def printable(text: str) -> str:
+    """Line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def to_text(parts: Iterable[Table | str], *, width: int, colour: bool) -> str:
@@ -53,7 +58,7 @@ def to_text(parts: Iterable[Table | str], *, width: int, colour: bool) -> str:
     )
     for part in parts:
         if isinstance(part, str):
-            text.write(part + "\n")
+            text.write(printable(part) + "\n")
         else:
             console.print(part)
     return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())

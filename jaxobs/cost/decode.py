@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 from jaxobs.cost.descriptors import ModuleMessage
 from jaxobs.cost.errors import HloDecodeError
 from jaxobs.cost.instructions import Computation, Instruction, Module
+from jaxobs.cost.opcodes import CALL_NOTHING
 from jaxobs.cost.shapes import ShapeTable
 
 
@@ -74,9 +75,10 @@ def _read_instructions(
                 raise HloDecodeError(
                     f"instruction {instruction.name!r} of {computation.name!r} uses {error}, not before it"
                 ) from None
-        called = message.called_computation_ids
-        if called:
-            _link_calls(instruction, called, by_id)
+        if opcode not in CALL_NOTHING:
+            called = message.called_computation_ids
+            if called:
+                _link_calls(instruction, called, by_id)
         if opcode == "parameter":
             computation.parameters[message.parameter_number] = instruction
         known[message.id] = instruction

@@ -199,3 +199,6 @@ ELEMENTWISE: Final = frozenset(
     )
 )
 """Opcodes whose each result element needs the element of every operand at the same place."""
+
+CALL_NOTHING: Final = (ELEMENTWISE | FREE | MOVEMENT | {"dot", "convolution"}) - {"map"}
+"""Opcodes that never call a computation, so that decoding need not look."""

@@ -84,7 +84,7 @@ def _deciding_operand(instruction: Instruction) -> Instruction | None:
         return operands[0] if _compilers_own(instruction) else None
     if opcode == "parameter":
         return _argument(instruction)
-    if opcode == "fusion" and instruction.called:
+    if opcode in ("fusion", "call") and instruction.called:
         return instruction.called[0].root
     if opcode == "get-tuple-element":
         return _tuple_element(instruction)

@@ -48,7 +48,9 @@ def test_a_wrong_variable_is_named_before_the_script_starts(tmp_path: Path) -> N
 
 def test_a_python_that_ignores_the_environment_is_told(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print('the script ran')\n")
-    code = "import sys; sys.path[:0] = sys.argv.pop().split(':'); from jaxobs.cli import main; sys.exit(main())"
+    code = (
+        "import sys; sys.path[:0] = sys.argv.pop().split(':'); from jaxobs.cli import main; sys.exit(main())"
+    )
     root = str(Path(__file__).parents[2])
     answered = outcome([sys.executable, "-E", "-c", code, "run", "script.py", root], tmp_path)
     assert (answered.status, answered.stdout) == (2, "")

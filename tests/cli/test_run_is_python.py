@@ -167,7 +167,9 @@ def test_a_module_does_the_same(tmp_path: Path, module: str) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("print('package', __name__)\n")
-    (package / "__main__.py").write_text("import sys; print(sys.argv, sys.path[0], __spec__.name, __package__)\n")
+    (package / "__main__.py").write_text(
+        "import sys; print(sys.argv, sys.path[0], __spec__.name, __package__)\n"
+    )
     (package / "inner.py").write_text("from package import __name__ as outer; print(outer, __file__)\n")
     (package / "raises.py").write_text("def f():\n    raise ValueError\nf()\n")
     plain = outcome([sys.executable, "-m", module, "-m", "--x"], tmp_path)
@@ -202,7 +204,11 @@ def test_the_process_is_the_one_that_was_started_and_signals_reach_the_script(tm
 
 
 def test_a_script_without_jax_is_told_so_and_nothing_else_is_imported(tmp_path: Path) -> None:
-    write(tmp_path, "script", "import sys; print(*(m for m in ('jax', 'pydantic', 'rich', 'ssl') if m in sys.modules))")
+    write(
+        tmp_path,
+        "script",
+        "import sys; print(*(m for m in ('jax', 'pydantic', 'rich', 'ssl') if m in sys.modules))",
+    )
     observed = jaxobs("run", "script.py", folder=tmp_path)
     assert (observed.status, observed.stdout) == (0, "\n")
     assert observed.stderr == "jaxobs: no JAX backend was used; nothing to report\n"

@@ -68,7 +68,9 @@ def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:
     assert observed.stderr == "jaxobs: no JAX backend was used; nothing to report\n"
 
 
-def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_children(tmp_path: Path) -> None:
+def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_children(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "script.py").write_text(
         "import subprocess, sys\n"
         "import jax, jax.numpy as jnp\n"

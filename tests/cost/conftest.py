@@ -72,9 +72,14 @@ def text_cost(text_proto: Callable[[str], bytes]) -> Callable[[str], ModuleCost]
 @pytest.fixture(scope="session")
 def collective_protos() -> dict[str, bytes]:
     """Serialized modules of collectives over 8 host devices, compiled in a process that has so many."""
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+    }
     program = Path(__file__).with_name("collective_programs.py")
-    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     protos: dict[str, bytes] = pickle.loads(done.stdout)
     return protos

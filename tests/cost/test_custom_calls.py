@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.cost import BUILT_IN_RULES, Cost, module_cost
+from jaxobs.cost import BUILT_IN_RULES, module_cost
 
 PRODUCT = {
     "dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]},

@@ -1,11 +1,10 @@
 """Wrong bytes end in one clear error, whatever is wrong with them."""
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import jax
-import jax.numpy as jnp
 
 from jaxobs.cost import HloDecodeError, module_cost
 from jaxobs.cost.descriptors import ModuleMessage, ShapeMessage
@@ -16,7 +15,7 @@ def serialized(proto):
     """A module with a loop, a conditional, products, a convolution, reductions, slices and a custom call."""
 
     def step(carry, x):
-        carry = jax.lax.cond(x[0, 0] > 0, lambda c: c @ c, lambda c: jnp.tanh(c), carry)
+        carry = jax.lax.cond(x[0, 0] > 0, lambda c: c @ c, jnp.tanh, carry)
         return carry, jnp.linalg.cholesky(carry)[2:5]
 
     def program(carry, xs, image, kernel):
@@ -86,7 +85,9 @@ def test_implausible_fields_never_raise_anything_else(serialized, data):
 def _spoil(message, data):
     """Replace one number somewhere in the message, or empty one field."""
     fields = [
-        (field, value) for field, value in message.ListFields() if field.name not in ("name", "metadata", "id")
+        (field, value)
+        for field, value in message.ListFields()
+        if field.name not in ("name", "metadata", "id")
     ]
     if not fields:
         return
@@ -98,7 +99,11 @@ def _spoil(message, data):
         shape.dimensions.extend([number] if number > 0 else [])
         message.shape = shape.SerializeToString()
     elif isinstance(value, int):
-        setattr(message, field.name, min(max(number, -(2**31)), 2**31 - 1) if field.type == field.TYPE_INT32 else number)
+        setattr(
+            message,
+            field.name,
+            min(max(number, -(2**31)), 2**31 - 1) if field.type == field.TYPE_INT32 else number,
+        )
     elif field.message_type is not None and not isinstance(value, (bytes, str)):
         inner = value[0] if hasattr(value, "__len__") else value
         _spoil(inner, data)
@@ -120,7 +125,7 @@ def test_a_computation_that_calls_itself_is_refused(text_proto):
     f { p = f32[4]{0} parameter(0) ROOT n = f32[4]{0} negate(p) }
     ENTRY e { a = f32[4]{0} parameter(0) ROOT r = f32[4]{0} fusion(a), kind=kLoop, calls=f }"""
     message = ModuleMessage.FromString(text_proto(text))
-    fused, entry = message.computations
+    _fused, entry = message.computations
     entry.instructions[-1].called_computation_ids[0] = entry.id
     with pytest.raises(HloDecodeError, match="calls itself"):
         module_cost(message.SerializeToString())
@@ -150,7 +155,9 @@ def test_a_very_deep_module_is_read(text_proto):
 
 
 def test_an_opcode_from_the_future_is_named_as_unmodelled(text_proto):
-    message = ModuleMessage.FromString(text_proto("ENTRY e { a = f32[4]{0} parameter(0) ROOT n = f32[4]{0} negate(a) }"))
+    message = ModuleMessage.FromString(
+        text_proto("ENTRY e { a = f32[4]{0} parameter(0) ROOT n = f32[4]{0} negate(a) }")
+    )
     message.computations[0].instructions[-1].opcode = b"quantum-multiply"
     cost = module_cost(message.SerializeToString()).cost
     assert cost.unmodelled == ("quantum-multiply",)

@@ -27,7 +27,9 @@ def _compiled_by_a_script(path, padding):
     path.parent.mkdir(exist_ok=True)
     path.write_text(PROGRAM.format(padding=padding))
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, path], env=environment, capture_output=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     return module_cost(done.stdout)
 

@@ -51,7 +51,7 @@ def test_cost_can_be_summed_by_layer_forward_and_backward(cost_of):
 
 
 def test_an_operation_names_its_source_line(cost_of):
-    found = cost_of(lambda w, x: _network(w, x), jnp.ones((32, 32)), jnp.ones((16, 32)))
+    found = cost_of(_network, jnp.ones((32, 32)), jnp.ones((16, 32)))
     first_line = inspect.getsourcelines(_network)[1]
     product = next(operation for operation in found.operations if operation.scope == "encoder")
     assert product.source == f"{__file__}:{first_line + 2}"

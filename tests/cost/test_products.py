@@ -79,7 +79,7 @@ def test_a_chain_of_low_precision_products_keeps_its_type(cost_of):
 
 
 def test_integer_products_are_no_flops(cost_of):
-    cost = cost_of(lambda a, b: lax.dot(a, b), jnp.ones((64, 64), "int8"), jnp.ones((64, 64), "int8")).cost
+    cost = cost_of(lax.dot, jnp.ones((64, 64), "int8"), jnp.ones((64, 64), "int8")).cost
     assert cost.flops == 0
     assert cost.bytes > 0
 
@@ -126,7 +126,7 @@ def test_a_precision_algorithm_decides_the_executed_type_and_its_passes(text_cos
 def test_dense_factorisations(cost_of):
     factor = cost_of(jnp.linalg.cholesky, SQUARE).cost
     assert factor.matrix_flops == pytest.approx(N**3 / 3)
-    solve = cost_of(lambda a, b: jax.scipy.linalg.solve_triangular(a, b), SQUARE, SQUARE).cost
+    solve = cost_of(jax.scipy.linalg.solve_triangular, SQUARE, SQUARE).cost
     assert solve.matrix_flops == N**3
     lu = cost_of(jax.scipy.linalg.lu_factor, SQUARE).cost
     assert lu.matrix_flops == pytest.approx(2 * N**3 / 3)

@@ -112,7 +112,9 @@ def test_an_action_that_raises_is_logged_and_the_import_goes_on(
 
 
 def test_a_failed_import_raises_as_ever_and_the_next_one_counts(make_module: MakeModule) -> None:
-    name = make_module("import sys\nsys.tries = getattr(sys, 'tries', 0) + 1\nassert sys.tries > 1, 'not yet'")
+    name = make_module(
+        "import sys\nsys.tries = getattr(sys, 'tries', 0) + 1\nassert sys.tries > 1, 'not yet'"
+    )
     seen: list[ModuleType] = []
     when_imported(name, seen.append)
     with pytest.raises(AssertionError, match="not yet"):

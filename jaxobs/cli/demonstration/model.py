@@ -6,7 +6,9 @@ pass: the FLOPs done twice for it are what separates HFU from MFU.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import jax
@@ -47,9 +49,9 @@ SIZES = {
 some 20 ms on the largest of today."""
 
 
-def size_for(backend: str) -> Size:
-    """The size for a backend of JAX (`cpu`, `gpu`, `tpu`, …): whatever is no CPU is taken for a large accelerator."""
-    return SIZES["cpu" if backend == "cpu" else "gpu"]
+def default_size() -> Size:
+    """The size for JAX's default backend, which is made if it is not there yet; what is no CPU counts as a GPU."""
+    return SIZES["cpu" if jax.default_backend() == "cpu" else "gpu"]
 
 
 def initial_parameters(key: jax.Array, size: Size) -> Parameters:
@@ -58,38 +60,43 @@ def initial_parameters(key: jax.Array, size: Size) -> Parameters:
     The widths are those of GPT-2 (Radford et al. 2019, §2.3).
     """
     width, layers = size.width, size.layers
-    keys = jax.random.split(key, 6)
-
-    def normal(index: int, *shape: int, scale: float = 0.02) -> jax.Array:
-        return scale * jax.random.normal(keys[index], shape, jnp.float32)
-
-    narrow = 0.02 / (2 * layers) ** 0.5
-    return {
-        "tokens": normal(0, VOCABULARY, width),
-        "positions": normal(1, size.length, width),
-        "norm": jnp.ones(width),
-        "layers": {
-            "attention_norm": jnp.ones((layers, width)),
-            "attention_in": normal(2, layers, width, 3 * width),
-            "attention_out": normal(3, layers, width, width, scale=narrow),
-            "feed_forward_norm": jnp.ones((layers, width)),
-            "feed_forward_in": normal(4, layers, width, 4 * width),
-            "feed_forward_out": normal(5, layers, 4 * width, width, scale=narrow),
-        },
+    shapes = {
+        "tokens": (VOCABULARY, width),
+        "positions": (size.length, width),
+        "attention_in": (layers, width, 3 * width),
+        "attention_out": (layers, width, width),
+        "feed_forward_in": (layers, width, 4 * width),
+        "feed_forward_out": (layers, 4 * width, width),
     }
+    ends = list(accumulate(math.prod(shape) for shape in shapes.values()))
+    # One draw for all: each draw takes XLA about as long to compile as this one.
+    drawn = jnp.split(0.02 * jax.random.normal(key, (ends[-1],), jnp.float32), ends[:-1])
+    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), drawn, strict=True)}
+    outer = {name: arrays.pop(name) for name in ("tokens", "positions")}
+    for name in ("attention_out", "feed_forward_out"):
+        arrays[name] /= (2 * layers) ** 0.5
+    for name in ("attention_norm", "feed_forward_norm"):
+        arrays[name] = jnp.ones((layers, width))
+    return {**outer, "norm": jnp.ones(width), "layers": arrays}
 
 
 def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
-    """The mean cross entropy of each next byte, nats.
+    """The mean cross entropy of each next byte, nats, of int32[examples, length + 1]."""
+    odds = jax.nn.log_softmax(logits(parameters, tokens[:, :-1], size))
+    right = jnp.take_along_axis(odds, tokens[:, 1:, None], axis=-1)
+    return -jnp.mean(right)
+
+
+def logits(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
+    """The odds of each next byte, unnormalised: float32[examples, length, VOCABULARY].
 
     Args:
         parameters: As `initial_parameters` makes them.
-        tokens: int32[examples, length + 1], with a length up to that of `size`.
+        tokens: int32[examples, length], with a length up to that of `size`.
         size: Heads and element type are taken from it.
     """
-    given, wanted = tokens[:, :-1], tokens[:, 1:]
     dtype = jnp.dtype(size.dtype)
-    stream = (parameters["tokens"][given] + parameters["positions"][: given.shape[1]]).astype(dtype)
+    stream = (parameters["tokens"][tokens] + parameters["positions"][: tokens.shape[1]]).astype(dtype)
     layers = jax.tree.map(lambda array: array.astype(dtype), parameters["layers"])
 
     @jax.checkpoint
@@ -100,9 +107,7 @@ def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
 
     stream, _ = jax.lax.scan(layer, stream, layers)
     stream = _normalised(stream, parameters["norm"].astype(dtype))
-    logits = (stream @ parameters["tokens"].T.astype(dtype)).astype(jnp.float32)
-    odds = jax.nn.log_softmax(logits)
-    return -jnp.take_along_axis(odds, wanted[..., None], axis=-1).mean()
+    return (stream @ parameters["tokens"].T.astype(dtype)).astype(jnp.float32)
 
 
 def _attention(stream: jax.Array, weights: Parameters, heads: int) -> jax.Array:

@@ -27,7 +27,12 @@ def bar(title: str) -> Iterator[Bar]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.fields[title]}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        TextColumn("{task.fields[title]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=1.0, title=title)
         yield lambda share, text: progress.update(task, completed=min(share, 1.0), description=text)

@@ -27,10 +27,8 @@ def headline(text: Text, size: Size, seconds: float) -> str:
     )
 
 
-def where_to_look(address: str | None, reason: str | None) -> str:
+def where_to_look(address: str) -> str:
     """How to read the metrics while the demo runs."""
-    if address is None:
-        return f"no metrics are served: {reason or 'the agent did not say why'}"
     target = urlsplit(address)
     scrape = f'[{{job_name: jax, scrape_interval: 5s, static_configs: [{{targets: ["{target.netloc}"]}}]}}]'
     return "\n".join(
@@ -42,6 +40,13 @@ def where_to_look(address: str | None, reason: str | None) -> str:
     )
 
 
+def why_nothing_is_served(document: Mapping[str, Any]) -> str:
+    """The same where there is no address: the snapshot knows the reason."""
+    process = document.get("process") or {}
+    reason = process.get("address_reason") or document.get("process_reason")
+    return f"no metrics are served: {reason or 'the agent did not say why'}"
+
+
 def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
     """First and last loss, of training and of the text held out; None where there is none, or it is no number."""
     last = outcome.losses[-LAST_STEPS:]
@@ -49,9 +54,7 @@ def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
         "loss": (outcome.losses[:1], [math.fsum(last) / len(last)] if last else []),
         "held_out_loss": (outcome.held_out[:1], outcome.held_out[-1:]),
     }
-    return {
-        name: {"first": _number(first), "last": _number(final)} for name, (first, final) in pairs.items()
-    }
+    return {name: {"first": _number(first), "last": _number(final)} for name, (first, final) in pairs.items()}
 
 
 def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
@@ -76,10 +79,14 @@ def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, colour
     ended = "interrupted after" if outcome.interrupted else "trained"
     return "\n".join(
         (
-            f"{ended} {len(outcome.losses)} steps in {outcome.seconds:.1f} s, "
-            f"{outcome.parameters / 1e6:.3g} million parameters",
-            f"loss {shown['loss']} nats a byte (all bytes alike: {math.log(256):.3f}), "
-            f"on files held out {shown['held_out_loss']}",
+            (
+                f"{ended} {len(outcome.losses)} steps in {outcome.seconds:.1f} s, "
+                f"{outcome.parameters / 1e6:.3g} million parameters"
+            ),
+            (
+                f"loss {shown['loss']} nats a byte (all bytes alike: {math.log(256):.3f}), "
+                f"on files held out {shown['held_out_loss']}"
+            ),
             "",
             render(document, width=width, colour=colour),
         )

@@ -7,9 +7,12 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 HELD_OUT_EVERY = 20
 """Every twentieth file is never trained on: 5 % of the text, enough for an evaluation of 10⁵ tokens."""
@@ -55,7 +58,8 @@ def windows(
         int32[examples, length + 1]: each row `length` bytes, and the one that follows as the last to be predicted.
     """
     starts = random.integers(0, len(text) - length, size=examples)
-    return text[starts[:, None] + np.arange(length + 1)].astype(np.int32)
+    places = starts[:, None] + np.arange(length + 1)
+    return np.asarray(text[places], np.int32)
 
 
 def _documents(folder: Path) -> Iterator[bytes]:

@@ -8,15 +8,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from jaxobs import Observer
 from jaxobs.cli.demonstration.model import Size
 from jaxobs.cli.demonstration.optimizer import TrainingState, evaluation_step, initial_state, train_step
 from jaxobs.cli.demonstration.text import Text, windows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 EVALUATIONS = 4
 """Within the training, at equal distances, beside one before and one after it."""
@@ -123,13 +126,16 @@ class Training:
 
 def write_checkpoint(state: TrainingState, path: Path) -> None:
     """The parameters as one file that `numpy.load` reads, on the disk when this returns. Raises OSError."""
-    arrays = {jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)}
+    arrays: dict[str, Any] = {
+        jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)
+    }
     with path.open("wb") as file:
-        np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})
+        np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _tokens(batch: NDArray[np.int32]) -> float:
     """Bytes to be predicted in int32[examples, length + 1]."""
-    return batch.shape[0] * (batch.shape[1] - 1)
+    examples, bytes_read = batch.shape
+    return float(examples * (bytes_read - 1))

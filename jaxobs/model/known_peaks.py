@@ -1,0 +1,24 @@
+"""The peaks of a device as the settings, a kept calibration and the datasheet tell them, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
+from jaxobs.model.hardware import Peaks, peaks_for, user_peaks
+
+
+def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any]) -> Peaks:
+    """Peaks of one device of this host.
+
+    `settings` are `Settings` as plain data, of which `peak_flops`, `peak_bytes_per_second`, `tensorfloat32` and
+    `cache_directory` are read. Raises ValueError where the peaks among them are no positive, finite numbers.
+    """
+    chosen = settings.get("cache_directory")
+    directory = cache_directory(Path(chosen) if chosen else None)
+    measured, _ = load_calibration(this_host(kind, jaxlib), directory)
+    overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
+    allowed = bool(settings.get("tensorfloat32"))
+    return peaks_for(kind, platform, overrides, measured, tensorfloat32_allowed=allowed)
