@@ -50,6 +50,7 @@ class Provenance:
     def __init__(self, module: Module) -> None:
         self._frames = module.message.stack_frame_index
         self._sources: dict[int, str] = {}
+        self._scopes: dict[str, str] = {}
         self._known: dict[bytes, tuple[str, str, str]] = {}
 
     def of(self, instruction: Instruction) -> tuple[str, str, str]:
@@ -66,7 +67,10 @@ class Provenance:
                 source = f"{str(metadata.source_file, 'utf-8', 'replace')}:{metadata.source_line}"
             else:
                 source = self._frame(metadata.stack_frame_id)
-            known = self._known[serialized] = (name, scope_of(name), source)
+            scope = self._scopes.get(name)
+            if scope is None:
+                scope = self._scopes[name] = scope_of(name)
+            known = self._known[serialized] = (name, scope, source)
         return known
 
     def _frame(self, frame_id: int) -> str:

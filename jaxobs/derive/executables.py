@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -41,12 +42,17 @@ class Executable:
     runs: int = 0
     seconds: float = 0.0
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_count: int = 0
 
     @property
     def seconds_per_run(self) -> float | None:
-        """Device seconds of one run: the median of the newest samples."""
-        return statistics.median(self.samples) if self.samples else None
+        """Device seconds of one run: the median of the newest samples, and no more than the spacing of its runs."""
+        if not self.samples:
+            return None
+        return min(
+            statistics.median(self.samples), statistics.median(self.spacings) if self.spacings else math.inf
+        )
 
     @property
     def working_set(self) -> float | None:
@@ -116,6 +122,16 @@ class Executables:
         if made is not None:
             made.samples.append(event.seconds)
             made.sample_count += 1
+
+    def spaced(self, run: int, spacing: float) -> None:
+        """Steps that ran this executable alone completed so far apart, on average over many.
+
+        A device runs one after the other, so a run takes no longer. Polling a few runs closely disturbs them where the
+        cores are few.
+        """
+        made = self._by_number.get(run)
+        if made is not None:
+            made.spacings.append(spacing)
 
     def get(self, run: int) -> Executable | None:
         return self._by_number.get(run)

@@ -140,7 +140,7 @@ class Fold:
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         loop = self._loop(event.loop)
-        loop.completed(event)
+        loop.completed(event, self.executables)
         for span in self._spans.of_completion(event):
             self._finish_step(loop, span)
 

@@ -24,6 +24,9 @@ steps the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps.""
 COMPLETIONS_MISSING = 10 * NANOSECONDS
 """A watched loop without a single completion for this long has no output that could be asked; its host's turn is shown."""
 
+STEPS_FOR_A_SPACING = 8
+"""Over so many steps the polls' uncertainty at both ends, at most a tenth of a step, is about a hundredth."""
+
 STEPS_REMEMBERED = 100_000
 """Steps whose excluded time (inner loops, checkpoints) is kept until the completions around them are known."""
 
@@ -49,6 +52,7 @@ class Loop:
         self._waiting_for_cost: Counter[int] = Counter()
         self._first_run: int | None = None
         self._completed: StepCompleted | None = None
+        self._runs_between: tuple[int, ...] | None = None
         self._excluded: deque[tuple[int, int]] = deque(maxlen=STEPS_REMEMBERED)
         self._spacings: deque[tuple[int, float]] = deque(maxlen=60)
         self._host_turns: deque[float] = deque(maxlen=1000)
@@ -76,6 +80,10 @@ class Loop:
             executables.ran(run)
         if event.runs and self._first_run is None:
             self._first_run = event.end
+        if self._runs_between is None:
+            self._runs_between = event.runs
+        elif self._runs_between != event.runs:
+            self._runs_between = ()
         self._series.add(core.STEPS, (self.name,), 1)
         if event.failed:
             self._series.add(core.STEPS_FAILED, (self.name,), 1)
@@ -94,9 +102,10 @@ class Loop:
         self._host_pending[1] += 1
         self._observe_host_turns(event.end)
 
-    def completed(self, event: StepCompleted) -> None:
+    def completed(self, event: StepCompleted, executables: Executables) -> None:
         """The device is done with a step: the spacing since the last known one, averaged over the steps between."""
         before, self._completed = self._completed, event
+        runs, self._runs_between = self._runs_between, None
         if before is None or event.step <= before.step or event.time <= before.time:
             return
         steps = event.step - before.step
@@ -104,6 +113,8 @@ class Loop:
         spacing = seconds(max(0, event.time - before.time - excluded)) / steps
         self._spacings.append((steps, spacing))
         self._series.observe(core.STEP_SECONDS, (self.name,), spacing, steps)
+        if runs is not None and len(runs) == 1 and steps >= STEPS_FOR_A_SPACING:
+            executables.spaced(runs[0], spacing)
 
     def ended(self, event: LoopEnded) -> None:
         self._pending.wall += seconds(event.input_wait)

@@ -107,7 +107,8 @@ def logits(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
 
     stream, _ = jax.lax.scan(layer, stream, layers)
     stream = _normalised(stream, parameters["norm"].astype(dtype))
-    return (stream @ parameters["tokens"].T.astype(dtype)).astype(jnp.float32)
+    odds: jax.Array = stream @ parameters["tokens"].T.astype(dtype)
+    return odds.astype(jnp.float32)
 
 
 def _attention(stream: jax.Array, weights: Parameters, heads: int) -> jax.Array:
@@ -117,7 +118,8 @@ def _attention(stream: jax.Array, weights: Parameters, heads: int) -> jax.Array:
         for part in jnp.split(stream @ weights["attention_in"], 3, axis=-1)
     )
     mixed = jax.nn.dot_product_attention(query, key, value, is_causal=True)
-    return mixed.reshape(stream.shape) @ weights["attention_out"]
+    projected: jax.Array = mixed.reshape(stream.shape) @ weights["attention_out"]
+    return projected
 
 
 def _normalised(stream: jax.Array, scale: jax.Array) -> jax.Array:

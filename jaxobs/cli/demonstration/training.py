@@ -86,7 +86,8 @@ class Training:
             if len(outstanding) > _AHEAD:
                 outcome.losses.append(float(outstanding.popleft()))
                 self._progress(self._share(), len(outcome.losses), outcome.losses[-1])
-            if self._share() * (EVALUATIONS + 1) >= len(outcome.held_out) <= EVALUATIONS:
+            due = min(int(self._share() * (EVALUATIONS + 1)), EVALUATIONS)
+            if len(outcome.held_out) <= due:
                 outcome.held_out.append(self._evaluate(state))
             if checkpoint_due and self._share() >= _CHECKPOINT_AT:
                 checkpoint_due = False
