@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -33,6 +34,7 @@ ADDRESS_SECONDS = 5.0
 _log = logging.getLogger("jaxobs")
 _lock = threading.RLock()
 _observer: Observer | None = None
+_guards_forks = False
 
 
 class Observer:
@@ -157,17 +159,24 @@ class Observer:
                 return
             self._started = True
         atexit.register(self.shutdown)
-        os.register_at_fork(after_in_child=self._in_forked_child)
-        self._side.start_threads()
+        try:
+            self._side.start_threads()
+        except (OSError, RuntimeError) as error:  # no file descriptor, or no thread, to be had
+            self._ended = True
+            atexit.unregister(self.shutdown)
+            _warn(f"nothing is observed: {error}")
 
     def _jax_is_there(self, _: ModuleType) -> None:
+        if self._ended:
+            return
         if self._started:
             # Exit functions run last in, first out: ours must run before JAX takes its backends down.
             atexit.unregister(self.shutdown)
             atexit.register(self.shutdown)
         self._side.start_probes()
 
-    def _in_forked_child(self) -> None:
+    def end_in_child(self) -> None:
+        """After a fork: what observes the parent does nothing here."""
         if not self._ended:
             self._ended = True
             self._side.forget_in_child()
@@ -233,9 +242,12 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
-    global _observer
+    global _observer, _guards_forks
     loaded = load_settings(**settings)
     with _lock:
+        if not _guards_forks:
+            _guards_forks = True
+            os.register_at_fork(after_in_child=_in_forked_child)
         running = current()
         if running is None or running.has_ended:
             for name, meant in unknown_variables(os.environ):
@@ -264,5 +276,13 @@ def _empty(reason: str) -> Snapshot:
     return Snapshot(now(), document)
 
 
+def _in_forked_child() -> None:
+    global _lock
+    _lock = threading.RLock()  # a thread that is not here may have held it
+    if _observer is not None:
+        _observer.end_in_child()
+
+
 def _warn(message: str) -> None:
-    _log.warning("%s", message)
+    with contextlib.suppress(Exception):  # the user's handlers and filters may raise
+        _log.warning("%s", message)

@@ -18,6 +18,9 @@ EVENTS_KEPT = 20_000
 SPANS_KEPT = 5_000
 """What waits for an exporter that is slow; its oldest are dropped and counted."""
 
+STUCK_SECONDS = 10.0
+"""An exporter or a collector that has not returned for so long is reported as not up, until it returns."""
+
 
 class Exporting:
     """One exporter plugin and its thread."""
@@ -31,7 +34,7 @@ class Exporting:
         self._spans: deque[Span] = deque(maxlen=SPANS_KEPT)
         self._news = threading.Condition()
         self._stopping: float | None = None
-        self._working_since: float | None = None
+        self._failed = False
         self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
@@ -42,6 +45,8 @@ class Exporting:
         """Never waits. The snapshot is the newest only; events and spans lose their oldest."""
         with self._news:
             self._snapshot = snapshot
+            if self._failed:
+                return  # nobody would take it
             before = len(self._events) + len(self._spans)
             added = 0
             for event in events:
@@ -63,24 +68,17 @@ class Exporting:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def stuck_seconds(self) -> float:
-        """How long the present turn has taken."""
-        since = self._working_since
-        return 0.0 if since is None else time.monotonic() - since
-
     def _run(self, agent: Agent) -> None:
         self.guard.call(self._plugin.start, agent)
         # A plugin that could not start is not asked to export: it has said why.
-        failed = self.guard.failures > 0
-        while not failed:
+        self._failed = self.guard.failures > 0
+        while not self._failed:
             with self._news:
                 self._news.wait_for(lambda: self._snapshot is not None or self._stopping is not None)
                 batch = self._take()
                 stopping = self._stopping
             if batch is not None:
-                self._working_since = time.monotonic()
                 self.guard.call(self._plugin.export, batch)
-                self._working_since = None
             if stopping is not None:
                 break
         stopping = self._stopping

@@ -11,17 +11,18 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxobs.agent.analysis import Analysis
 from jaxobs.agent.collecting import Collecting
-from jaxobs.agent.exporting import Exporting
+from jaxobs.agent.exporting import STUCK_SECONDS, Exporting
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
 from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured, SpanEnded
+from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured, SourceReported, SpanEnded
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
@@ -51,9 +52,10 @@ class Service:
         self._send_lock = threading.Lock()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
-        self._arrived: list[Measured | SpanEnded] = []
+        self._arrived: deque[Measured | SpanEnded] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
+        self._undeclared: dict[str, str] = {}
         self._exporters: list[Exporting] = []
         self._collectors: list[Collecting] = []
         self._analysis = Analysis(self.log, self._wake)
@@ -129,6 +131,11 @@ class Service:
         for position, event in enumerate(events, 1):
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 self._analysis.submit(event.executable, event.proto)
+            if isinstance(event, SourceReported) and event.up and event.source in self._undeclared:
+                # It works in the job, and what it measures there is refused here.
+                reason = f"the agent cannot load it: {self._undeclared[event.source]}"
+                event = event._replace(up=False, reason=reason)
+                self.log(f"{event.kind} {event.source} is not shown: {reason}")
             self.fold.apply(event)
             self._new_events.append(event)
             if isinstance(event, BackendFound):
@@ -137,10 +144,14 @@ class Service:
                 time.sleep(0.0002)
 
     def _fold_arrivals(self) -> None:
-        arrived, self._arrived = self._arrived, []
-        for event in arrived:
-            self.fold.apply(event)
-        self._new_events += arrived
+        for _ in range(len(self._arrived)):
+            # One by one: plugins append on threads of their own meanwhile.
+            event = self._arrived.popleft()
+            if isinstance(event, Measured | SpanEnded):
+                self.fold.apply(event)
+                self._new_events.append(event)
+            else:
+                self.fold.refused += 1
         for done in self._analysis.finished():
             self.fold.analysed(*done)
 
@@ -159,10 +170,9 @@ class Service:
         """A new snapshot, offered to every exporter."""
         self._fold_arrivals()
         for guard in self._guards:
-            self.fold.apply(guard.report())
-        self.fold.agent_measured(
-            0.0 if self._inline else time.process_time(), None if self._inline else _resident()
-        )
+            self.fold.apply(guard.report(STUCK_SECONDS))
+        if not self._inline:
+            self.fold.agent_measured(time.process_time(), _resident())
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []
         spans = self.fold.finished_spans()
@@ -188,8 +198,9 @@ class Service:
         for found in (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS)):
             guard = Guard(found.name, found.group.removeprefix("jaxobs.").removesuffix("s"), self.log)
             if found.group == PROBES:
-                # Probes run in the job; here only their metrics are wanted. Why one failed is said there.
-                guard.call(self._declare, found)
+                # Probes run in the job; here only their metrics are wanted.
+                if found.error or not guard.call(self._declare, found):
+                    self._undeclared[found.name] = found.error or guard.reason
                 continue
             guards.append(guard)
             if found.error:
@@ -206,7 +217,7 @@ class Service:
         return True
 
     def _collected(self, values: list[Measured]) -> None:
-        self._arrived += values
+        self._arrived.extend(values)
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # full: it will wake anyway

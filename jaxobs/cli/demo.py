@@ -104,7 +104,10 @@ class _Parser(argparse.ArgumentParser):
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = _Parser(prog="jaxobs demo", description=__doc__)
     parser.add_argument(
-        "--seconds", type=float, default=DEFAULT_SECONDS, help="time to train (default: %(default)s)"
+        "--seconds",
+        type=float,
+        default=DEFAULT_SECONDS,
+        help="time to train, without the first compile (default: %(default)s)",
     )
     parser.add_argument("--hold", action="store_true", help="keep serving the metrics until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")

@@ -70,7 +70,14 @@ def _loops(document: Document, reasons: Reasons) -> Table | None:
         for word in ("tokens", "examples")
         if any(loop.get(f"{word}_per_second") is not None for loop in loops.values())
     ]
-    recorded = list(dict.fromkeys(name for loop in loops.values() for name in loop.get("recorded") or {}))
+    recorded = list(
+        dict.fromkeys(
+            name
+            for loop in loops.values()
+            for name, value in (loop.get("recorded") or {}).items()
+            if not isinstance(value, str)  # the reason of a value that is absent
+        )
+    )
     rates = [f"{word}/s" for word in work]
     table = new_table("loop", "steps", "step time", "steps/s", *rates, "MFU", "HFU", *recorded, title="loops")
     for name, loop in loops.items():

@@ -69,7 +69,12 @@ def _all_devices(instruction: Instruction) -> int | None:
 def add_collective(instruction: Instruction, tally: Tally) -> None:
     """Add the bytes one device sends for a collective; nothing for other instructions."""
     kind = kind_of(instruction.opcode)
-    if kind is None or kind == "recv" or instruction.message.is_host_transfer:
+    if kind is None:
+        return
+    if instruction.message.is_host_transfer:
+        tally.unmodelled[f"{kind} between device and host"] = None
+        return
+    if kind == "recv":
         return
     held = float(sum(operand.shape.bytes for operand in instruction.operands))
     if kind in _WHOLE:
@@ -97,6 +102,10 @@ def add_collective(instruction: Instruction, tally: Tally) -> None:
 def memory_bytes(instruction: Instruction) -> float:
     """Device-memory bytes of a collective: each operand read, each result written once."""
     held = float(sum(operand.shape.bytes for operand in instruction.operands))
+    if instruction.opcode == "send":
+        return held  # its result names the same buffer
+    if instruction.opcode == "recv":
+        return instruction.shape.leaves()[0].bytes  # beside a context and a token
     if not instruction.opcode.endswith("-start"):
         return held + instruction.shape.bytes
     # The first half's shape lists operands and contexts beside the results.

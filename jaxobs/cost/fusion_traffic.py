@@ -153,7 +153,7 @@ def _concatenate(instruction: Instruction, needed: float, need: _Need) -> None:
 
 
 def _update(instruction: Instruction, needed: float, need: _Need) -> None:
-    target, *others = instruction.operands
+    target, others = instruction.operand(0), instruction.operands[1:]
     if instruction not in need.in_place:
         need.share(target, needed)
     else:

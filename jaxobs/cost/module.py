@@ -101,6 +101,8 @@ class _Walk:
             tally.bytes += traffic(instruction, self.fusions)
             if kind_of(opcode) is not None:
                 add_collective(instruction, tally)
+            if instruction.shape.dynamic:
+                tally.reasons[_dynamic_shape_reason(instruction)] = None
             own.append((instruction, tally))
             total.add(tally)
         self.once[computation] = own
@@ -109,6 +111,10 @@ class _Walk:
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
         name, scope, source = self.provenance.of(instruction)
         return OperationCost(instruction.name, instruction.opcode, name, scope, source, times, tally.freeze())
+
+
+def _dynamic_shape_reason(instruction: Instruction) -> str:
+    return f"{instruction.name} has a size that is known only at run time; counted at its bound"
 
 
 def _finite(cost: Cost, module: Module) -> Cost:

@@ -34,18 +34,24 @@ class Verdict:
             "label": self.label,
             "confidence": self.confidence,
             "runner_up": self.runner_up,
+            "runner_up_reason": None if self.runner_up else self.reason or "nothing else took time",
             "shares": dict(self.shares),
             "reason": self.reason,
         }
 
 
-def label_of_busy(bound: Bound | None, measured_seconds: float | None) -> str:
-    """What the device's time in an executable is charged to, of its measured and its bound time."""
+def label_of_busy(bound: Bound | None, measured_seconds: float | None, *, complete: bool = True) -> str:
+    """What the device's time in an executable is charged to, of its measured and its bound time.
+
+    `complete`: the bound holds all work. Where it does not, what lies far above it may as well be the rest of the work.
+    """
     if bound is None:
         return "unmodelled"
     if bound.seconds is None or bound.limit is None or measured_seconds is None:
         return "unknown"
-    return "latency" if measured_seconds > LATENCY_FACTOR * bound.seconds else bound.limit
+    if measured_seconds > LATENCY_FACTOR * bound.seconds:
+        return "latency" if complete else "unmodelled"
+    return bound.limit
 
 
 def charge(
@@ -82,7 +88,9 @@ def charge(
 def decide(components: Mapping[str, float], steps: int) -> Verdict:
     """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained."""
     wall = sum(components.values())
-    shares = {word: components.get(word, 0.0) / wall if wall > 0 else 0.0 for word in COMPONENTS}
+    if wall <= 0:
+        return Verdict("unknown", 0.0, None, reason="no step has ended yet")
+    shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
     if steps < ENOUGH_STEPS or wall < ENOUGH_SECONDS:
         reason = f"{steps} steps in {wall:.2g} s are too few (at least {ENOUGH_STEPS} and {ENOUGH_SECONDS} s)"
         return Verdict("unknown", 0.0, None, shares, reason)
@@ -94,9 +102,11 @@ def decide(components: Mapping[str, float], steps: int) -> Verdict:
     return Verdict(first, confidence, second if shares[second] > 0 else None, shares)
 
 
-def of_executable(bound: Bound | None, measured_seconds: float | None, samples: int) -> Verdict:
+def of_executable(
+    bound: Bound | None, measured_seconds: float | None, samples: int, *, complete: bool = True
+) -> Verdict:
     """The bottleneck of one executable as a whole."""
-    label = label_of_busy(bound, measured_seconds)
+    label = label_of_busy(bound, measured_seconds, complete=complete)
     if (
         label in {"unknown", "unmodelled"}
         or bound is None
@@ -104,6 +114,8 @@ def of_executable(bound: Bound | None, measured_seconds: float | None, samples: 
         or measured_seconds is None
     ):
         reason = "its device time is not known" if measured_seconds is None else "its bound time is not known"
+        if bound is not None and bound.seconds is not None and measured_seconds is not None:
+            reason = "it took far longer than the work that is modelled"
         return Verdict(label, 0.0, None, reason=reason)
     compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
     beyond = max(0.0, measured_seconds - bound.seconds)

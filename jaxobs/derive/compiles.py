@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from jaxobs.derive import catalogue as core
+from jaxobs.derive.refusal import require
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import seconds
@@ -14,7 +15,7 @@ from jaxobs.model.labels import OTHER
 from jaxobs.model.metrics import Exemplar
 
 INTERVALS_KEPT = 10_000
-"""Outermost compile intervals kept for charging steps; a step takes those that overlap it, older ones go."""
+"""Outermost compile intervals kept for charging steps, for each thread; a step takes those that overlap it."""
 
 
 class Compiles:
@@ -28,19 +29,21 @@ class Compiles:
         self.recompilations: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._told: dict[tuple[str, ...], float] = {}
-        self._in_flight: dict[tuple[int, str], CompilePhaseStarted] = {}
+        self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for phase in core.PHASES:
             series.total(core.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
-        self._in_flight[event.thread, event.phase] = event
+        # Only outermost phases are told, so a thread has one at most: a new one ends a lost one.
+        self._in_flight[event.thread] = event
 
     def phase_ended(self, event: CompilePhaseEnded) -> None:
+        require(event.end >= event.start and event.exclusive >= 0, "a compile phase of negative duration")
         own = seconds(event.exclusive)
         self.seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
         if event.outermost:
-            self._in_flight.pop((event.thread, event.phase), None)
+            self._in_flight.pop(event.thread, None)
             intervals = self._intervals[event.thread]
             intervals.append((event.start, event.end))
             del intervals[:-INTERVALS_KEPT]
@@ -51,17 +54,25 @@ class Compiles:
         if event.recompilation is not None:
             self.recompilations[event.function][event.recompilation] += 1
         if exemplar is not None:
-            self._series.observe(core.COMPILE_SECONDS, ("backend",), exemplar.value, 0, exemplar)
+            self._series.exemplify(core.COMPILE_SECONDS, ("backend",), exemplar)
 
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
-        """Nanoseconds of [start, end] in which that thread was compiling; `forget` what lies before `end`."""
+        """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.
+
+        So what an inner loop's step has claimed is not claimed again by the step around it, and what that step had
+        compiled before the inner loop began is still there for it.
+        """
         intervals = self._intervals.get(thread)
         if not intervals:
             return 0
-        found = sum(max(0, min(stop, end) - max(begin, start)) for begin, stop in intervals)
-        if forget:
-            # What an inner loop's step has claimed must not be claimed again by the step around it.
-            self._intervals[thread] = [interval for interval in intervals if interval[1] > end]
+        found = 0
+        for index in range(len(intervals) - 1, -1, -1):
+            begin, stop = intervals[index]
+            if stop <= start:
+                break  # a thread's outermost compiles end one after the other
+            found += max(0, min(stop, end) - max(begin, start))
+            if forget and begin >= start and stop <= end:
+                del intervals[index]
         return found
 
     def update(self, now: int) -> None:

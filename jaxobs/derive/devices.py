@@ -19,7 +19,8 @@ class Devices:
         self._series = series
         self.backend: BackendFound | None = None
         self.peaks: dict[str, Peaks] = {}
-        self._roofs: set[str] = set()
+        self._dtypes: set[str] = set()
+        self._roofs: set[tuple[str, str]] = set()
 
     def found(self, event: BackendFound) -> None:
         self.backend = event
@@ -37,27 +38,37 @@ class Devices:
             if peaks.memory is not None:
                 self._series.set(core.PEAK_BYTES, (str(ordinal),), peaks.memory.value)
                 self._series.set(core.PEAK_INFO, (str(ordinal), "memory", peaks.memory.provenance), 1.0)
+        self.draw_roofs(())
 
     def draw_roofs(self, dtypes: Iterable[str]) -> None:
         """The roof for element types that were seen; drawn once, as it does not change."""
+        self._dtypes |= set(dtypes)
         for kind, peaks in self.peaks.items():
-            for dtype in dtypes:
-                if (key := f"{kind}\0{dtype}") in self._roofs:
+            for dtype in sorted(self._dtypes):
+                if (kind, dtype) in self._roofs:
                     continue
-                self._roofs.add(key)
+                self._roofs.add((kind, dtype))
                 for intensity, rate in ceiling(peaks, dtype):
                     self._series.set(core.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
-    def document(self) -> list[dict[str, Any]]:
+    def document(self) -> list[dict[str, Any]] | None:
         if self.backend is None:
-            return []
+            return None
         return [
             {
                 "device": ordinal,
                 "kind": kind,
                 "platform": self.backend.platform,
-                "peaks": self.peaks[kind].to_dict() if kind in self.peaks else None,
+                "peaks": _with_reasons(self.peaks[kind]) if kind in self.peaks else None,
                 "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
             }
             for ordinal, kind, _ in self.backend.devices
         ]
+
+
+def _with_reasons(peaks: Peaks) -> dict[str, Any]:
+    """Peaks as plain data, each absent one with its reason."""
+    document = peaks.to_dict()
+    for name in [name for name, value in document.items() if value is None and name != "reason"]:
+        document[f"{name}_reason"] = peaks.reason or "not known of this kind of device"
+    return document

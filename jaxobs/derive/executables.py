@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
 from typing import Any
 
 from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
-from jaxobs.derive.roofline import Bound, bound_time, efficiency, total_bound
+from jaxobs.derive.executable import Executable
+from jaxobs.derive.refusal import require
+from jaxobs.derive.roofline import bound_time, efficiency, total_bound
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.cost import Cost, ModuleCost
@@ -19,50 +18,7 @@ from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatche
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.labels import OTHER
 
-SAMPLES_KEPT = 21
-"""Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow
-a change within a minute."""
-
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
-
-
-@dataclass(slots=True)
-class Executable:
-    """One executable; `number` is the probe's, `fingerprint` the stable hash of its content."""
-
-    number: int
-    function: str
-    memory: Mapping[str, int]
-    devices: int
-    module: ModuleCost | None = None
-    cost: Cost | None = None
-    bound: Bound | None = None
-    fingerprint: str = ""
-    cost_reason: str = "its module is being analysed"
-    runs: int = 0
-    seconds: float = 0.0
-    samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    sample_count: int = 0
-
-    @property
-    def seconds_per_run(self) -> float | None:
-        """Device seconds of one run: the median of the newest samples, and no more than the spacing of its runs."""
-        if not self.samples:
-            return None
-        return min(
-            statistics.median(self.samples), statistics.median(self.spacings) if self.spacings else math.inf
-        )
-
-    @property
-    def working_set(self) -> float | None:
-        """Bytes it touches on one device, of XLA's memory analysis; aliased outputs are the arguments themselves."""
-        if not self.memory:
-            return None
-        known = {kind: float(amount) for kind, amount in self.memory.items()}
-        return sum(known.get(kind, 0.0) for kind in ("argument", "output", "temporary")) - known.get(
-            "alias", 0.0
-        )
 
 
 class Executables:
@@ -79,6 +35,8 @@ class Executables:
         self.peaks: Peaks | None = None
 
     def created(self, event: ExecutableCreated) -> None:
+        if event.executable in self._by_number:
+            return  # told again
         made = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
             made.cost_reason = event.proto_reason
@@ -118,6 +76,7 @@ class Executables:
             made.runs += calls
 
     def sampled(self, event: ExecutableRan) -> None:
+        require(math.isfinite(event.seconds) and event.seconds > 0, "device time that is no positive number")
         made = self._by_number.get(event.run)
         if made is not None:
             made.samples.append(event.seconds)
@@ -154,7 +113,7 @@ class Executables:
         for number in weights:
             made = self._by_number[number]
             name = (made.function, made.fingerprint) if number in shown else (OTHER, OTHER)
-            if made.runs or made.function in self._watched_names:
+            if made.runs:
                 self._tell(core.EXECUTABLE_RUNS, made, name, made.runs)
             if made.samples:
                 self._tell(core.EXECUTABLE_SECONDS, made, name, made.seconds)
@@ -177,60 +136,69 @@ class Executables:
         )
 
     def _entry(self, made: Executable) -> dict[str, Any]:
-        per_run = made.seconds_per_run
-        near = efficiency(made.bound, per_run) if made.bound is not None and per_run is not None else None
-        verdict = self._verdict(made)
-        watched = made.function in self._watched_names
-        unseen = (seen.reason for seen in self._watched.values() if self._unseen(seen, made.function))
-        runs_reason = next(unseen, None) if watched else NOT_WATCHED
-        attainable = _rate(made.cost, made.bound.seconds if made.bound else None)
+        per_run, cost, bound = made.seconds_per_run, made.cost, made.bound
+        near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
+        runs_reason = self._why_no_runs(made)
+        unmeasured = None if per_run is not None else runs_reason or "no run has been sampled yet"
+        unbound = self._bound_reason(made)
+        achieved, attainable = _rate(cost, per_run), _rate(cost, bound.seconds if bound else None)
+        no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
+        why_near = unmeasured or (near.reason if near else None) or unbound
         return {
             "function": made.function,
             "executable": made.fingerprint or None,
             "executable_reason": None if made.fingerprint else made.cost_reason,
-            "cost": made.cost.to_dict() if made.cost else None,
-            "cost_reason": None if made.cost else made.cost_reason,
+            "cost": cost.to_dict() | {"intensity_reason": _why_no_intensity(cost)} if cost else None,
+            "cost_reason": None if cost else made.cost_reason,
             "runs": made.runs if runs_reason is None else None,
             "runs_reason": runs_reason,
             "seconds": made.seconds if per_run is not None else None,
+            "seconds_reason": unmeasured,
             "seconds_per_run": per_run,
-            "seconds_reason": None if per_run is not None else runs_reason or "no run has been sampled yet",
+            "seconds_per_run_reason": unmeasured,
             "samples": made.sample_count,
-            "bound_seconds": made.bound.seconds if made.bound else None,
-            "bound_reason": self._bound_reason(made),
-            "achieved_flops_per_second": _rate(made.cost, per_run),
+            "bound_seconds": bound.seconds if bound else None,
+            "bound_seconds_reason": unbound,
+            "achieved_flops_per_second": achieved,
+            "achieved_flops_per_second_reason": (
+                None if achieved is not None else unmeasured or no_flops or made.cost_reason
+            ),
             "attainable_flops_per_second": attainable,
+            "attainable_flops_per_second_reason": no_flops or unbound,
             "efficiency": near.value if near else None,
-            "efficiency_reason": near.reason if near else self._why_no_efficiency(made, per_run, runs_reason),
-            "bottleneck": verdict.to_dict(),
+            "efficiency_reason": why_near or made.lower_bound_reason,
+            "bottleneck": self._verdict(made).to_dict(),
             "memory": dict(made.memory),
+            "memory_reason": None if made.memory else "the backend gave no memory analysis",
             "devices": made.devices,
         }
 
-    def _unseen(self, seen: FunctionWatched, function: str) -> bool:
-        return seen.function == function and self._unseen_runs[seen.number] > 0
+    def _why_no_runs(self, made: Executable) -> str | None:
+        """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
+        if made.function not in self._watched_names:
+            return NOT_WATCHED
+        for seen in self._watched.values():
+            if seen.function == made.function and self._unseen_runs[seen.number] > 0:
+                return seen.reason
+        return None if made.runs else "no watched call has run it"
 
     def _bound_reason(self, made: Executable) -> str | None:
+        """Why there is no bound, or why it is a lower one."""
         if made.cost is None:
             return made.cost_reason
-        if self.peaks is None:
+        if self.peaks is None or made.bound is None:
             return "no backend has been found yet"
-        if made.bound is None or made.bound.seconds is None:
-            return self.peaks.reason or (made.bound.reason if made.bound else None)
-        return made.bound.reason
-
-    def _why_no_efficiency(
-        self, made: Executable, per_run: float | None, runs_reason: str | None
-    ) -> str | None:
-        if per_run is None:
-            return runs_reason or "no run has been sampled yet"
-        return self._bound_reason(made)
+        if made.bound.seconds is None:
+            return self.peaks.reason or made.bound.reason
+        return made.bound.reason or made.lower_bound_reason
 
     def _verdict(self, made: Executable) -> bottleneck.Verdict:
         """Without a bound because a peak is missing the label is unknown; without a cost it is unmodelled."""
         if made.cost is not None and made.bound is None:
             return bottleneck.Verdict("unknown", 0.0, None, reason=self._bound_reason(made))
-        return bottleneck.of_executable(made.bound, made.seconds_per_run, made.sample_count)
+        return bottleneck.of_executable(
+            made.bound, made.seconds_per_run, made.sample_count, complete=made.is_modelled
+        )
 
     def _gauges(
         self, made: Executable, name: tuple[str, ...], gauges: dict[str, dict[tuple[str, ...], float | None]]
@@ -278,3 +246,7 @@ def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
         if cost is not None and cost.flops > 0 and elapsed is not None and elapsed > 0
         else None
     )
+
+
+def _why_no_intensity(cost: Cost) -> str | None:
+    return "it moves no byte of device memory" if cost.intensity is None else None

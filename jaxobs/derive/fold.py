@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.compiles import Compiles
 from jaxobs.derive.devices import Devices
+from jaxobs.derive.document import agent_document, process_document, source_document
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop import Loop
 from jaxobs.derive.run_time import RunTime
@@ -58,7 +59,7 @@ class Fold:
         self.loops: dict[str, Loop] = {}
         self._sources: dict[str, events.SourceReported] = {}
         self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
-        self._cpu_of_agent = 0.0
+        self._cpu_of_agent: float | None = None
         self._resident: int | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
@@ -85,17 +86,14 @@ class Fold:
         try:
             self._handlers[type(event)](event)
             self.accepted += 1
-        except (KeyError, TypeError, ValueError, ArithmeticError):
+        except Exception:  # noqa: BLE001  # plugins may put anything into an event's fields
             self.refused += 1
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Peaks of a device kind; executables are bound by those of the first device."""
         self.devices.bind_peaks(kind, peaks)
-        if (
-            self.devices.backend
-            and self.devices.backend.devices
-            and self.devices.backend.devices[0][1] == kind
-        ):
+        backend = self.devices.backend
+        if backend and backend.devices and backend.devices[0][1] == kind:
             self.executables.bind_peaks(peaks)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str = "") -> None:
@@ -103,7 +101,8 @@ class Fold:
         if module is not None:
             self.devices.draw_roofs(module.cost.matrix_flops_by_type)
 
-    def agent_measured(self, cpu_seconds: float, resident_bytes: int | None) -> None:
+    def agent_measured(self, cpu_seconds: float | None, resident_bytes: int | None) -> None:
+        """None where the agent is a thread of the job, whose own they are not."""
         self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
 
     def finished_spans(self) -> list[Span]:
@@ -117,8 +116,6 @@ class Fold:
         self.executables.update()
         self.compiles.update(now)
         self.run_time.update(now, ((loop.wall, loop.components) for loop in self.loops.values()))
-        if self.devices.backend is not None:
-            self.devices.draw_roofs(self._dtypes_seen())
         self._show_bottlenecks()
         self._show_self()
         return Snapshot(now, self._document(now), self.series.families())
@@ -136,21 +133,21 @@ class Fold:
         loop.step_ended(event, self.compiles, self.executables)
         self.run_time.step_ended(event)
         for span in self._spans.of_step(event):
-            self._finish_step(loop, span)
+            self._finish_step(loop, span, event.step)
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         loop = self._loop(event.loop)
         loop.completed(event, self.executables)
         for span in self._spans.of_completion(event):
-            self._finish_step(loop, span)
+            self._finish_step(loop, span, event.step)
 
-    def _finish_step(self, loop: Loop, span: Span) -> None:
+    def _finish_step(self, loop: Loop, span: Span, step: int) -> None:
         self._finished.append(span)
-        loop.exemplify(self._exemplar(span))
+        loop.exemplify(self._exemplar(span, span.end - span.start), step)
 
     def _loop_ended(self, event: events.LoopEnded) -> None:
         self._loop(event.loop).ended(event)
-        self.run_time.loop_ended()
+        self.run_time.loop_ended(event)
 
     def _compile_phase_ended(self, event: events.CompilePhaseEnded) -> None:
         self.compiles.phase_ended(event)
@@ -159,28 +156,28 @@ class Fold:
     def _compiled(self, event: events.Compilation) -> None:
         spans = self._spans.of_compilation(event)
         self._finished += spans
-        self.compiles.compiled(event, self._exemplar(spans[0]))
+        backend = [end - start for phase, start, end in event.phases if phase == "backend"]
+        self.compiles.compiled(event, self._exemplar(spans[0], backend[0]) if backend else None)
 
-    def _exemplar(self, span: Span) -> Exemplar:
+    def _exemplar(self, span: Span, duration: int) -> Exemplar:
         wall = self.clock.wall_time(span.end) / NANOSECONDS
-        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(span.end - span.start), wall)
+        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), wall)
 
     def _source(self, event: events.SourceReported) -> None:
-        self._sources[event.source] = event
-        self.series.set(core.SOURCE_UP, (event.source,), float(event.up))
-        self.series.total(core.SOURCE_SECONDS, (event.source,), event.seconds)
+        name = event.source
+        if (held := self._sources.get(name)) is not None and held.kind != event.kind:
+            name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
+        self._sources[name] = event
+        self.series.set(core.SOURCE_UP, (name,), float(event.up))
+        self.series.total(core.SOURCE_SECONDS, (name,), event.seconds)
         if event.last_success is not None:
             at = self.clock.wall_time(event.last_success) / NANOSECONDS
-            self.series.set(core.SOURCE_LAST_SUCCESS, (event.source,), at)
+            self.series.set(core.SOURCE_LAST_SUCCESS, (name,), at)
         if event.kind == "exporter":
             self.series.total(core.EXPORTER_FAILURES, (event.source,), event.failures)
 
     def _probe_reported(self, event: events.ProbeReported) -> None:
         self._probe = event
-
-    def _dtypes_seen(self) -> Iterable[str]:
-        labels = (family.series for family in self.series.families() if family.metric is core.FLOPS)
-        return {dtype for series in labels for _, dtype, _ in series}
 
     def _show_bottlenecks(self) -> None:
         verdicts = {name: loop.verdict() for name, loop in self.loops.items()}
@@ -210,28 +207,21 @@ class Fold:
             self.series.total(core.EVENTS, (outcome,), float(count))
         self.series.total(core.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
         self.series.total(core.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
-        self.series.total(core.AGENT_CPU, ("agent",), self._cpu_of_agent)
+        if self._cpu_of_agent is not None:
+            self.series.total(core.AGENT_CPU, ("agent",), self._cpu_of_agent)
         self.series.set(core.AGENT_RESIDENT, (), None if self._resident is None else float(self._resident))
 
     def _document(self, now: int) -> dict[str, Any]:
         backend = self.devices.backend
         no_backend = None if backend else "JAX has made no backend yet"
+        refused = self.refused + self._probe.refused + self.series.refused
         return {
-            "process": {
-                "service_name": self._resource.get("service.name"),
-                "host_name": self._resource.get("host.name"),
-                "pid": int(self._resource.get("process.pid", 0)) or None,
-                "run": self._resource.get("jaxobs.run"),
-                "process_index": backend.process_index if backend else None,
-                "process_count": backend.process_count if backend else None,
+            "process": process_document(self._resource, backend)
+            | {
                 "seconds": seconds(now - self._began),
                 "run_seconds": dict(self.run_time.seconds),
                 "address": self.address,
                 "address_reason": None if self.address else "no exporter serves metrics",
-                "jax": backend.jax_version if backend else None,
-                "jaxlib": backend.jaxlib_version if backend else None,
-                "platform": backend.platform if backend else None,
-                "platform_reason": no_backend,
                 **self._facts,
             },
             "loops": {name: loop.document(self.executables) for name, loop in self.loops.items()},
@@ -241,19 +231,7 @@ class Fold:
             "operations_reason": "single operations are seen in profiler windows only, and there were none",
             "devices": self.devices.document(),
             "devices_reason": no_backend,
-            "sources": {
-                name: {
-                    "kind": source.kind, "up": source.up, "seconds": source.seconds, "failures": source.failures,
-                    "reason": source.reason or None,
-                }
-                for name, source in sorted(self._sources.items())
-            },
+            "sources": {name: source_document(source) for name, source in sorted(self._sources.items())},
             "advice": [],
-            "agent": {
-                "events_accepted": self.accepted,
-                "events_dropped": self._probe.dropped,
-                "events_refused": self.refused + self._probe.refused + self.series.refused,
-                "cpu_seconds": {"probe": self._probe.cpu_seconds, "agent": self._cpu_of_agent},
-                "resident_bytes": self._resident,
-            },
-        }  # fmt: skip
+            "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident),
+        }

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+import math
+from collections import Counter, defaultdict
 from typing import Any
 
 from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.compiles import Compiles
+from jaxobs.derive.executable import Executable
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.roofline import Utilization, model_flops_utilization
 from jaxobs.derive.series import Series
-from jaxobs.derive.window import Slice, Window
+from jaxobs.derive.step_times import StepTimes
+from jaxobs.derive.window import WINDOW, Slice, Window
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import LoopEnded, Recorded, StepCompleted, StepEnded
-from jaxobs.model.metrics import Exemplar
+from jaxobs.model.metrics import Exemplar, Metric
 
-HOST_TURNS = NANOSECONDS
-"""Where nothing is watched, step time is the host's turn averaged over at least this long: with a sync every twenty
-steps the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
+NOT_FINITE = "the value recorded last is no finite number"
 
-COMPLETIONS_MISSING = 10 * NANOSECONDS
-"""A watched loop without a single completion for this long has no output that could be asked; its host's turn is shown."""
+NAMES = 200
+"""At most so many names of the user's own values in a loop: they become a label, and are no step's number."""
 
-STEPS_FOR_A_SPACING = 8
-"""Over so many steps the polls' uncertainty at both ends, at most a tenth of a step, is about a hundredth."""
-
-STEPS_REMEMBERED = 100_000
-"""Steps whose excluded time (inner loops, checkpoints) is kept until the completions around them are known."""
+LATE = 3
+"""A loop that has ended no step for the window's length, and this many times as long as its steps take, has no rates any
+more: what a step of an hour does is not known before it ends."""
 
 
 class Loop:
@@ -44,93 +44,77 @@ class Loop:
         self.tokens: float | None = None
         self.wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(core.COMPONENTS, 0.0)
-        self.recorded: dict[str, float] = {}
+        self.recorded: dict[str, float | None] = {}
         self.window = Window()
         self._pending = Slice(0)
         self._input_wait = self._compiling = self._checkpoint = 0.0
         self._pending_runs: Counter[int] = Counter()
         self._waiting_for_cost: Counter[int] = Counter()
-        self._first_run: int | None = None
-        self._completed: StepCompleted | None = None
-        self._runs_between: tuple[int, ...] | None = None
-        self._excluded: deque[tuple[int, int]] = deque(maxlen=STEPS_REMEMBERED)
-        self._spacings: deque[tuple[int, float]] = deque(maxlen=60)
-        self._host_turns: deque[float] = deque(maxlen=1000)
-        self._host_pending: list[int] = [0, 0]
-        self._last_end = 0
+        self._waiting_for_bound: Counter[int] = Counter()
+        self._refused_amounts: set[str] = set()
+        self._not_finite: dict[str, str] = {}
+        self._recent = Slice(0)
+        self._quiet: str | None = None
+        self._times = StepTimes(name, series)
         for metric in (core.STEPS, core.STEPS_FAILED):
             series.add(metric, (name,), 0.0)
 
     def step_ended(self, event: StepEnded, compiles: Compiles, executables: Executables) -> None:
         turn = event.gap + event.end - event.start - event.nested
+        parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
+        require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
         waiting = compiles.overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
         compiling = min(turn, compiles.overlap(event.thread, event.start - event.gap, event.end, forget=True))
         self.steps += 1
         self.failed += event.failed
-        self._last_end = event.end
         self._pending.steps += 1
         self._pending.wall += seconds(turn)
         self._compiling += seconds(compiling)
         self._checkpoint += seconds(event.checkpoint)
         self._input_wait += seconds(max(0, event.input_wait - waiting))
-        self._excluded.append((event.step, event.nested + event.checkpoint))
         for run in event.runs:
             self._pending_runs[run] += 1
             self._waiting_for_cost[run] += 1
+            self._waiting_for_bound[run] += 1
             executables.ran(run)
-        if event.runs and self._first_run is None:
-            self._first_run = event.end
-        if self._runs_between is None:
-            self._runs_between = event.runs
-        elif self._runs_between != event.runs:
-            self._runs_between = ()
         self._series.add(core.STEPS, (self.name,), 1)
         if event.failed:
             self._series.add(core.STEPS_FAILED, (self.name,), 1)
-        if event.examples is not None:
-            self.examples = (self.examples or 0.0) + event.examples
-            self._pending.examples += event.examples
-            self._series.add(core.EXAMPLES, (self.name,), event.examples)
-        if event.tokens is not None:
-            self.tokens = (self.tokens or 0.0) + event.tokens
-            self._pending.tokens += event.tokens
-            self._series.add(core.TOKENS, (self.name,), event.tokens)
-        self._host_turns.append(seconds(turn))
-        self._series.observe(core.STEP_HOST_SECONDS, (self.name,), seconds(turn))
+        examples = self._amount("examples", event.examples, core.EXAMPLES)
+        if examples is not None:
+            self.examples = (self.examples or 0.0) + examples
+            self._pending.examples += examples
+        tokens = self._amount("tokens", event.tokens, core.TOKENS)
+        if tokens is not None:
+            self.tokens = (self.tokens or 0.0) + tokens
+            self._pending.tokens += tokens
         self._series.set(core.LAST_STEP, (self.name,), self._clock.wall_time(event.end) / NANOSECONDS)
-        self._host_pending[0] += turn
-        self._host_pending[1] += 1
-        self._observe_host_turns(event.end)
+        self._times.step_ended(event, turn, executables)
 
     def completed(self, event: StepCompleted, executables: Executables) -> None:
-        """The device is done with a step: the spacing since the last known one, averaged over the steps between."""
-        before, self._completed = self._completed, event
-        runs, self._runs_between = self._runs_between, None
-        if before is None or event.step <= before.step or event.time <= before.time:
-            return
-        steps = event.step - before.step
-        excluded = sum(amount for step, amount in self._excluded if before.step <= step < event.step)
-        spacing = seconds(max(0, event.time - before.time - excluded)) / steps
-        self._spacings.append((steps, spacing))
-        self._series.observe(core.STEP_SECONDS, (self.name,), spacing, steps)
-        if runs is not None and len(runs) == 1 and steps >= STEPS_FOR_A_SPACING:
-            executables.spaced(runs[0], spacing)
+        self._times.completed(event, executables)
 
     def ended(self, event: LoopEnded) -> None:
+        require(event.input_wait >= 0, "a wait of negative duration")
         self._pending.wall += seconds(event.input_wait)
         self._input_wait += seconds(event.input_wait)
-        self._completed = None
+        self._times.loop_ended()
+
+    def exemplify(self, exemplar: Exemplar, step: int) -> None:
+        """A span was made of a step."""
+        self._times.exemplify(exemplar, step)
 
     def record(self, event: Recorded) -> None:
-        self.recorded[event.name] = event.value
+        require(event.name in self.recorded or len(self.recorded) < NAMES, "too many recorded names")
+        self.recorded[event.name] = event.value if math.isfinite(event.value) else None
         self._series.set(core.RECORDED, (self.name, event.name), event.value)
 
     def update(self, now: int, executables: Executables) -> None:
         """Close the slice since the last time: charge its wall time, count its work."""
-        piece, self._pending = self._pending, Slice(now)
-        if piece.wall <= 0.0:
-            self._show(executables)
+        if self._pending.wall <= 0.0:
+            self._show(now, executables)
             return
+        piece, self._pending = self._pending, Slice(now)
         piece.end = now
         busy: defaultdict[str, float] = defaultdict(float)
         known = bool(self._pending_runs)
@@ -147,8 +131,8 @@ class Loop:
             if made is None or per_run is None:
                 known = False
             else:
-                label = "unmodelled" if made.cost is None else bottleneck.label_of_busy(made.bound, per_run)
-                busy["unknown" if made.cost is not None and made.bound is None else label] += per_run * count
+                label = _busy_label(made, per_run)
+                busy[label] += per_run * count
         piece.work = work
         piece.components = bottleneck.charge(
             piece.wall, compiling=self._compiling, checkpoint=self._checkpoint, input_wait=self._input_wait,
@@ -161,51 +145,68 @@ class Loop:
             self.components[word] += amount
             self._series.add(core.COMPONENT_SECONDS, (self.name, word), amount)
         self.window.append(piece)
-        self._show(executables)
+        self._show(now, executables)
 
     def document(self, executables: Executables) -> dict[str, Any]:
-        recent, used = self.window.total(), self._utilization(executables)
-        step_seconds, source = self._step_seconds()
-        host = sum(self._host_turns) / len(self._host_turns) if self._host_turns else None
+        recent, used = self._recent, self._utilization(executables)
+        step_seconds, source = self._times.step_seconds()
+        host = self._times.host_seconds()
         rate = _per_second(recent)
+        no_rate = None if recent.wall > 0 else self._quiet or "no step has ended yet"
+        no_step_seconds = "too few steps have been timed: two completions, or a second of the host's turns"
+        lower_bound = (
+            None if recent.work.exact else "a lower bound: " + "; ".join(recent.work.inexact_reasons)
+        )
+        why = {word: self._why_no_amount(word) for word in ("examples", "tokens")}
         return {
             "steps": self.steps,
             "failed_steps": self.failed,
             "examples": self.examples,
-            "examples_reason": None if self.examples is not None else "examples= was not given",
+            "examples_reason": why["examples"],
             "tokens": self.tokens,
-            "tokens_reason": None if self.tokens is not None else "tokens= was not given",
+            "tokens_reason": why["tokens"],
             "wall_seconds": self.wall,
             "step_seconds": step_seconds,
+            "step_seconds_reason": None if step_seconds is not None else no_step_seconds,
             "step_seconds_source": source,
-            "step_seconds_reason": None if step_seconds is not None else "no step has been timed yet",
+            "step_seconds_source_reason": None if source is not None else no_step_seconds,
             "host_seconds": host,
             "host_seconds_reason": None if host is not None else "no step has ended yet",
             "steps_per_second": rate(recent.steps),
+            "steps_per_second_reason": no_rate,
             "examples_per_second": rate(recent.examples) if self.examples is not None else None,
+            "examples_per_second_reason": why["examples"] or no_rate,
             "tokens_per_second": rate(recent.tokens) if self.tokens is not None else None,
+            "tokens_per_second_reason": why["tokens"] or no_rate,
             "components": dict(self.components),
             "mfu": used.mfu,
-            "mfu_reason": None if used.mfu is not None else used.reason,
+            "mfu_reason": used.reason if used.mfu is None else lower_bound,
             "hfu": used.hfu,
-            "hfu_reason": None if used.hfu is not None else used.reason,
-            "recorded": dict(self.recorded),
-            "bottleneck": bottleneck.decide(recent.components, recent.steps).to_dict(),
+            "hfu_reason": used.reason if used.hfu is None else lower_bound,
+            "recorded": self.recorded
+            | {f"{name}_reason": NOT_FINITE for name, value in self.recorded.items() if value is None},
+            "bottleneck": self.verdict().to_dict(),
         }
 
-    def _show(self, executables: Executables) -> None:
+    def _show(self, now: int, executables: Executables) -> None:
         self._count_work(executables)
-        recent, used = self.window.total(), self._utilization(executables)
-        verdict = bottleneck.decide(recent.components, recent.steps)
+        self._count_bounds(executables)
+        self._recent = self.window.total()
+        self._quiet = _quiet(self._recent, now)
+        if self._quiet is not None:
+            self._recent = Slice(now)
+        used, verdict = self._utilization(executables), self.verdict()
         self._series.set(core.MFU, (self.name,), used.mfu)
         self._series.set(core.HFU, (self.name,), used.hfu)
-        for word, share in verdict.shares.items():
-            self._series.set(core.BOTTLENECK, (self.name, word), share)
+        for word in core.COMPONENTS:
+            self._series.set(core.BOTTLENECK, (self.name, word), verdict.shares.get(word))
         self._series.set(core.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
 
     def verdict(self) -> bottleneck.Verdict:
-        recent = self.window.total()
-        return bottleneck.decide(recent.components, recent.steps)
+        """Of the last window."""
+        if self._quiet is not None:
+            return bottleneck.Verdict("unknown", 0.0, None, reason=self._quiet)
+        return bottleneck.decide(self._recent.components, self._recent.steps)
 
     def _count_work(self, executables: Executables) -> None:
         """Runs whose cost is known by now go into the counters; a module may be decoded after its first runs."""
@@ -220,51 +221,69 @@ class Loop:
                 self._series.add(core.FLOPS, (self.name, dtype, "model"), times * (flops - again))
                 self._series.add(core.FLOPS, (self.name, dtype, "rematerialized"), times * again)
             self._series.add(core.BYTES, (self.name,), times * made.cost.bytes)
-            if made.bound is not None:
+
+    def _count_bounds(self, executables: Executables) -> None:
+        """The same for bound times, which wait for the device's peaks too. Without peaks there are none, not 0 s."""
+        for run, count in list(self._waiting_for_bound.items()):
+            made = executables.get(run)
+            if made is None or made.bound is None:
+                continue
+            del self._waiting_for_bound[run]
+            bound = made.bound
+            if bound.seconds is not None:
                 for word in ("compute", "memory"):
-                    bound = made.bound.seconds if made.bound.limit == word else 0.0
-                    self._series.add(core.BOUND_SECONDS, (self.name, word), count * (bound or 0.0))
-                if made.bound.communication_seconds is not None:
-                    amount = count * made.bound.communication_seconds
-                    self._series.add(core.BOUND_SECONDS, (self.name, "communication"), amount)
+                    amount = count * bound.seconds if bound.limit == word else 0.0
+                    self._series.add(core.BOUND_SECONDS, (self.name, word), amount)
+            if bound.communication_seconds is not None:
+                amount = count * bound.communication_seconds
+                self._series.add(core.BOUND_SECONDS, (self.name, "communication"), amount)
 
     def _utilization(self, executables: Executables) -> Utilization:
-        recent = self.window.total()
+        recent = self._recent
         if executables.peaks is None:
             return Utilization(None, None, "no backend has been found yet")
+        if self._quiet is not None:
+            return Utilization(None, None, self._quiet)
         if recent.unseen_runs or recent.uncosted_runs:
             reason = "the cost of some runs is not known"
             return Utilization(None, None, reason)
-        if not recent.work.matrix_flops and not self._first_run:
+        if not recent.work.matrix_flops and not self._times.watched:
             return Utilization(None, None, "no function of the loop is watched: wrap it in obs.watch()")
         return model_flops_utilization(recent.work, recent.wall, executables.peaks)
 
-    def _step_seconds(self) -> tuple[float | None, str | None]:
-        if self._spacings:
-            steps = sum(count for count, _ in self._spacings)
-            return sum(count * spacing for count, spacing in self._spacings) / steps, "completions"
-        if self._host_turns and not self._awaits_completions(self._last_end):
-            return sum(self._host_turns) / len(self._host_turns), "host"
-        return None, None
+    def _amount(self, word: str, value: float | None, metric: Metric) -> float | None:
+        """What the user said of a step; NaN, infinity and negative amounts are refused."""
+        if value is None:
+            return None
+        if not is_amount(value):
+            self._refused_amounts.add(word)
+            self._series.refused += 1
+            return None
+        self._series.add(metric, (self.name,), value)
+        return value
 
-    def _awaits_completions(self, at: int) -> bool:
-        """Whether completions are to be expected, or have come."""
-        if self._completed is not None or self._spacings:
-            return True
-        return self._first_run is not None and at - self._first_run < COMPLETIONS_MISSING
+    def _why_no_amount(self, word: str) -> str | None:
+        if (self.examples if word == "examples" else self.tokens) is not None:
+            return None
+        if word in self._refused_amounts:
+            return f"{word}= gave no finite, positive number"
+        return f"{word}= was not given"
 
-    def _observe_host_turns(self, at: int) -> None:
-        turns, steps = self._host_pending
-        if turns < HOST_TURNS:
-            return
-        self._host_pending = [0, 0]
-        if not self._awaits_completions(at):
-            self._series.observe(core.STEP_SECONDS, (self.name,), seconds(turns) / steps, steps)
 
-    def exemplify(self, exemplar: Exemplar) -> None:
-        """A span was made of a step: the histogram's bucket points to it."""
-        self._series.observe(core.STEP_HOST_SECONDS, (self.name,), exemplar.value, 0, exemplar)
+def _busy_label(made: Executable, per_run: float) -> str:
+    if made.cost is not None and made.bound is None:
+        return "unknown"  # no peaks to hold it against
+    return bottleneck.label_of_busy(made.bound, per_run, complete=made.is_modelled)
 
 
 def _per_second(recent: Slice) -> Any:
     return lambda amount: amount / recent.wall if recent.wall > 0 else None
+
+
+def _quiet(recent: Slice, now: int) -> str | None:
+    """Why the last window says nothing of now; None where it does."""
+    silence = now - recent.end
+    longest = LATE * recent.wall / recent.steps if recent.steps else 0.0
+    if recent.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
+        return None
+    return f"no step has ended for {seconds(silence):.0f} s"

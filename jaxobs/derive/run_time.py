@@ -5,28 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jaxobs.derive import catalogue as core
+from jaxobs.derive.intervals import Intervals
+from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
-from jaxobs.model.clock import seconds
-from jaxobs.model.events import CompilePhaseEnded, PhaseEnded, StepEnded
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, StepEnded
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
+
+PAUSE = 60 * NANOSECONDS
+"""A loop that has ended no step for this long holds the charging back no longer. It is the longest pause between two
+steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
 
 
 class RunTime:
     """Time is charged up to the last moment of which it is known what it was spent on.
 
-    The end of a loop's last step while a loop runs, else now. So no category ever falls.
+    That is the end of the last step of each loop that runs, else now. What no event explains is `initialisation` before
+    the first step, and `other` after it. So no category ever falls, and together they are the age at that moment.
     """
 
     def __init__(self, series: Series, began: int) -> None:
         self._series = series
         self._charged_until = began
         self._first_step: int | None = None
-        self._last_step = began
-        self._loop_open = False
-        self._compiling = 0.0
-        self._phases = dict.fromkeys(core.CATEGORIES, 0.0)
-        self._told = dict.fromkeys(core.CATEGORIES, 0.0)
+        self._running: dict[str, int] = {}
+        self._compiling = Intervals()
+        self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
+        self._told: dict[str, float] = {}
         self.seconds = dict.fromkeys(core.CATEGORIES, 0.0)
         for category in core.CATEGORIES:
             series.add(core.RUN_SECONDS, (category,), 0.0)
@@ -34,40 +40,42 @@ class RunTime:
     def step_ended(self, event: StepEnded) -> None:
         if self._first_step is None:
             self._first_step = event.start
-        self._last_step = max(self._last_step, event.end)
-        self._loop_open = True
+        self._running[event.loop] = max(event.end, self._running.get(event.loop, event.end))
 
-    def loop_ended(self) -> None:
-        self._loop_open = False
+    def loop_ended(self, event: LoopEnded) -> None:
+        self._running.pop(event.loop, None)
 
     def phase_ended(self, event: PhaseEnded) -> None:
-        if event.inside is None and event.phase in ("checkpoint", "initialisation"):
-            self._phases[event.phase] += seconds(event.end - event.start - event.nested)
+        require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
+        if event.inside is None and event.phase in self._phases:
+            # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
+            self._phases[event.phase].add(event.start, event.end)
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
         if event.outermost:
-            self._compiling += seconds(event.end - event.start)
+            self._compiling.add(event.start, event.end)
 
     def update(self, now: int, loops: Iterable[tuple[float, dict[str, float]]]) -> None:
         """`loops` are wall seconds and components of each loop so far."""
-        until = self._last_step if self._loop_open else now
-        elapsed = seconds(max(0, until - self._charged_until))
-        if elapsed <= 0:
+        until = min([now, *(end for end in self._running.values() if now - end <= PAUSE)])
+        left = seconds(max(0, until - self._charged_until))
+        if left <= 0:
             return
-        known = dict(self._phases)
-        inside = 0.0
+        known = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
         for wall, components in loops:
             known["productive"] += wall - sum(components[word] for word in NOT_PRODUCTIVE)
             known["input"] += components["input"]
             known["checkpoint"] += components["checkpoint"]
-            inside += components["compile"]
-        known["compile"] = max(self._compiling, inside)
-        left = elapsed
+        # What does not fit was charged as something else before, or ran beside it on another thread.
+        new = {word: max(0.0, amount - self._told.get(word, 0.0)) for word, amount in known.items()}
+        self._told = known
+        new["checkpoint"] += seconds(self._phases["checkpoint"].take(until))
+        new["compile"] = seconds(self._compiling.take(until))
+        new["initialisation"] = seconds(self._phases["initialisation"].take(until))
         for category in ("productive", "input", "checkpoint", "compile", "initialisation"):
-            new = min(left, max(0.0, known[category] - self._told[category]))
-            self._told[category] += new
-            self._charge(category, new)
-            left -= new
+            amount = min(left, new[category])
+            self._charge(category, amount)
+            left -= amount
         before = self._first_step is None or self._charged_until < self._first_step
         self._charge("initialisation" if before else "other", left)
         self._charged_until = until

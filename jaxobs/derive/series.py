@@ -41,6 +41,7 @@ class Series:
         self._plain: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
         self._limited: dict[str, int] = {}
+        self._totals: dict[tuple[str, Labels], float] = {}
 
     def add(self, metric: Metric, labels: Labels, value: float) -> None:
         """To a counter. A negative value is refused: a counter never falls."""
@@ -53,7 +54,13 @@ class Series:
 
     def total(self, metric: Metric, labels: Labels, value: float) -> None:
         """A counter that is kept elsewhere; it only ever rises."""
-        self.add(metric, labels, max(0.0, value - self.get(metric, labels)))
+        if not math.isfinite(value):
+            self.refused += 1
+            return
+        # Compared with what was told, not with the series: beyond the limit that is everybody's.
+        before = self._totals.get((metric.name, labels), 0.0)
+        self.add(metric, labels, max(0.0, value - before))
+        self._totals[metric.name, labels] = max(before, value)
 
     def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
         """A gauge; None or a value that is no finite number takes the series away."""
@@ -72,9 +79,7 @@ class Series:
         for labels, value in values:
             self.set(metric, labels, value)
 
-    def observe(
-        self, metric: Metric, labels: Labels, value: float, count: int = 1, exemplar: Exemplar | None = None
-    ) -> None:
+    def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
         """`count` observations of a value in a histogram."""
         if not (math.isfinite(value) and value >= 0):
             self.refused += 1
@@ -90,7 +95,12 @@ class Series:
         bucket = bisect.bisect_left(metric.buckets, value)
         histogram.counts[bucket] += count
         histogram.sum += value * count
-        if exemplar is not None:
+
+    def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
+        """Point the bucket of a value that was observed to its trace; a bucket without observations gets none."""
+        histogram = self._histograms.get(metric.name, {}).get(clean(labels))
+        bucket = bisect.bisect_left(metric.buckets, exemplar.value)
+        if histogram is not None and histogram.counts[bucket] > 0:
             histogram.exemplars[bucket] = exemplar
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
@@ -104,9 +114,6 @@ class Series:
             self.set(metric, labels, value)
         else:
             self.observe(metric, labels, value)
-
-    def get(self, metric: Metric, labels: Labels) -> float:
-        return self._plain.get(metric.name, {}).get(clean(labels), 0.0)
 
     def families(self) -> tuple[Family, ...]:
         """An immutable copy, in the order of names."""

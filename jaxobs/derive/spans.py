@@ -37,17 +37,21 @@ class Spans:
         self._completed: dict[str, deque[StepCompleted]] = {}
         self._average: dict[str, float] = {}
         self._last: dict[tuple[str, str], int] = {}
+        self._shown: dict[str, deque[int]] = {}
+        self._of_plugins = 0
 
     def of_plugin(self, event: SpanEnded) -> Span:
         trace = (
             event.parent.trace_id if event.parent else self._identity(128, event.name, event.start, event.end)
         )
-        own = self._identity(64, "span", event.name, event.start, event.end)
+        self._of_plugins += 1  # a plugin may end two spans of one name in the same nanosecond
+        own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
         return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
 
     def of_compilation(self, event: Compilation) -> list[Span]:
         """`jax.compile` first, then its children."""
         start = min((begin for _, begin, _ in event.phases), default=event.time)
+        end = max([event.time, *(stop for _, _, stop in event.phases)])
         trace = (
             event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
         )
@@ -58,16 +62,14 @@ class Spans:
         )
         if event.recompilation is not None:
             attributes += (("jax.recompilation.cause", event.recompilation),)
-        spans = [
-            Span("jax.compile", trace, own, event.parent, start, event.time, attributes + event.attributes)
-        ]
+        spans = [Span("jax.compile", trace, own, event.parent, start, end, attributes + event.attributes)]
         if event.function != EAGER:  # hundreds of them, a millisecond each
             parent = SpanContext(trace, own, event.parent.trace_flags if event.parent else 1)
-            for phase, begin, end in event.phases:
-                child = self._identity(64, phase, event.executable, begin)
+            for phase, begin, stop in event.phases:
+                child = self._identity(64, "phase", phase, event.executable, begin)
                 name = PHASE_NAMES.get(phase, phase)
                 spans.append(
-                    Span(name, trace, child, parent, begin, end, (("jax.function", event.function),))
+                    Span(name, trace, child, parent, begin, stop, (("jax.function", event.function),))
                 )
         return spans
 
@@ -83,13 +85,17 @@ class Spans:
             and turn > SLOW * average
             and self._is_due(event.loop, "slow", event.end, SLOW_EVERY)
         ):
+            self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
             yield self._step(event, None, "slow")
+            return
         for completed in list(self._completed.get(event.loop, ())):
             if completed.step == event.step:
                 self._completed[event.loop].remove(completed)
                 yield self._step(event, completed, "sampled")
 
     def of_completion(self, event: StepCompleted) -> Iterator[Span]:
+        if event.step in self._shown.get(event.loop, ()):
+            return  # it has its span: for being slow
         if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             return
         for step in reversed(self._steps.get(event.loop, ())):

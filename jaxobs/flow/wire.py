@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxobs.model.events import EVENT_TYPES, Event
+from jaxobs.model.events import EVENT_TYPES, STEP_ENDED, Event, Measured, SpanContext, StepRow
 
 _HEADER = struct.Struct(">cI")
-_NUMBERS = {event_type: number for number, event_type in enumerate(EVENT_TYPES)}
+_NUMBERS: dict[type, int] = {event_type: number for number, event_type in enumerate(EVENT_TYPES)}
+_STEP_ROW_LENGTH = 1 + len(EVENT_TYPES[STEP_ENDED]._fields)
+_HAVE_PARENT = tuple(event_type._fields[-1] == "parent" for event_type in EVENT_TYPES)
 
 HELLO = b"H"  # job to agent, first: settings, resource, clock
 EVENTS = b"E"  # job to agent: a list of (event type number, *fields)
@@ -39,20 +41,25 @@ def frame(kind: bytes, body: Any) -> bytes:
     return _HEADER.pack(kind, len(encoded)) + encoded
 
 
-def events_frame(events: Iterable[Event]) -> tuple[bytes, int]:
+def events_frame(events: Sequence[Event | StepRow]) -> tuple[bytes, int]:
     """A frame of events, and how many were refused because a plugin put something into them that cannot travel."""
-    rows = [(_NUMBERS[type(event)], *event) for event in events if type(event) in _NUMBERS]
+    rows = [row for event in events if (row := _row(event)) is not None]
     try:
-        return frame(EVENTS, rows), 0
+        return frame(EVENTS, rows), len(events) - len(rows)
     except ValueError:
         sound = [row for row in rows if _encodable(row)]
-        return frame(EVENTS, sound), len(rows) - len(sound)
+        return frame(EVENTS, sound), len(events) - len(sound)
 
 
 def events_of(body: list[tuple[Any, ...]]) -> Iterator[Event]:
-    """The events of a frame's body."""
-    for number, *fields in body:
-        yield EVENT_TYPES[number](*fields)  # the fields were those of this type
+    """The events of a frame's body. Raises WireError where it is no list of events."""
+    try:
+        for number, *fields in body:
+            if _HAVE_PARENT[number] and isinstance(fields[-1], tuple) and len(fields[-1]) == 3:
+                fields[-1] = SpanContext(*fields[-1])
+            yield EVENT_TYPES[number](*fields)
+    except (TypeError, ValueError, IndexError) as error:
+        raise WireError(f"a frame of events that holds something else: {error}") from None
 
 
 class Frames:
@@ -74,10 +81,27 @@ class Frames:
             with memoryview(self._pieces) as view, view[_HEADER.size : end] as body:
                 try:
                     content = marshal.loads(body)  # noqa: S302  # written by our own other end, see above
-                except (ValueError, EOFError, TypeError) as error:
+                except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
                     raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
             del self._pieces[:end]
             yield kind, content
+
+
+def _row(event: Event | StepRow) -> tuple[Any, ...] | None:
+    """What marshal takes: plain tuples. `parent`, always the last field, is the one named tuple inside an event."""
+    if type(event) is tuple:
+        return event if len(event) == _STEP_ROW_LENGTH and event[0] == STEP_ENDED else None
+    number = _NUMBERS.get(type(event))
+    if number is None:
+        return None
+    if type(event) is Measured and type(event.value) is not float:
+        try:  # a NumPy scalar is a float too, but marshal would take it for a buffer
+            return (number, event.metric, event.labels, float(event.value), event.time)
+        except (TypeError, ValueError, OverflowError):
+            return None
+    if type(event[-1]) is SpanContext:
+        return (number, *event[:-1], tuple(event[-1]))
+    return (number, *event)
 
 
 def _encodable(row: tuple[Any, ...]) -> bool:

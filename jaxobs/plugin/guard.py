@@ -39,6 +39,7 @@ class Guard:
         self._nanoseconds = 0
         self._last_log: float | None = None
         self._set_aside_at: float | None = None
+        self._calling_since: int | None = None
 
     @property
     def up(self) -> bool:
@@ -54,7 +55,7 @@ class Guard:
         """The function's result; None where it failed or the plugin is set aside."""
         if self._set_aside_at is not None and self.set_aside:
             return None
-        started = now()
+        self._calling_since = started = now()
         try:
             result = function(*args, **kwargs)
         except KeyboardInterrupt:
@@ -63,6 +64,7 @@ class Guard:
             self.fail(error)
             return None
         finally:
+            self._calling_since = None
             self._nanoseconds += now() - started
         self._in_a_row = 0
         self._set_aside_at = None
@@ -91,8 +93,17 @@ class Guard:
             aside = f"; set aside for {RETRY_SECONDS:.0f} s" if self._set_aside_at is not None else ""
             self._log(f"{self.kind} {self.source} failed: {self.reason}{aside}")
 
-    def report(self) -> SourceReported:
+    def waiting_seconds(self) -> float:
+        """How long the call under way has taken; of several at once, the one that began last."""
+        since = self._calling_since
+        return 0.0 if since is None else seconds(now() - since)
+
+    def report(self, patience: float | None = None) -> SourceReported:
+        """`patience`: a call that has not returned for so many seconds means that the plugin is not up."""
+        up, reason, waiting = self.up, self.reason, self.waiting_seconds()
+        if patience is not None and waiting >= patience:
+            up, reason = False, f"no answer for {waiting:.0f} s"
         return SourceReported(
-            self.source, self.kind, self.up, seconds(self._nanoseconds), self.failures, self.last_success, self.reason,
-            now(),
+            self.source, self.kind, up, seconds(self._nanoseconds) + waiting, self.failures, self.last_success,
+            reason, now(),
         )  # fmt: skip

@@ -49,9 +49,9 @@ _ENTRY = "import sys; from jaxobs.agent.main import main; sys.exit(main(int(sys.
 
 
 def _import_path() -> list[str]:
-    """So that the agent finds what the job finds, wherever the job was started from."""
+    """So that the agent finds what the job finds, in the same order, wherever the job was started from."""
     here = str(Path(__file__).resolve().parents[2])
-    return list(dict.fromkeys([here, *(str(Path(entry).resolve()) for entry in sys.path if entry)]))
+    return list(dict.fromkeys([*(str(Path(entry).resolve()) for entry in sys.path if entry), here]))
 
 
 def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:

@@ -59,6 +59,7 @@ class OutputLeaf:
     def take(self, result: Any) -> Any:
         """The leaf of this result, None where there is none to look at."""
         if self._ways is None:
+            self._ways = []  # also if flattening what the user returned raises
             self._ways = _ways_to_leaves(result)
         while self._ways:
             value = result
@@ -115,12 +116,14 @@ class Completions:
 
     def before_call(self) -> None:
         """On the training thread, in sampled calls only."""
-        previous = self._samples[-1] if self._samples else None
-        if previous is not None:
-            try:
-                self._idle = previous.ready is not None or previous.leaf.is_ready()
-            except RuntimeError:
-                self._idle = False  # donated meanwhile
+        samples = self._samples  # read once: the polling thread may begin a new list at any time
+        if not samples:
+            return
+        previous = samples[-1]
+        try:
+            self._idle = previous.ready is not None or previous.leaf.is_ready()
+        except Exception:  # noqa: BLE001  # donated meanwhile, or no array of JAX's; never into the user's call
+            self._idle = False
 
     def after_call(
         self, way: OutputLeaf, result: Any, run: int, loop: str, step: int, started: int, ended: int
@@ -141,9 +144,8 @@ class Completions:
             if len(self._samples) >= self._wanted:
                 self.armed = False
             self._arrived.set()
-        except Exception:  # noqa: BLE001  # outputs may be anything; never into the user's call
-            self.armed = False
-            self._arrived.set()
+        except Exception:  # noqa: BLE001  # outputs may be anything, or deleted; never into the user's call
+            way.died()
 
     def run(self) -> None:
         """The polling thread's life."""

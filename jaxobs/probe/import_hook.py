@@ -3,6 +3,8 @@
 A finder in front of `sys.meta_path` asks the finders behind it where the module is, and wraps the loader for
 that one import. Before the module's code runs, the loader is put back, so that `__spec__.loader`,
 `importlib.resources` and `pkgutil.get_data` find what they always found.
+
+`jaxobs run` loads this file before the script, so it imports little, and nothing of the project.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
@@ -58,7 +59,7 @@ def _imported(module_name: str, module: ModuleType) -> None:
             _LOGGER.warning("cannot observe %s: %s: %s", module_name, type(error).__name__, error)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Stays in `sys.meta_path`: to remove it could make another thread's import skip a finder."""
 
     def find_spec(

@@ -51,6 +51,26 @@ def traced_function(frame: FrameType | None) -> Any:
     return None
 
 
+def lowered_by_jax(frame: FrameType | None) -> bool | None:
+    """Whether what is being lowered is a function of JAX's own (`jnp.multiply`), by the source its jaxpr remembers.
+
+    Under `jax.grad` outside jit such functions are compiled without a trace event. None where nothing is remembered.
+    """
+    for caller in _callers(frame):
+        closed = caller.f_locals.get("closed_jaxpr")
+        source = getattr(getattr(getattr(closed, "jaxpr", None), "debug_info", None), "func_src_info", None)
+        if type(source) is str:  # "multiply at /…/jax/_src/numpy/ufuncs.py:1253"
+            package = getattr(sys.modules.get("jax"), "__file__", None) or ""
+            return source.rpartition(" at ")[2].startswith(package.removesuffix("__init__.py") or "\0")
+    return None
+
+
+def executables_alive(function: Any) -> int | None:
+    """How many executables a jitted function has by now. None for anything else, and without the name."""
+    count = getattr(function, "_cache_size", None)
+    return int(count()) if callable(count) else None
+
+
 def is_listening(listener: Callable[..., Any]) -> bool:
     """Whether a duration listener is still registered. Without the name: assumed so."""
     monitoring = sys.modules.get("jax._src.monitoring")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
+from jaxobs.model.events import STEP_ENDED, LoopEnded, PhaseEnded
 from jaxobs.probe.trace_context import current_span_context
 
 Item = TypeVar("Item")
@@ -32,10 +32,12 @@ CHECKPOINT = "checkpoint"
 class Step:
     """The step under way on a thread; watched calls add to it."""
 
-    __slots__ = ("checkpoint", "dispatch", "failed", "loop", "nested", "number", "runs")
+    __slots__ = ("checkpoint", "dispatch", "failed", "hidden", "loop", "nested", "number", "runs", "thread")
 
     def __init__(self, loop: str) -> None:
         self.loop = loop
+        self.hidden = False  # True while JAX traces: nobody sees this step, and nothing runs in it
+        self.thread = threading.get_ident()
         self.number = 0
         self.dispatch = 0
         self.nested = 0
@@ -63,7 +65,8 @@ class LoopState:
         self.name = name
         self.steps = 0
         self.last_end: int | None = None
-        self.average = 0.0
+        self.claimed_then = 0  # the thread's `Current.claimed` at `last_end`
+        self.average = 0  # nanoseconds
 
 
 class Loops:
@@ -101,17 +104,21 @@ class Loops:
         examples: float | None,
         tokens: float | None,
     ) -> None:
+        """Emit the step and count it."""
+        number = state.steps
         duration = end - start - step.nested - step.checkpoint
-        slow = duration > SLOW * state.average and state.steps > SLOW
-        state.average += (duration - state.average) * (0.1 if state.steps > SLOW else 0.5)
+        average = state.average
+        state.average = average + ((duration - average) >> 3) if number else duration
+        slow = duration > SLOW * average and number > SLOW
+        parent = current_span_context() if slow else None
         self._emit(
-            StepEnded(
-                state.name, step.number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
-                examples, tokens, step.failed, threading.get_ident(), tuple(step.runs),
-                current_span_context() if slow else None,
+            (
+                STEP_ENDED, state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
+                examples, tokens, step.failed, step.thread, tuple(step.runs),
+                None if parent is None else tuple(parent),
             )
         )  # fmt: skip
-        state.steps += 1
+        state.steps = number + 1
         state.last_end = end
 
     def leave(self, state: LoopState, waited: int) -> None:
@@ -132,9 +139,9 @@ class Steps(Generic[Item]):
             raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
         self._loops = loops
         self._iterable = iterable
-        self._loop = loop
-        self._examples = examples
-        self._tokens = tokens
+        self._loop = as_name(loop)
+        self._examples = examples if callable(examples) else plain_number(examples)
+        self._tokens = tokens if callable(tokens) else plain_number(tokens)
 
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
@@ -188,15 +195,19 @@ class Steps(Generic[Item]):
             if annotation is not None:
                 annotation.__exit__(None, None, None)
             end = now()
+            body = 0
             if open_step and (step.runs or step.failed):
                 loops.end_step(state, step, start, end, 0, ready - start, None, None)
                 start = end
-            current.step = outer
+            elif open_step:
+                body = end - ready  # of a turn that does not count: whatever is around has it
+            if current.step is step:  # else this generator was let go of while something else was under way
+                current.step = outer
             state.last_end = None
             if outer is not None:
-                outer.nested += end - entered
-            current.claimed = claimed + end - entered
-            loops.leave(state, end - start)
+                outer.nested += end - entered - body
+            current.claimed = claimed + end - entered - body
+            loops.leave(state, end - start - body)
 
 
 class StepMark:
@@ -206,8 +217,8 @@ class StepMark:
         self, loops: Loops, loop: str, examples: float | None, tokens: float | None, *, annotated: bool = True
     ) -> None:
         self._loops = loops
-        self._loop = loop
-        self._amounts = (examples, tokens)
+        self._loop = as_name(loop)
+        self._amounts = (plain_number(examples), plain_number(tokens))
         self._annotated = annotated
         self._annotation: Any = None
 
@@ -220,7 +231,11 @@ class StepMark:
         if self._annotated:
             self._annotation = self._loops.annotate(self._loop, state.steps)
         self._start = start = now()
-        gap = start - state.last_end if state.last_end is not None else 0
+        gap = 0
+        if state.last_end is not None:
+            gap = start - state.last_end
+            # Phases and other loops since then have their own time.
+            gap -= min(gap, max(0, current.claimed - state.claimed_then))
         self._gap = gap if gap <= LONGEST_GAP else 0
 
     def __exit__(
@@ -246,7 +261,7 @@ class StepMark:
         )
         if self._outer is not None:
             self._outer.nested += end - self._start
-        current.claimed = self._claimed + end - self._start
+        self._state.claimed_then = current.claimed = self._claimed + end - self._start
 
 
 class PhaseMark:
@@ -254,7 +269,7 @@ class PhaseMark:
 
     def __init__(self, loops: Loops, name: str) -> None:
         self._loops = loops
-        self._name = name
+        self._name = as_name(name)
 
     def __enter__(self) -> None:
         current = self._loops.current
@@ -282,9 +297,31 @@ class PhaseMark:
         )
 
 
+def as_name(name: Any) -> str:
+    """A loop's or phase's name as plain text, also of a member of a StrEnum: only plain types travel to the agent."""
+    if type(name) is str:
+        return name
+    try:
+        return str.__str__(name) if isinstance(name, str) else str(name)
+    except Exception:  # noqa: BLE001  # a wrong name must not stop a training run
+        return type(name).__name__
+
+
+def plain_number(value: Any) -> float | None:
+    """Examples or tokens as a plain number. None for what is none, and for a JAX array: reading it would wait."""
+    if value is None or type(value) is int or type(value) is float:
+        return value
+    if hasattr(value, "is_ready"):
+        return None
+    try:
+        return float(value)
+    except Exception:  # noqa: BLE001  # a number of the user's own type may raise anything
+        return None
+
+
 def amount(count: Any, item: Any) -> float | None:
     """What the user's function says of an item; None where it fails: a wrong count must not stop a training run."""
     try:
-        return float(count(item))
+        return plain_number(count(item))
     except Exception:  # noqa: BLE001  # the user's function may raise anything
         return None

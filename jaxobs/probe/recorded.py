@@ -22,6 +22,7 @@ class RecordedValues:
         self._log = log
         self._newest: dict[tuple[str, str], tuple[int, Any]] = {}
         self._waiting: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._names: set[tuple[str, str]] = set()
         self._refused: set[str] = set()
         self._lock = threading.Lock()
 
@@ -30,7 +31,13 @@ class RecordedValues:
         loop = step.loop if step is not None else ""
         at = now()
         for name, value in values.items():
-            self._newest[loop, name] = (at, value)
+            key = (loop, name)
+            if key not in self._names:
+                if len(self._names) >= NAMES:
+                    self._refuse(name, f"more than {NAMES} names")
+                    continue
+                self._names.add(key)
+            self._newest[key] = (at, value)
 
     def ready(self) -> list[Recorded]:
         """Values that can be read without waiting.
@@ -40,7 +47,7 @@ class RecordedValues:
         """
         with self._lock:
             for key in list(self._newest):
-                if key not in self._waiting and len(self._waiting) < NAMES:
+                if key not in self._waiting:
                     self._waiting[key] = self._newest.pop(key)
             found = []
             for key, (at, value) in list(self._waiting.items()):
@@ -63,7 +70,11 @@ class RecordedValues:
         except RuntimeError:  # "Array has been deleted": the user donated it after recording it
             return None, True
         except Exception as error:  # noqa: BLE001  # float() runs code of the user's type
-            if name not in self._refused:
-                self._refused.add(name)
-                self._log(f"record({name}=…): not a single number: {type(error).__name__}: {error}")
+            self._refuse(name, f"not a single number: {type(error).__name__}: {error}")
             return None, True
+
+    def _refuse(self, name: str, why: str) -> None:
+        """Said once a name, and for so many names at most."""
+        if name not in self._refused and len(self._refused) < NAMES:
+            self._refused.add(name)
+            self._log(f"record({name}=…): {why}")

@@ -18,7 +18,7 @@ from typing import Any
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
-from jaxobs.model.events import BackendFound, Event, ExecutableCreated, FunctionWatched, ProbeReported
+from jaxobs.model.events import BackendFound, Event, ExecutableCreated, FunctionWatched, ProbeReported, StepRow
 from jaxobs.probe.agent_process import Connection
 
 RESTARTS = 3
@@ -60,13 +60,18 @@ class Sender:
         self._wait_for_agent: Callable[[float], None] = lambda timeout: None
         self._unsent = b""
         self._frames = wire.Frames()
-        self._wake_read, self._wake_write = socket.socketpair()
-        self._wake_write.setblocking(False)
-        self._wake_read.setblocking(False)
+        self._wake_ends: tuple[socket.socket, socket.socket] | None = None
         self._requests: list[bytes] = []
         self._finish: float | None = None
         self.listeners_restored = 0
         self.finished = threading.Event()
+
+    def open(self) -> None:
+        """Before `run`, on the thread that starts it: what others wake the sender with."""
+        reading, writing = socket.socketpair()
+        reading.setblocking(False)
+        writing.setblocking(False)
+        self._wake_ends = (reading, writing)
 
     def request(self, number: int, what: str) -> None:
         """Ask the agent, at once; the answer comes through `heard`."""
@@ -80,7 +85,7 @@ class Sender:
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's pipe without a word."""
-        for end in (self._socket, self._wake_read, self._wake_write):
+        for end in (self._socket, *(self._wake_ends or ())):
             if end is not None:
                 end.close()
 
@@ -95,13 +100,18 @@ class Sender:
                     next_flush = time.monotonic() + self._interval
                     self._flush(self._interval)
             self._close(self._finish)
+        except Exception as error:  # noqa: BLE001  # a thread's traceback on the job's console is nothing of the job's
+            self._log(
+                f"sending to the agent has ended: {type(error).__name__}: {error}; nothing is observed any more"
+            )
         finally:
             self.abandon()
             self.finished.set()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it is over
-            self._wake_write.send(b"\0")
+        if self._wake_ends is not None:
+            with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it is over
+                self._wake_ends[1].send(b"\0")
 
     def _open(self) -> None:
         if self._starts > RESTARTS:
@@ -141,13 +151,13 @@ class Sender:
 
     def _listen(self, timeout: float) -> None:
         """Sleep until there is something to hear or `timeout` is over."""
-        watched: list[socket.socket] = [self._wake_read] + (
-            [self._socket] if self._socket is not None else []
-        )
+        assert self._wake_ends is not None
+        wake = self._wake_ends[0]
+        watched: list[socket.socket] = [wake] + ([self._socket] if self._socket is not None else [])
         readable, _, _ = select.select(watched, [], [], timeout)
-        if self._wake_read in readable:
+        if wake in readable:
             with contextlib.suppress(OSError):
-                self._wake_read.recv(4096)
+                wake.recv(4096)
         if self._socket is not None and self._socket in readable:
             self._hear()
 
@@ -176,8 +186,8 @@ class Sender:
             return
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             chunk = self._ring.drain(EVENTS_A_FRAME)
-            for event in chunk:
-                self._retain(event)
+            for sent in chunk:
+                self._retain(sent)
             encoded, refused = wire.events_frame(chunk)
             self._refused += refused
             if not self._send(encoded, deadline):
@@ -185,7 +195,7 @@ class Sender:
         requests, self._requests = self._requests, []
         self._send(b"".join(requests), deadline)
 
-    def _retain(self, event: Event) -> None:
+    def _retain(self, event: Event | StepRow) -> None:
         if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
             return
         size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0

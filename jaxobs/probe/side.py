@@ -97,6 +97,7 @@ class ProbeSide:
         with self._lock:
             if self._threads:
                 return
+            self.sender.open()
             for name, life in (
                 ("jaxobs-sender", self.sender.run),
                 ("jaxobs-completions", self.completions.run),
@@ -151,7 +152,8 @@ class ProbeSide:
         depth = getattr(self._suspended, "depth", 0)
         if depth == 0:
             self._suspended.step = self.loops.current.step
-            self.loops.current.step = Step("")
+            self.loops.current.step = hidden = Step("")
+            hidden.hidden = True
         self._suspended.depth = depth + 1
 
     def trace_ended(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled, FunctionWatched
 from jaxobs.probe.completions import Completions, OutputLeaf
 from jaxobs.probe.executables import Executables
+from jaxobs.probe.jax_internals import executables_alive
 from jaxobs.probe.loops import Current
 from jaxobs.probe.signatures import Signature, reader, signature, telling_paths
 
@@ -53,16 +54,20 @@ class Watched(Generic[Parameters, Result]):
         self._table: dict[tuple[Any, ...], int] = {}
         self._run = number  # what a call runs while there is only one executable
         self._new = True
+        self._earlier = executables_alive(function)
+        self._complete = True  # whether every executable it has is known here
         self._outside: dict[int, int] = {}
         self._outside_told: dict[int, int] = {}
         self._explain(NOT_SEEN)
 
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         executables = self._executables
         count = executables.count
         step = self._current.step
+        if step is not None and step.hidden:
+            return self._function(*args, **kwargs)  # inside a trace nothing runs
         completions = self._completions
-        sampling = completions.armed
+        sampling = completions.armed and not self._leaf.exhausted
         if sampling:
             completions.before_call()
         started = now()
@@ -96,6 +101,15 @@ class Watched(Generic[Parameters, Result]):
         attribute = getattr(self._function, name)
         return self._clear_cache if name == "clear_cache" else attribute
 
+    def __copy__(self) -> Self:
+        return self  # as functions do
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _as_it_is, (self._function,)  # another process has an observer of its own, or none
+
     def __repr__(self) -> str:
         return f"<watched {self._function!r}>"
 
@@ -110,23 +124,33 @@ class Watched(Generic[Parameters, Result]):
         """Something was compiled during the call: if it was this function, remember for which arguments."""
         try:
             made = self._executables.since(count, self._name)
-            if self._new and not made and self._name != LAMBDA:
-                # Called before it was watched: the one executable seen under its name is it.
-                made = self._executables.of(self._name)
-                made = made if len(made) == 1 else []
-            self._new = False
-            if made:
+            if self._new:
+                self._new = False
+                if not made and self._earlier == 1 and self._name != LAMBDA:
+                    # Called before it was watched: the one executable seen under its name is it.
+                    seen = self._executables.of(self._name)
+                    made = seen if len(seen) == 1 else []
+                    self._complete = bool(made)
+                else:
+                    self._complete = bool(made) and not self._earlier
+            if made and self._complete:
                 self._remember(signature(args, kwargs), made[-1])
         except Exception as error:  # noqa: BLE001  # never into the user's call
             self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
 
     def _remember(self, seen: Signature, executable: int) -> None:
-        if any(known == seen for known, _ in self._known):
-            self._give_up(NOT_TOLD)  # the same shapes, another static argument or sharding: both are alive
-            return
-        self._known.append((seen, executable))
+        if executables_alive(self._function) == 1:
+            self._known = []  # `jax.clear_caches()`, or a function that was let go
+        for index, (known, _) in enumerate(self._known):
+            if known == seen:
+                # The same shapes, another static argument or sharding: both are alive.
+                self._known[index] = (known, self._number)
+                self._explain(NOT_TOLD)
+                break
+        else:
+            self._known.append((seen, executable))
         if len(self._known) == 1:
-            self._run = executable
+            self._read, self._run = None, self._known[0][1]
             return
         self._run = self._number
         paths = telling_paths([known for known, _ in self._known])
@@ -142,6 +166,7 @@ class Watched(Generic[Parameters, Result]):
 
     def _forget(self) -> None:
         self._known, self._read, self._table, self._run = [], None, {}, self._number
+        self._new, self._earlier, self._complete = True, 0, True
 
     def _clear_cache(self) -> None:
         self._function.clear_cache()  # type: ignore[attr-defined]  # only reached where the function has it
@@ -159,3 +184,8 @@ class Watched(Generic[Parameters, Result]):
                 self._outside_told[run] = total
                 calls.append(FunctionCalled(run, new, now()))
         return calls
+
+
+def _as_it_is(function: Any) -> Any:
+    """What a watched function becomes where it is unpickled."""
+    return function

@@ -7,10 +7,12 @@ delay the job, and is the only work that cannot be done later.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
@@ -24,6 +26,8 @@ from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe import jax_internals
 from jaxobs.probe.trace_context import current_span_context
+
+Hook = TypeVar("Hook", bound=Callable[..., None])
 
 PHASES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -72,6 +76,7 @@ class ThreadState(threading.local):
         self.ended: dict[tuple[str, str], tuple[int, int]] = {}
         self.eager: set[str] = set()
         self.cache = "off"
+        self.began_anew = 0
 
 
 class CompileProbe:
@@ -83,12 +88,13 @@ class CompileProbe:
         self._job: Job | None = None
         self._thread = ThreadState()
         self._compiled: set[str] = set()
+        self._began_anew = 0
 
     def start(self, job: Job) -> None:
         self._job = job
         self._on_event = job.guard(self._event)
-        self._on_start = job.guard(self._phase_began)
-        self._on_duration = job.guard(self._duration)
+        self._on_start = job.guard(self._or_begin_anew(self._phase_began))
+        self._on_duration = job.guard(self._or_begin_anew(self._duration))
         self._register()
         for outcome in CACHE_OUTCOMES.values():
             job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 0.0, now()))
@@ -97,6 +103,7 @@ class CompileProbe:
         """Put the listeners back if somebody called `jax.monitoring.clear_event_listeners()`."""
         if self._job is not None and not jax_internals.is_listening(self._on_duration):
             jax_internals.unregister_listeners(self._on_event, self._on_duration, self._on_start)
+            self._began_anew += 1
             self._register()
             self._job.listeners_restored()
 
@@ -124,7 +131,7 @@ class CompileProbe:
         if phase is None or self._job is None:
             return
         at = now()
-        stack = self._thread.stack
+        stack = self._stack()
         if phase == "trace":
             self._job.trace_began()
         function = self._function(str(labels.get("fun_name", "")), phase)
@@ -138,7 +145,7 @@ class CompileProbe:
         if event == CACHE_READ:
             self._cache_was_read(int(duration_secs * NANOSECONDS))
         phase = PHASES.get(event)
-        stack = self._thread.stack
+        stack = self._stack()
         if phase is None or not stack or stack[-1].name != phase:
             return  # it began before we listened
         ended = stack.pop()
@@ -156,6 +163,31 @@ class CompileProbe:
             if executable is not None:
                 self._executable_made(executable, ended.function, end)
             self._thread.cache = "off"
+
+    def _or_begin_anew(self, hook: Hook) -> Hook:
+        """A hook that failed may have left a phase open, and the guard may keep its end from us: forget all of them."""
+
+        @functools.wraps(hook)
+        def reliable(*args: Any, **labels: Any) -> None:
+            try:
+                hook(*args, **labels)
+            except BaseException:
+                self._began_anew += 1
+                raise
+
+        return cast("Hook", reliable)
+
+    def _stack(self) -> list[Phase]:
+        """The phases under way on this thread; none if listening was interrupted since the last of them began."""
+        thread = self._thread
+        if thread.began_anew != self._began_anew:
+            thread.began_anew = self._began_anew
+            assert self._job is not None
+            for phase in thread.stack:
+                if phase.name == "trace":
+                    self._job.trace_ended()
+            thread.stack.clear()
+        return thread.stack
 
     def _phase_ended(self, phase: Phase, end: int, *, outermost: bool) -> None:
         assert self._job is not None
@@ -178,13 +210,20 @@ class CompileProbe:
         self._phase_ended(read, end, outermost=False)
 
     def _function(self, name: str, phase: str) -> str:
-        """The jitted function's name: `jit(step)` and `step` are one, and what JAX compiles by itself is `(eager)`."""
+        """The jitted function's name: `jit(step)` and `step` are one, and what JAX compiles by itself is `(eager)`.
+
+        To be called by the listener itself: JAX's frames are looked for above it.
+        """
         inner = name[name.index("(") + 1 : -1] if name.endswith(")") and "(" in name else name
         eager = self._thread.eager
         if phase == "trace":
             traced = jax_internals.traced_function(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             module = str(getattr(traced, "__module__", "") or "")
             (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
+        elif phase == "lower":
+            own = jax_internals.lowered_by_jax(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
+            if own is not None:
+                (eager.add if own else eager.discard)(inner)
         return EAGER if inner in eager else inner or EAGER
 
     def _executable_made(self, executable: Any, function: str, at: int) -> None:

@@ -56,7 +56,7 @@ def test_a_wrong_setting_gets_one_line_and_status_2(tmp_path: Path) -> None:
 
 
 def test_a_run_is_seen_whole_and_scraped_alike(tmp_path: Path) -> None:
-    command = [*JAXOBS, "demo", "--seconds", "6", "--json", "--hold"]
+    command = [*JAXOBS, "demo", "--seconds", "5", "--json", "--hold"]
     settings = environment(**PEAKS, OTEL_EXPORTER_PROMETHEUS_PORT="19464")
     with subprocess.Popen(
         command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

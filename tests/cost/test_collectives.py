@@ -89,6 +89,32 @@ def test_asynchronous_pairs_count_once(text_cost):
     assert found.cost.bytes == 2 * 1024 + (1024 + 4096) + 2 * 1024 + (1024 + 256)
 
 
+def test_a_pair_of_devices_sends_and_receives(text_cost):
+    found = text_cost("""ENTRY e {
+      x = f32[256]{0} parameter(0)
+      t = token[] after-all()
+      s = (f32[256]{0}, u32[], token[]) send(x, t), channel_id=1
+      sd = token[] send-done(s), channel_id=1
+      r = (f32[256]{0}, u32[], token[]) recv(t), channel_id=1
+      ROOT rd = (f32[256]{0}, token[]) recv-done(r), channel_id=1
+    }""")
+    assert found.cost.collective_bytes == {"send": 1024}
+    assert found.cost.bytes == 2 * 1024
+    assert found.cost.unmodelled == ()
+
+
+def test_a_transfer_to_the_host_is_no_collective_and_is_named(text_cost):
+    found = text_cost("""ENTRY e {
+      x = f32[256]{0} parameter(0)
+      t = token[] after-all()
+      s = (f32[256]{0}, u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true
+      ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true
+    }""")
+    assert found.cost.collective_bytes == {}
+    assert found.cost.unmodelled == ("send between device and host",)
+    assert found.cost.bytes == 1024
+
+
 def test_a_permutation_of_each_device_to_itself_sends_nothing(text_cost):
     found = text_cost("""ENTRY e {
       x = f32[256]{0} parameter(0)

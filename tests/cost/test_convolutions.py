@@ -109,6 +109,16 @@ def test_a_strided_transposed_convolution_does_no_work_on_its_holes(cost_of):
     assert cost_of(upsample, image, kernel).cost.matrix_flops == 2 * 4 * 4 * 8 * 8 * 2 * 2
 
 
+def test_batch_groups_share_the_output_features(text_cost):
+    found = text_cost("""ENTRY e {
+      x = f32[4,8,8,6]{3,2,1,0} parameter(0)
+      k = f32[3,3,6,10]{3,2,1,0} parameter(1)
+      ROOT c = f32[2,8,8,10]{3,2,1,0} convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f,
+        batch_group_count=2
+    }""")
+    assert found.cost.matrix_flops == 2 * 2 * 10 * 6 * (3 * 8 - 2) ** 2
+
+
 def test_reduce_window_combines_the_elements_under_each_window(cost_of):
     def pool(x):
         return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")

@@ -115,6 +115,13 @@ def test_buffers_in_host_memory_and_on_the_chip_are_not_device_memory(text_cost)
     assert collective.cost.bytes == 512
 
 
+def test_a_dynamic_size_counts_at_its_bound_and_says_so(text_cost):
+    found = text_cost("ENTRY e { a = f32[<=64]{0} parameter(0) ROOT n = f32[<=64]{0} sine(a) }")
+    assert found.cost.transcendentals == 64
+    assert not found.cost.exact
+    assert "run time" in found.cost.inexact_reasons[0]
+
+
 def test_renaming_costs_nothing(text_cost):
     found = text_cost("""ENTRY e {
       a = f32[64,64]{1,0} parameter(0)

@@ -36,3 +36,8 @@ def ensure_peaks(settings: Settings) -> None:
         say(f"the calibration could not be kept, so there will be no MFU and no efficiency: {error}")
     else:
         say(f"peaks kept in {path}; `jaxobs calibrate` measures them again")
+        if calibration.disturbed:
+            say(
+                f"other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low, "
+                "and MFU and efficiency too high"
+            )

@@ -67,7 +67,7 @@ def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
         "seconds": outcome.seconds,
         "interrupted": outcome.interrupted,
     }
-    return json.dumps({**document, "demo": demo}, indent=1, default=str)
+    return json.dumps({**document, "demo": demo}, indent=1, allow_nan=False)
 
 
 def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, colour: bool) -> str:

@@ -45,6 +45,7 @@ class Outcome:
     held_out: list[float] = field(default_factory=list)
     parameters: int = 0
     seconds: float = 0.0
+    """From the first evaluation to the last, compiles among them."""
     interrupted: bool = False
 
 
@@ -56,7 +57,8 @@ class Training:
         self._seconds, self._progress = seconds, progress
         self._train_step = observer.watch(train_step)
         self._evaluation_step = observer.watch(evaluation_step)
-        self._began = time.monotonic()
+        self._began: float | None = None
+        self._outstanding: deque[jax.Array] = deque()
         self.outcome = Outcome()
 
     def run(self, checkpoint: Path) -> Outcome:
@@ -65,36 +67,41 @@ class Training:
         with self._observer.phase("initialisation"):
             state = initial_state(jax.random.key(0), self._size)
         outcome.parameters = sum(leaf.size for leaf in jax.tree.leaves(state.parameters))
-        self._began = time.monotonic()
+        began = time.monotonic()
         try:
             state = self._train(state, checkpoint)
             outcome.held_out.append(self._evaluate(state))
         except KeyboardInterrupt:
             outcome.interrupted = True
-        outcome.seconds = time.monotonic() - self._began
+        outcome.seconds = time.monotonic() - began
         return outcome
 
     def _train(self, state: TrainingState, checkpoint: Path) -> TrainingState:
         outcome = self.outcome
         outcome.held_out.append(self._evaluate(state))
-        outstanding: deque[jax.Array] = deque()
         checkpoint_due = True
         for tokens in self._observer.steps(self._batches(), tokens=_tokens):
             state, loss = self._train_step(state, tokens, self._size)
             self._observer.record(loss=loss)
-            outstanding.append(loss)
-            if len(outstanding) > _AHEAD:
-                outcome.losses.append(float(outstanding.popleft()))
-                self._progress(self._share(), len(outcome.losses), outcome.losses[-1])
+            self._outstanding.append(loss)
+            self._read_losses(_AHEAD)
             due = min(int(self._share() * (EVALUATIONS + 1)), EVALUATIONS)
             if len(outcome.held_out) <= due:
+                self._read_losses(0)
                 outcome.held_out.append(self._evaluate(state))
             if checkpoint_due and self._share() >= _CHECKPOINT_AT:
                 checkpoint_due = False
+                self._read_losses(0)
                 with self._observer.phase("checkpoint"):
                     write_checkpoint(state, checkpoint)
-        outcome.losses += map(float, outstanding)
+        self._read_losses(0)
         return state
+
+    def _read_losses(self, ahead: int) -> None:
+        """Wait until no more than `ahead` steps are outstanding: what follows is then charged its own time alone."""
+        while len(self._outstanding) > ahead:
+            self.outcome.losses.append(float(self._outstanding.popleft()))
+            self._progress(self._share(), len(self.outcome.losses), self.outcome.losses[-1])
 
     def _evaluate(self, state: TrainingState) -> float:
         """The mean loss on the same few windows of the text held out, nats."""
@@ -105,24 +112,27 @@ class Training:
             for _ in range(_EVALUATION_BATCHES)
         )
         losses = [
-            self._evaluation_step(state.parameters, tokens, size)
+            float(self._evaluation_step(state.parameters, tokens, size))
             for tokens in self._observer.steps(batches, loop="eval", tokens=_tokens)
         ]
-        return float(np.mean([float(loss) for loss in losses]))
+        return float(np.mean(losses))
 
     def _batches(self) -> Iterator[NDArray[np.int32]]:
-        """Short windows, then long ones, until the time is over; two of each at the least."""
+        """Short windows, then long ones, until the time is over; one of each at the least."""
         random = np.random.default_rng(0)
-        size = self._size
+        text, size = self._text.training, self._size
         short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
-        for (examples, length), until in ((short, _SHORT_SHARE), (long, 1.0)):
-            least = 2
-            while least > 0 or self._share() < until:
-                least -= 1
-                yield windows(self._text.training, examples, length, random)
+        yield windows(text, *short, random)
+        # Not before: the first step had to be compiled, which takes seconds or minutes.
+        self._began = time.monotonic()
+        for shape, until in ((short, _SHORT_SHARE), (long, 1.0)):
+            yield windows(text, *shape, random)
+            while self._share() < until:
+                yield windows(text, *shape, random)
 
     def _share(self) -> float:
-        return (time.monotonic() - self._began) / self._seconds
+        """Of the time to train, which is over; 0 during the first step."""
+        return 0.0 if self._began is None else (time.monotonic() - self._began) / self._seconds
 
 
 def write_checkpoint(state: TrainingState, path: Path) -> None:

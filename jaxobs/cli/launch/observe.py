@@ -1,27 +1,34 @@
-"""Attach to a process before its script runs, and tell at its end what was seen."""
+"""Attach to a process before its script runs, and tell at its end what was seen.
+
+Loaded before the script, so it imports at its top nothing but what Python's own start has imported.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # as `typing` has it, without importing that
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 
-def observe(settings: dict[str, Any]) -> None:
-    """Make this process observed from its first JAX backend on.
+def observe(
+    settings: dict[str, object], when_imported: Callable[[str, Callable[[ModuleType], None]], None]
+) -> None:
+    """Make this process observed from its first JAX backend on; `when_imported` is `probe.import_hook`'s.
 
     Starts nothing, and imports neither JAX nor most of jaxobs before the script itself imports JAX: what a
     script does at its beginning (patching the standard library, say) it does in a process as fresh as ever.
     """
-    from jaxobs.probe.import_hook import when_imported
-
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
     atexit.register(_report, os.getpid())
     when_imported("jax", lambda _: _attach(settings))
 
 
-def _attach(settings: dict[str, Any]) -> None:
+def _attach(settings: dict[str, object]) -> None:
     from jaxobs.instrument import attach
 
     attach(**settings)

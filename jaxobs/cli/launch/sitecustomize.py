@@ -8,6 +8,10 @@ then hands over to the observer, and at last makes room for the `sitecustomize` 
 import os
 import sys
 
+TYPE_CHECKING = False  # as `typing` has it, without importing that
+if TYPE_CHECKING:
+    from typing import Any
+
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # not pathlib: the fewer imports
 
 
@@ -29,15 +33,28 @@ def _take_back() -> "dict[str, object] | None":
 
 
 def _observe(settings: "dict[str, object]") -> None:
-    root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # noqa: PTH120
-    try:
-        try:
-            import jaxobs  # noqa: F401
-        except ImportError:  # a source tree that was started with `python -m jaxobs` from its own folder
-            sys.path.append(root)
-        from jaxobs.cli.launch.observe import observe
+    import importlib.util
 
-        observe(settings)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # noqa: PTH120
+
+    def load(name: str) -> "Any":
+        # From its file: an import by name would first run `jaxobs/__init__.py`, and with it half a second of imports
+        # that the script would find done. These two modules need nothing of the project.
+        file = os.path.join(root, *name.split(".")) + ".py"  # noqa: PTH118
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    try:
+        if importlib.util.find_spec("jaxobs") is None:
+            sys.path.append(
+                root
+            )  # a source tree that was started with `python -m jaxobs` from its own folder
+        when_imported = load("jaxobs.probe.import_hook").when_imported
+        load("jaxobs.cli.launch.observe").observe(settings, when_imported)
     except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the script must run
         print(f"jaxobs: the script runs unobserved: {type(error).__name__}: {error}", file=sys.stderr)
 

@@ -1,0 +1,60 @@
+"""The parts of a snapshot's document that say who is observed, and how the observer fares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
+
+NO_BACKEND = "JAX has made no backend yet"
+IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
+
+
+def process_document(resource: Mapping[str, str], backend: BackendFound | None) -> dict[str, Any]:
+    """Identity and versions; what the environment does not tell is None with its reason."""
+    pid = resource.get("process.pid", "")
+    told: dict[str, tuple[Any, str]] = {
+        "service_name": (resource.get("service.name"), "the resource has no service.name"),
+        "host_name": (resource.get("host.name"), "the resource has no host.name"),
+        "pid": (int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
+        "run": (resource.get("jaxobs.run"), "not given: JAXOBS_RUN or instrument(run=…)"),
+        "process_index": (backend.process_index if backend else None, NO_BACKEND),
+        "process_count": (backend.process_count if backend else None, NO_BACKEND),
+        "jax": (backend.jax_version if backend else None, NO_BACKEND),
+        "jaxlib": (backend.jaxlib_version if backend else None, NO_BACKEND),
+        "platform": (backend.platform if backend else None, NO_BACKEND),
+    }
+    document: dict[str, Any] = {}
+    for name, (value, reason) in told.items():
+        document |= {name: value, f"{name}_reason": reason if value is None else None}
+    return document
+
+
+def source_document(source: SourceReported) -> dict[str, Any]:
+    """How a plugin fares; `reason` is why it is not up."""
+    return {
+        "kind": source.kind,
+        "up": source.up,
+        "seconds": source.seconds,
+        "failures": source.failures,
+        "reason": source.reason or None,
+    }
+
+
+def agent_document(
+    accepted: int, refused: int, probe: ProbeReported, cpu_seconds: float | None, resident_bytes: int | None
+) -> dict[str, Any]:
+    """What observing costs, and which events came to nothing."""
+    return {
+        "events_accepted": accepted,
+        "events_dropped": probe.dropped,
+        "events_refused": refused,
+        "cpu_seconds": {
+            "probe": probe.cpu_seconds,
+            "agent": cpu_seconds,
+            "agent_reason": IN_THE_JOB if cpu_seconds is None else None,
+        },
+        "resident_bytes": resident_bytes,
+        "resident_bytes_reason": IN_THE_JOB if resident_bytes is None else None,
+    }

@@ -1,0 +1,32 @@
+"""Stretches of time that may overlap, as those of several threads do, counted once."""
+
+from __future__ import annotations
+
+
+class Intervals:
+    """A union of [start, end) in nanoseconds, taken from its beginning."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, int]] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Parts come about in the order of their ends, so the search from the back is short."""
+        at = len(self._parts)
+        while at > 0 and self._parts[at - 1][0] > end:
+            at -= 1
+        first = at
+        while first > 0 and self._parts[first - 1][1] >= start:
+            first -= 1
+            start, end = min(start, self._parts[first][0]), max(end, self._parts[first][1])
+        self._parts[first:at] = [(start, end)]
+
+    def take(self, until: int) -> int:
+        """Nanoseconds before `until`, which are then gone."""
+        taken = 0
+        later = []
+        for start, end in self._parts:
+            taken += max(0, min(end, until) - start)
+            if end > until:
+                later.append((max(start, until), end))
+        self._parts = later
+        return taken

@@ -1,0 +1,150 @@
+"""For those who write plugins: stand-ins for the job and the agent, and the checks that every plugin must pass.
+
+A plugin's own test can be one line: `check_collector(MyCollector())`. Each check raises AssertionError saying what is
+wrong; nothing here needs pytest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.events import Event, Measured, SpanEnded
+from jaxobs.model.metrics import Catalogue, Metric
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
+from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.protocol import Batch
+
+Hook = TypeVar("Hook", bound=Callable[..., None])
+
+STOP_SECONDS = 5.0
+
+
+class FakeJob:
+    """What a probe gets of the training process; keeps what was emitted in `events`, and failed hooks in `failures`."""
+
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        self.settings: Mapping[str, Any] = settings if settings is not None else {"maximum_module_bytes": 2**26}
+        self.events: list[Event] = []
+        self.failures: list[str] = []
+        self._guard = Guard("probe under test", "probe", self.failures.append)
+        self._numbers = iter(range(1, 1_000_000))
+
+    def emit(self, event: Event) -> None:
+        """Keep the event."""
+        self.events.append(event)
+
+    def guard(self, hook: Hook) -> Hook:
+        """The real guard, which keeps what it caught in `failures`."""
+        return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
+
+    def executable_number(self) -> int:
+        """Numbers from 1 on."""
+        return next(self._numbers)
+
+    def executable_created(self, function: str, executable: int) -> None:
+        """Nothing."""
+
+    def trace_began(self) -> None:
+        """Nothing."""
+
+    def trace_ended(self) -> None:
+        """Nothing."""
+
+    def listeners_restored(self) -> None:
+        """Nothing."""
+
+
+class FakeAgent:
+    """What a collector or an exporter gets of the agent process; keeps what it was told."""
+
+    def __init__(
+        self, settings: Mapping[str, Any] | None = None, metrics: Iterable[Metric] = (), pid: int | None = None
+    ) -> None:
+        self.settings: Mapping[str, Any] = settings if settings is not None else {}
+        self.resource: Mapping[str, str] = {"service.name": "jax"} | ({"process.pid": str(pid)} if pid else {})
+        self.clock = ClockAnchor.read()
+        self.catalogue = Catalogue((*CORE_METRICS, *metrics))
+        self.addresses: list[str] = []
+        self.lines: list[str] = []
+        self.events: list[Measured | SpanEnded] = []
+
+    def emit(self, event: Measured | SpanEnded) -> None:
+        """Keep the event."""
+        self.events.append(event)
+
+    def announce_address(self, address: str) -> None:
+        """Keep the address."""
+        self.addresses.append(address)
+
+    def log(self, message: str) -> None:
+        """Keep the line."""
+        self.lines.append(message)
+
+
+def check_probe(probe: Any, use: Callable[[], None] = lambda: None) -> FakeJob:
+    """A probe starts, hooks in, lives through `use` and a sample, and stops, twice and also without a start."""
+    _conforms(PROBES, probe)
+    probe.stop()
+    job = FakeJob()
+    probe.start(job)
+    use()
+    if callable(getattr(probe, "sample", None)):
+        probe.sample()
+    probe.stop()
+    probe.stop()
+    assert not job.failures, f"its hooks failed: {job.failures}"
+    _declared(job.events, probe.metrics)
+    return job
+
+
+def check_collector(collector: Any, pid: int | None = None) -> list[Measured]:
+    """A collector answers within its interval with values of the metrics it declared. Returns them."""
+    _conforms(COLLECTORS, collector)
+    collector.stop()
+    collector.start(FakeAgent(metrics=collector.metrics, pid=pid))
+    started = time.monotonic()
+    values = list(collector.collect())
+    took = time.monotonic() - started
+    collector.stop()
+    collector.stop()
+    assert took < collector.interval, f"collect() took {took:.2f} s, longer than its interval {collector.interval} s"
+    _declared(values, collector.metrics)
+    return values
+
+
+def check_exporter(exporter: Any, settings: Mapping[str, Any] | None = None) -> FakeAgent:
+    """An exporter takes an empty batch, and stops in time, twice and also without a start."""
+    _conforms(EXPORTERS, exporter)
+    exporter.stop(STOP_SECONDS)
+    agent = FakeAgent(settings, exporter.metrics)
+    exporter.start(agent)
+    exporter.export(Batch(Snapshot(now(), {}), (), ()))
+    for _ in range(2):
+        started = time.monotonic()
+        exporter.stop(STOP_SECONDS)
+        assert time.monotonic() - started < STOP_SECONDS + 1, f"stop({STOP_SECONDS}) did not keep to its time"
+    return agent
+
+
+def _conforms(group: str, plugin: Any) -> None:
+    problem = conformance_problem(group, plugin)
+    assert not problem, problem
+    catalogue = Catalogue(CORE_METRICS)
+    for metric in plugin.metrics:
+        assert isinstance(metric, Metric), f"{metric!r} is no Metric"
+        assert catalogue.get(metric.name) is None, f"metric {metric.name} belongs to the core: use a prefix of your own"
+        catalogue.add(metric)
+
+
+def _declared(events: Iterable[Any], metrics: Iterable[Metric]) -> None:
+    known = {metric.name: metric for metric in metrics}
+    for event in events:
+        if isinstance(event, Measured):
+            metric = known.get(event.metric)
+            assert metric is not None, f"metric {event.metric} was emitted and not declared"
+            assert len(event.labels) == len(metric.labels), f"{metric.name} has labels {metric.labels}: {event.labels}"
