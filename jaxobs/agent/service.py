@@ -131,13 +131,14 @@ class Service:
         for position, event in enumerate(events, 1):
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 self._analysis.submit(event.executable, event.proto)
+            told: Event = event
             if isinstance(event, SourceReported) and event.up and event.source in self._undeclared:
                 # It works in the job, and what it measures there is refused here.
                 reason = f"the agent cannot load it: {self._undeclared[event.source]}"
-                event = event._replace(up=False, reason=reason)
+                told = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
-            self.fold.apply(event)
-            self._new_events.append(event)
+            self.fold.apply(told)
+            self._new_events.append(told)
             if isinstance(event, BackendFound):
                 self._bind(event)
             if self._inline and position % EVENTS_A_SLICE == 0:

@@ -59,7 +59,7 @@ class Arithmetic:
         if handler is not None:
             handler(instruction, tally)
         elif instruction.opcode not in _NOTHING:
-            tally.unmodelled[instruction.opcode] = None
+            tally.add_unmodelled([instruction.opcode])
 
     def _add_elementwise(self, instruction: Instruction, tally: Tally) -> None:
         shape = instruction.shape
@@ -94,7 +94,7 @@ class Arithmetic:
         executed, passes = executed_products(instruction, left.shape, right.shape)
         tally.add_matrix(source, executed, flops, instruction.rematerialized)
         if passes > 1:
-            tally.executed[executed] += flops * (passes - 1)
+            tally.add_executed(executed, flops * (passes - 1))
 
     def _add_factorisation(self, instruction: Instruction, tally: Tally) -> None:
         type_ = instruction.operand(0).shape.type
@@ -131,7 +131,7 @@ class Arithmetic:
         if opcode == "while" and len(called) == 2:
             trips = instruction.trip_count
             if trips is None:
-                tally.reasons[dynamic_loop_reason(instruction)] = None
+                tally.add_reason(dynamic_loop_reason(instruction))
                 trips = 1
             tally.add(self._whole[called[0]], trips)
             tally.add(self._whole[called[1]], trips + 1)
@@ -140,7 +140,7 @@ class Arithmetic:
             least = min(branches, key=lambda branch: branch.flops)
             tally.add(least)
             if not all(least.same_figures(branch) for branch in branches):
-                tally.reasons[conditional_reason(instruction)] = None
+                tally.add_reason(conditional_reason(instruction))
         else:
             self._add_fusion(instruction, tally)
 

@@ -71,7 +71,7 @@ class Bounds:
     def _add_loop(self, loop: Instruction, least: Tally, most: Tally) -> None:
         trips = loop.trip_count
         if trips is None:
-            least.reasons[dynamic_loop_reason(loop)] = None
+            least.add_reason(dynamic_loop_reason(loop))
             trips = 1
         body, condition = loop.called
         self._add_times(body, trips, least, most)
@@ -85,7 +85,7 @@ class Bounds:
         dearest = Tally()
         for branch in branches:
             dearest.raise_to(self.most[branch] or self.least[branch])
-            least.unmodelled.update(self.least[branch].unmodelled)
+            least.add_unmodelled(self.least[branch].unmodelled)
         most.add(dearest)
         if any(not self.least[chosen].same_figures(self.least[branch]) for branch in branches):
-            least.reasons[conditional_reason(conditional)] = None
+            least.add_reason(conditional_reason(conditional))

@@ -72,7 +72,7 @@ def add_collective(instruction: Instruction, tally: Tally) -> None:
     if kind is None:
         return
     if instruction.message.is_host_transfer:
-        tally.unmodelled[f"{kind} between device and host"] = None
+        tally.add_unmodelled([f"{kind} between device and host"])
         return
     if kind == "recv":
         return
@@ -80,23 +80,19 @@ def add_collective(instruction: Instruction, tally: Tally) -> None:
     if kind in _WHOLE:
         pairs = instruction.message.source_target_pairs
         sends = not pairs or any(pair.source != pair.target for pair in pairs)
-        tally.collective[kind] = tally.collective.get(kind, 0.0) + (held if sends else 0.0)
+        tally.add_collective(kind, held if sends else 0.0)
         return
     members = group_size(instruction)
     if members is None:
         members = _SMALLEST_GROUP
-        tally.reasons[f"{kind} {instruction.name} does not name its devices; counted for a group of two"] = (
-            None
-        )
+        tally.add_reason(f"{kind} {instruction.name} names no devices; counted for a group of two")
     if kind == "all-gather":
         held *= members
     if kind == "ragged-all-to-all":
         held = instruction.operands[0].shape.bytes if instruction.operands else 0.0
-        tally.reasons[
-            f"{instruction.name} sends parts whose sizes are known only at run time; counted whole"
-        ] = None
+        tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time")
     sent = _RINGS[kind] * held * (members - 1) / members
-    tally.collective[kind] = tally.collective.get(kind, 0.0) + sent
+    tally.add_collective(kind, sent)
 
 
 def memory_bytes(instruction: Instruction) -> float:

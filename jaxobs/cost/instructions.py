@@ -74,14 +74,13 @@ class Instruction:
 class Computation:
     """A list of instructions, operands before their users."""
 
-    __slots__ = ("callers", "index", "instructions", "message", "module", "parameters", "root")
+    __slots__ = ("callers", "index", "instructions", "message", "module", "root")
 
     def __init__(self, message: Any, index: int, module: Module) -> None:
         self.message = message
         self.index = index
         self.module = module
         self.instructions: list[Instruction] = []
-        self.parameters: dict[int, Instruction] = {}
         self.root: Instruction
         self.callers: list[Instruction] = []
 

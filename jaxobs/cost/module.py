@@ -102,7 +102,7 @@ class _Walk:
             if kind_of(opcode) is not None:
                 add_collective(instruction, tally)
             if instruction.shape.dynamic:
-                tally.reasons[_dynamic_shape_reason(instruction)] = None
+                tally.add_reason(_dynamic_shape_reason(instruction))
             own.append((instruction, tally))
             total.add(tally)
         self.once[computation] = own

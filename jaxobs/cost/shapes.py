@@ -32,10 +32,6 @@ class Shape:
     dynamic: bool
 
     @property
-    def is_tuple(self) -> bool:
-        return bool(self.parts)
-
-    @property
     def floating(self) -> bool:
         return self.type.kind is Kind.REAL or self.type.kind is Kind.COMPLEX
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-_NOTHING: Final[Mapping[str, float]] = {}
+_NOTHING: Final[dict[str, float]] = {}  # shared: never changed
+_NO_NAMES: Final[dict[str, None]] = {}  # shared: never changed
+_BY_NAME: Final = ("matrix", "executed", "vector", "rematerialized", "collective")
 
 
 class Tally:
@@ -19,71 +21,85 @@ class Tally:
                  "unmodelled", "vector")  # fmt: skip
 
     def __init__(self) -> None:
-        self.matrix: dict[str, float] = {}
-        self.executed: dict[str, float] = {}
-        self.vector: dict[str, float] = {}
+        # Most operations have one figure or two: a mapping is made when the first value comes.
+        self.matrix = self.executed = self.vector = self.rematerialized = self.collective = _NOTHING
+        self.reasons = self.unmodelled = _NO_NAMES
         self.transcendentals = 0.0
-        self.rematerialized: dict[str, float] = {}
         self.bytes = 0.0
-        self.collective: dict[str, float] = {}
-        self.reasons: dict[str, None] = {}
-        self.unmodelled: dict[str, None] = {}
 
     def add_matrix(self, source: str, executed: str, flops: float, rematerialized: bool) -> None:
         """Matrix FLOPs asked for in type ``source`` and run in type ``executed``."""
-        self.matrix[source] = self.matrix.get(source, 0.0) + flops
-        self.executed[executed] = self.executed.get(executed, 0.0) + flops
+        self.matrix = _plus(self.matrix, source, flops)
+        self.executed = _plus(self.executed, executed, flops)
         if rematerialized:
-            self.rematerialized[source] = self.rematerialized.get(source, 0.0) + flops
+            self.rematerialized = _plus(self.rematerialized, source, flops)
+
+    def add_executed(self, executed: str, flops: float) -> None:
+        """Further passes of a product beside those that were asked for."""
+        self.executed = _plus(self.executed, executed, flops)
 
     def add_vector(self, type_: str, flops: float) -> None:
-        self.vector[type_] = self.vector.get(type_, 0.0) + flops
+        """Vector FLOPs in a type."""
+        self.vector = _plus(self.vector, type_, flops)
 
-    def add(self, other: Tally | Cost, times: float = 1.0) -> None:
+    def add_collective(self, kind: str, sent: float) -> None:
+        """Bytes sent in a collective of this kind."""
+        self.collective = _plus(self.collective, kind, sent)
+
+    def add_reason(self, reason: str) -> None:
+        """Why the figures are no exact cost."""
+        self.reasons = {**self.reasons, reason: None}
+
+    def add_unmodelled(self, names: Iterable[str]) -> None:
+        """Operations whose FLOPs are not in the figures."""
+        self.unmodelled = {**self.unmodelled, **dict.fromkeys(names)}
+
+    def add(self, other: Tally, times: float = 1.0) -> None:
         """Add ``other``, done ``times`` times."""
-        if isinstance(other, Cost):
-            pairs = (
-                (self.matrix, other.matrix_flops_by_type),
-                (self.executed, other.executed_matrix_flops_by_type),
-                (self.vector, other.vector_flops_by_type),
-                (self.rematerialized, other.rematerialized_flops_by_type),
-                (self.collective, other.collective_bytes),
-            )
-            reasons: Iterable[str] = other.inexact_reasons
-        else:
-            pairs = (
-                (self.matrix, other.matrix),
-                (self.executed, other.executed),
-                (self.vector, other.vector),
-                (self.rematerialized, other.rematerialized),
-                (self.collective, other.collective),
-            )
-            reasons = other.reasons
-        for mine, theirs in pairs:
-            for name, value in theirs.items():
-                mine[name] = mine.get(name, 0.0) + value * times
+        for name in _BY_NAME:
+            theirs = getattr(other, name)
+            if theirs:
+                mine = getattr(self, name)
+                for key, value in theirs.items():
+                    mine = _plus(mine, key, value * times)
+                setattr(self, name, mine)
         self.transcendentals += other.transcendentals * times
         self.bytes += other.bytes * times
-        for reason in reasons:
-            self.reasons[reason] = None
-        for name in other.unmodelled:
-            self.unmodelled[name] = None
+        if other.reasons:
+            self.reasons = {**self.reasons, **other.reasons}
+        if other.unmodelled:
+            self.add_unmodelled(other.unmodelled)
+
+    def add_cost(self, cost: Cost) -> None:
+        """Add a cost that a rule gave."""
+        self.add(Tally.of(cost))
+
+    @classmethod
+    def of(cls, cost: Cost) -> Tally:
+        """A tally that starts with ``cost``."""
+        tally = cls()
+        tally.matrix = dict(cost.matrix_flops_by_type)
+        tally.executed = dict(cost.executed_matrix_flops_by_type)
+        tally.vector = dict(cost.vector_flops_by_type)
+        tally.transcendentals = cost.transcendentals
+        tally.rematerialized = dict(cost.rematerialized_flops_by_type)
+        tally.bytes = cost.bytes
+        tally.collective = dict(cost.collective_bytes)
+        tally.reasons = dict.fromkeys(cost.inexact_reasons)
+        tally.unmodelled = dict.fromkeys(cost.unmodelled)
+        return tally
 
     def raise_to(self, other: Tally) -> None:
         """Make every figure at least that of ``other``."""
-        for mine, theirs in (
-            (self.matrix, other.matrix),
-            (self.executed, other.executed),
-            (self.vector, other.vector),
-            (self.rematerialized, other.rematerialized),
-            (self.collective, other.collective),
-        ):
-            for name, value in theirs.items():
-                mine[name] = max(mine.get(name, 0.0), value)
+        for name in _BY_NAME:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if theirs:
+                keys = {**mine, **theirs}
+                setattr(self, name, {key: max(mine.get(key, 0.0), theirs.get(key, 0.0)) for key in keys})
         self.transcendentals = max(self.transcendentals, other.transcendentals)
         self.bytes = max(self.bytes, other.bytes)
-        self.reasons.update(other.reasons)
-        self.unmodelled.update(other.unmodelled)
+        self.reasons = {**self.reasons, **other.reasons}
+        self.add_unmodelled(other.unmodelled)
 
     def same_figures(self, other: Tally) -> bool:
         return self.freeze() == other.freeze()
@@ -93,15 +109,24 @@ class Tally:
         return sum(self.matrix.values()) + sum(self.vector.values())
 
     def freeze(self) -> Cost:
+        """The cost as it stands; later additions do not change it."""
         return Cost(
-            dict(self.matrix) or _NOTHING,
-            dict(self.executed) or _NOTHING,
-            dict(self.vector) or _NOTHING,
+            dict(self.matrix) if self.matrix else _NOTHING,
+            dict(self.executed) if self.executed else _NOTHING,
+            dict(self.vector) if self.vector else _NOTHING,
             self.transcendentals,
-            dict(self.rematerialized) or _NOTHING,
+            dict(self.rematerialized) if self.rematerialized else _NOTHING,
             self.bytes,
-            dict(self.collective) or _NOTHING,
+            dict(self.collective) if self.collective else _NOTHING,
             not self.reasons,
             tuple(self.reasons),
             tuple(self.unmodelled),
         )
+
+
+def _plus(values: dict[str, float], name: str, value: float) -> dict[str, float]:
+    """``values`` with ``value`` added under ``name``; changed in place but for the shared empty one."""
+    if values is _NOTHING:
+        return {name: value}
+    values[name] = values.get(name, 0.0) + value
+    return values

@@ -11,6 +11,7 @@ from jaxobs.derive.devices import Devices
 from jaxobs.derive.document import agent_document, process_document, source_document
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop import Loop
+from jaxobs.derive.refusal import is_amount, require, require_types
 from jaxobs.derive.run_time import RunTime
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import Spans
@@ -82,8 +83,9 @@ class Fold:
         }
 
     def apply(self, event: events.Event) -> None:
-        """Fold one event. An event that breaks a view is refused and counted; the fold goes on."""
+        """Fold one event. One that is malformed or says what cannot be is refused and counted; the fold goes on."""
         try:
+            require_types(event)
             self._handlers[type(event)](event)
             self.accepted += 1
         except Exception:  # noqa: BLE001  # plugins may put anything into an event's fields
@@ -164,6 +166,7 @@ class Fold:
         return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), wall)
 
     def _source(self, event: events.SourceReported) -> None:
+        require(is_amount(event.seconds), "time spent that is no duration")
         name = event.source
         if (held := self._sources.get(name)) is not None and held.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
@@ -177,6 +180,7 @@ class Fold:
             self.series.total(core.EXPORTER_FAILURES, (event.source,), event.failures)
 
     def _probe_reported(self, event: events.ProbeReported) -> None:
+        require(is_amount(event.cpu_seconds), "CPU time that is no duration")
         self._probe = event
 
     def _show_bottlenecks(self) -> None:

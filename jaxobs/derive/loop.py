@@ -13,7 +13,7 @@ from jaxobs.derive.executable import Executable
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.roofline import Utilization, model_flops_utilization
-from jaxobs.derive.series import Series
+from jaxobs.derive.series import LARGEST, Series
 from jaxobs.derive.step_times import StepTimes
 from jaxobs.derive.window import WINDOW, Slice, Window
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
@@ -82,12 +82,12 @@ class Loop:
             self._series.add(core.STEPS_FAILED, (self.name,), 1)
         examples = self._amount("examples", event.examples, core.EXAMPLES)
         if examples is not None:
-            self.examples = (self.examples or 0.0) + examples
-            self._pending.examples += examples
+            self.examples = min((self.examples or 0.0) + examples, LARGEST)
+            self._pending.examples = min(self._pending.examples + examples, LARGEST)
         tokens = self._amount("tokens", event.tokens, core.TOKENS)
         if tokens is not None:
-            self.tokens = (self.tokens or 0.0) + tokens
-            self._pending.tokens += tokens
+            self.tokens = min((self.tokens or 0.0) + tokens, LARGEST)
+            self._pending.tokens = min(self._pending.tokens + tokens, LARGEST)
         self._series.set(core.LAST_STEP, (self.name,), self._clock.wall_time(event.end) / NANOSECONDS)
         self._times.step_ended(event, turn, executables)
 

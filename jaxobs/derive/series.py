@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,9 @@ from jaxobs.model.labels import OTHER, clean_label
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
 
 Labels = tuple[str, ...]
+
+LARGEST = sys.float_info.max
+"""Where a sum would become infinite it stays here: a counter neither falls nor says infinity."""
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ class Series:
             return
         series = self._plain.setdefault(metric.name, {})
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
-        series[labels] = series.get(labels, 0.0) + value
+        series[labels] = min(series.get(labels, 0.0) + value, LARGEST)
 
     def total(self, metric: Metric, labels: Labels, value: float) -> None:
         """A counter that is kept elsewhere; it only ever rises."""
@@ -94,7 +98,7 @@ class Series:
             histogram.exemplars = [None] * len(histogram.counts)
         bucket = bisect.bisect_left(metric.buckets, value)
         histogram.counts[bucket] += count
-        histogram.sum += value * count
+        histogram.sum = min(histogram.sum + value * count, LARGEST)
 
     def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
         """Point the bucket of a value that was observed to its trace; a bucket without observations gets none."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +23,12 @@ BURST = 4
 end known only roughly, but from it on the next ones are polled closely, and each end is the next one's beginning."""
 
 EVERY_BURST = 10
-"""After the first samples only every tenth looks at runs; the others at one completion, with coarse polls: 20 wake-ups a
+"""Once an executable has its first samples, only every tenth looks at runs; the others at one completion: 20 wake-ups a
 second cost a 0.75 ms loop 1.1 %, two cost nothing that could be measured."""
 
-FIRST_BURSTS = 6
+FIRST_SAMPLES = 12
+"""Runs of an executable that are looked at as soon as possible: without any, its loop's time is unknown.
+Counted whether or not they could be timed: what is too short for polling is not polled closely for ever."""
 
 POLL_SHARE = 0.03
 """Spacing of polls as a share of the wait so far: the relative error is the same for a step of 1 ms or of a minute."""
@@ -112,6 +114,8 @@ class Completions:
         self._idle = True
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
+        self._looked_at: Counter[int] = Counter()
+        self._latest_run = 0
         self.cpu_seconds = 0.0
 
     def before_call(self) -> None:
@@ -159,7 +163,7 @@ class Completions:
         self._arrived.set()
 
     def _round(self) -> None:
-        burst = self._rounds < FIRST_BURSTS or self._rounds % EVERY_BURST == 0
+        burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
         self._samples = []
         self._wanted = BURST if burst else 1
         self._idle = True
@@ -222,10 +226,12 @@ class Completions:
         assert last.ready is not None
         if last.loop:
             self._emit(StepCompleted(last.loop, last.step, last.ready, last.uncertainty))
+        self._latest_run = last.run
         for index, sample in enumerate(done):
             assert sample.ready is not None
             if index == 0:
                 continue
+            self._looked_at[sample.run] += burst
             before = done[index - 1]
             assert before.ready is not None
             begin = sample.started if sample.idle_before else max(sample.started, before.ready)
@@ -254,5 +260,6 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
             else:
                 break
         else:
-            found.append((getattr(leaf, "nbytes", 0), len(found), tuple(way)))
+            # Of equals the later one: state comes first by custom, and is donated to the next step.
+            found.append((getattr(leaf, "nbytes", 0), -len(found), tuple(way)))
     return [way for _, _, way in sorted(found)]

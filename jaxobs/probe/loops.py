@@ -52,10 +52,14 @@ class Step:
 
 
 class Current(threading.local):
-    """What is under way on this thread: the step, and the time that inner loops and phases have claimed so far."""
+    """What is under way on this thread: the step, the time claimed so far, and when the phase around it began (0: none).
+
+    Loops and phases claim their time, so that what is around them does not count it again.
+    """
 
     step: Step | None = None
     claimed: int = 0
+    phase: int = 0
 
 
 class LoopState:
@@ -65,7 +69,7 @@ class LoopState:
         self.name = name
         self.steps = 0
         self.last_end: int | None = None
-        self.claimed_then = 0  # the thread's `Current.claimed` at `last_end`
+        self.thread = self.phase = self.claimed_then = 0  # of `Current`, at `last_end`
         self.average = 0  # nanoseconds
 
 
@@ -146,7 +150,7 @@ class Steps(Generic[Item]):
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
-    def __iter__(self) -> Iterator[Item]:  # noqa: PLR0915  # the hot path: a call a part would cost as much as the part
+    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0912, PLR0915  # hot: a call a part costs as much as the part
         loops, current = self._loops, self._loops.current
         state = loops.state(self._loop)
         step = Step(self._loop)
@@ -197,7 +201,9 @@ class Steps(Generic[Item]):
             end = now()
             body = 0
             if open_step and (step.runs or step.failed):
-                loops.end_step(state, step, start, end, 0, ready - start, None, None)
+                if step.failed:
+                    examples_now = tokens_now = None
+                loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
                 start = end
             elif open_step:
                 body = end - ready  # of a turn that does not count: whatever is around has it
@@ -231,12 +237,12 @@ class StepMark:
         if self._annotated:
             self._annotation = self._loops.annotate(self._loop, state.steps)
         self._start = start = now()
-        gap = 0
-        if state.last_end is not None:
-            gap = start - state.last_end
+        self._gap = 0
+        here = (self._step.thread, current.phase)
+        if state.last_end is not None and self._outer is None and here == (state.thread, state.phase):
             # Phases and other loops since then have their own time.
-            gap -= min(gap, max(0, current.claimed - state.claimed_then))
-        self._gap = gap if gap <= LONGEST_GAP else 0
+            gap = start - state.last_end - (current.claimed - state.claimed_then)
+            self._gap = gap if gap <= LONGEST_GAP else 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -249,19 +255,14 @@ class StepMark:
         if kind is not None:
             self._step.failed = True
         examples, tokens = self._amounts
-        self._loops.end_step(
-            self._state,
-            self._step,
-            self._start,
-            end,
-            self._gap if self._outer is None else 0,
-            0,
-            examples,
-            tokens,
-        )
-        if self._outer is not None:
+        state, gap = self._state, self._gap
+        self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)
+        current.claimed = self._claimed + gap + end - self._start
+        if self._outer is None:
+            state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed
+        else:
             self._outer.nested += end - self._start
-        self._state.claimed_then = current.claimed = self._claimed + end - self._start
+            state.last_end = None  # what follows is the outer step's own time
 
 
 class PhaseMark:
@@ -274,9 +275,9 @@ class PhaseMark:
     def __enter__(self) -> None:
         current = self._loops.current
         self._outer = current.step
-        self._claimed = current.claimed
+        self._claimed, self._around = current.claimed, current.phase
         current.step = None  # what runs in a phase is charged to the phase
-        self._start = now()
+        self._start = current.phase = now()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -284,6 +285,7 @@ class PhaseMark:
         end = now()
         current = self._loops.current
         outer = current.step = self._outer
+        current.phase = self._around
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         if outer is not None:
             outer.nested += nested
@@ -311,10 +313,8 @@ def plain_number(value: Any) -> float | None:
     """Examples or tokens as a plain number. None for what is none, and for a JAX array: reading it would wait."""
     if value is None or type(value) is int or type(value) is float:
         return value
-    if hasattr(value, "is_ready"):
-        return None
     try:
-        return float(value)
+        return None if hasattr(value, "is_ready") else float(value)
     except Exception:  # noqa: BLE001  # a number of the user's own type may raise anything
         return None
 

@@ -18,7 +18,14 @@ from typing import Any
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
-from jaxobs.model.events import BackendFound, Event, ExecutableCreated, FunctionWatched, ProbeReported, StepRow
+from jaxobs.model.events import (
+    BackendFound,
+    Event,
+    ExecutableCreated,
+    FunctionWatched,
+    ProbeReported,
+    StepRow,
+)
 from jaxobs.probe.agent_process import Connection
 
 RESTARTS = 3

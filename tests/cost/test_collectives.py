@@ -59,6 +59,8 @@ def test_unknown_groups_are_a_lower_bound_with_a_reason(text_cost):
     assert found.cost.collective_bytes == {"all-reduce": 1024}
     assert not found.cost.exact
     assert "group of two" in found.cost.inexact_reasons[0]
+    # What one module's cost notes is in no other's.
+    assert text_cost("ENTRY e { x = f32[4]{0} parameter(0) ROOT n = f32[4]{0} sine(x) }").cost.exact
 
 
 def test_asynchronous_pairs_count_once(text_cost):

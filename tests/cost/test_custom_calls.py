@@ -163,6 +163,29 @@ def test_a_pallas_kernels_estimate_is_taken_where_it_is_there(text_cost):
     assert unknown.unmodelled == ("tpu_custom_call",)
 
 
+def test_a_product_inside_a_fusion_counts_and_moves_what_crosses_the_fusions_edge(text_cost):
+    """XLA wraps a slice, a library's product and an update into one fusion, to save the copies."""
+    config = json.dumps({"gemm_backend_config": PRODUCT})
+    found = text_cost(f"""
+    f {{
+      layers = f32[10,32,16]{{2,1,0}} parameter(0)
+      place = s32[] parameter(1)
+      zero = s32[] constant(0)
+      taken = f32[1,32,16]{{2,1,0}} dynamic-slice(layers, place, zero, zero), dynamic_slice_sizes={{1,32,16}}
+      weight = f32[32,16]{{1,0}} bitcast(taken)
+      x = f32[64,32]{{1,0}} parameter(2)
+      ROOT c = f32[64,16]{{1,0}} custom-call(x, weight), custom_call_target="__cublas$gemm", backend_config={config}
+    }}
+    ENTRY e {{
+      layers = f32[10,32,16]{{2,1,0}} parameter(0)
+      place = s32[] parameter(1)
+      x = f32[64,32]{{1,0}} parameter(2)
+      ROOT r = f32[64,16]{{1,0}} fusion(layers, place, x), kind=kCustom, calls=f
+    }}""")
+    assert found.cost.matrix_flops == 2 * 64 * 32 * 16
+    assert found.cost.bytes == 4 * (32 * 16 + 1 + 64 * 32 + 64 * 16)
+
+
 CALL = 'ENTRY e { a = f32[64]{0} parameter(0) ROOT c = f32[64]{0} custom-call(a), custom_call_target="mine" }'
 
 

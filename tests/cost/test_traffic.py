@@ -37,6 +37,25 @@ def test_elementwise_work_before_a_slice_reads_only_the_slice(text_cost):
     assert found.cost.bytes == 3 * 10 * ROW_BYTES
 
 
+def test_fusions_within_fusions_are_followed(text_cost):
+    found = text_cost("""
+    inner { p = f32[64,64]{1,0} parameter(0) ROOT s = f32[64,64]{1,0} sine(p) }
+    outer {
+      p = f32[64,64]{1,0} parameter(0)
+      q = f32[64,64]{1,0} parameter(1)
+      s = f32[64,64]{1,0} fusion(p), kind=kLoop, calls=inner
+      ROOT d = f32[64,64]{1,0} dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    }
+    ENTRY e {
+      x = f32[64,64]{1,0} parameter(0)
+      y = f32[64,64]{1,0} parameter(1)
+      ROOT r = f32[64,64]{1,0} fusion(x, y), kind=kCustom, calls=outer
+    }""")
+    assert found.cost.matrix_flops == 2 * 64**3
+    assert found.cost.transcendentals == 64 * 64
+    assert found.cost.bytes == 3 * 64 * 64 * 4
+
+
 def test_two_slices_of_one_input_add_up(text_cost):
     found = text_cost("""
     f {

@@ -1,4 +1,4 @@
-"""Frames on the pipe: every event arrives as it was, what cannot travel is refused, and bytes that are no frame say so."""
+"""Frames on the pipe: every event arrives as it was, what cannot travel is refused, other bytes are an error."""
 
 import types
 import typing

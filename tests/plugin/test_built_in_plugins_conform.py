@@ -45,7 +45,9 @@ def test_a_collector_conforms(found: Any) -> None:
 def test_an_exporter_conforms(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found.error
     monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
-    check_exporter(found.plugin, {"prometheus": True, "rank_on_host": 0, "in_kubernetes": False, "agent": "process"})
+    check_exporter(
+        found.plugin, {"prometheus": True, "rank_on_host": 0, "in_kubernetes": False, "agent": "process"}
+    )
 
 
 class UndeclaredCollector:

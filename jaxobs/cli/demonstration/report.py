@@ -62,6 +62,7 @@ def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
     demo = {
         **losses(outcome),
         "steps": len(outcome.losses),
+        "evaluations": len(outcome.held_out),
         "parameters": outcome.parameters,
         "tokens_per_step": size.tokens,
         "seconds": outcome.seconds,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EVALUATIONS = 4
 """Within the training, at equal distances, beside one before and one after it."""
 
-_EVALUATION_BATCHES = 4
+EVALUATION_BATCHES = 4
 _SHORT_SHARE = 1 / 3
 """Of the time is trained on twice as many windows of half the length: short contexts are learnt first and cheaply.
 The change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
@@ -109,7 +109,7 @@ class Training:
         size = self._size
         batches = (
             windows(self._text.held_out, size.examples, size.length, random)
-            for _ in range(_EVALUATION_BATCHES)
+            for _ in range(EVALUATION_BATCHES)
         )
         losses = [
             float(self._evaluation_step(state.parameters, tokens, size))

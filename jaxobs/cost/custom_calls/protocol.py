@@ -99,9 +99,9 @@ def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> Non
         except HloDecodeError:
             raise
         except Exception as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
-            tally.reasons[f"rule for custom call {call.target} raised {type(error).__name__}: {error}"] = None
+            tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
     if cost is None:
-        tally.unmodelled[call.target] = None
+        tally.add_unmodelled([call.target])
         tally.bytes += call.memory_bytes()
     else:
-        tally.add(cost)
+        tally.add_cost(cost)

@@ -1,0 +1,127 @@
+"""Reading a source field by field, for collectors: what one query cannot tell costs its own metrics alone.
+
+A query that fails is remembered and asked again later: after FIRST_RETRY_SECONDS, then twice as long each time up to
+UNSUPPORTED_RETRY_SECONDS; one that the source says it has not got waits that long at once. Counters are told as their
+growth. A gauge that is no longer known is taken away rather than left at its last value.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Metric
+
+Subject = TypeVar("Subject")
+Labels = tuple[str, ...]
+Sample = tuple[Metric, Labels, float | None]
+"""A metric, its labels behind those of the subject, and its value: a running total for a counter. None: unknown."""
+
+FIRST_RETRY_SECONDS = 30.0
+UNSUPPORTED_RETRY_SECONDS = 600.0
+"""Long, because what a device has not got it will hardly get; not for ever, because drivers are changed under jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[Subject]):
+    """One question to a source, and the metrics that its answer gives. `read` may raise."""
+
+    metrics: tuple[Metric, ...]
+    read: Callable[[Subject], Iterable[Sample]]
+
+
+@dataclass(slots=True)
+class _State:
+    """What is remembered of one query."""
+
+    retry_at: float = -math.inf
+    wait: float = FIRST_RETRY_SECONDS
+    shown: frozenset[tuple[str, Labels]] = frozenset()
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Fields(Generic[Subject]):
+    """All that is asked about one subject (a device, a process); `labels` come first in each of its series.
+
+    `whole` names counters whose first total belongs to the job: of the others it is what was counted before, and they
+    start at 0. `unsupported` says whether an error means that the source has no such figure. Errors of the types in
+    `passed_on` concern the subject as a whole: they go to the caller.
+    """
+
+    queries: Sequence[Query[Subject]]
+    labels: Labels = ()
+    whole: Collection[Metric] = ()
+    unsupported: Callable[[Exception], bool] = lambda error: isinstance(error, NotImplementedError)
+    passed_on: tuple[type[Exception], ...] = ()
+    clock: Callable[[], float] = time.monotonic
+    _states: list[_State] = field(init=False)
+    _totals: dict[tuple[str, Labels], float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._states = [_State() for _ in self.queries]
+
+    def collect(self, subject: Subject) -> list[Measured]:
+        """What is known now. Raises errors of the types in `passed_on` alone; `withdraw` is then to be called."""
+        measured: list[Measured] = []
+        for query, state in zip(self.queries, self._states, strict=True):
+            if self.clock() < state.retry_at:
+                continue
+            try:
+                samples = list(query.read(subject))
+            except self.passed_on:
+                raise
+            except Exception as error:  # noqa: BLE001  # one field must not cost the others, whatever its library raises
+                self._failed(state, error)
+                samples = []
+            else:
+                state.reason, state.wait = "", FIRST_RETRY_SECONDS
+            measured += self._measured(state, samples)
+        return measured
+
+    def withdraw(self) -> list[Measured]:
+        """Take away every gauge: the subject cannot be asked any more."""
+        return [gone for state in self._states for gone in self._measured(state, ())]
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why metrics are missing, by name; empty where every query was answered."""
+        return {
+            metric.name: state.reason
+            for query, state in zip(self.queries, self._states, strict=True)
+            if state.reason
+            for metric in query.metrics
+        }
+
+    def _failed(self, state: _State, error: Exception) -> None:
+        state.reason = f"{type(error).__name__}: {error}"
+        unsupported = self.unsupported(error)
+        state.retry_at = self.clock() + (UNSUPPORTED_RETRY_SECONDS if unsupported else state.wait)
+        state.wait = min(2 * state.wait, UNSUPPORTED_RETRY_SECONDS)
+
+    def _measured(self, state: _State, samples: Iterable[Sample]) -> Iterator[Measured]:
+        at = now()
+        shown = set()
+        for metric, labels, value in samples:
+            if value is None:
+                continue
+            key = metric.name, (*self.labels, *labels)
+            if metric.kind == "counter":
+                yield Measured(*key, self._growth(metric, key, value), at)
+            else:
+                yield Measured(*key, float(value), at)
+                shown.add(key)
+        for name, labels in sorted(state.shown - shown):
+            yield Measured(name, labels, math.nan, at)  # a gauge without a number is taken away
+        state.shown = frozenset(shown)
+
+    def _growth(self, metric: Metric, key: tuple[str, Labels], total: float) -> float:
+        """Since the last reading. A total that fell was started anew: what it lost is unknown, so nothing is added."""
+        before = self._totals.get(key, 0.0 if metric in self.whole else total)
+        self._totals[key] = total
+        return max(0.0, total - before)

@@ -1,0 +1,102 @@
+"""Where the whole process's time went: each second once, and all of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.intervals import Intervals
+from jaxobs.model.events import LoopEnded, PhaseEnded
+from tests.derive.made_up import BEGAN, SECOND, applied, at, compiled, families, new_fold, step
+
+
+def run_seconds(fold: object, now: float) -> dict[str, float]:
+    document = fold.snapshot(at(now)).to_dict()["process"]  # type: ignore[attr-defined]
+    assert sum(document["run_seconds"].values()) <= document["seconds"] + 1e-9
+    return dict(document["run_seconds"])
+
+
+def test_the_categories_add_up_to_the_age_of_the_process() -> None:
+    events = [
+        PhaseEnded("initialisation", None, at(0.5), at(1.0), 0),
+        compiled(1.0, 3.0),
+        step(0, 2.0, 5.0, wait=0.5, checkpoint=0.25),
+        step(1, 5.0, 6.0, wait=0.5),
+        LoopEnded("train", at(6.0), 0),
+    ]
+    charged = run_seconds(applied(new_fold(), events), 10.0)
+    assert charged == pytest.approx(
+        {"productive": 1.75, "input": 1.0, "checkpoint": 0.25, "compile": 2.0, "initialisation": 5.0, "stalled": 0,
+         "other": 0.0}
+    )  # fmt: skip
+    assert sum(charged.values()) == pytest.approx(10.0)
+
+
+def test_after_the_first_step_what_nothing_explains_is_other() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
+    run_seconds(fold, 2.5)
+    charged = run_seconds(fold, 10.0)
+    assert charged["productive"] == pytest.approx(1.0)
+    assert charged["other"] == pytest.approx(7.5)
+    assert families(fold.snapshot(at(10)))["jaxobs_goodput_ratio"][()] == pytest.approx(0.1)
+
+
+def test_while_a_loop_runs_time_is_charged_up_to_its_last_step() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0)])
+    assert sum(run_seconds(fold, 5.0).values()) == pytest.approx(2.0)
+    fold.apply(step(1, 2.0, 6.0))
+    charged = run_seconds(fold, 6.5)
+    assert sum(charged.values()) == pytest.approx(6.0)
+    assert charged["productive"] == pytest.approx(5.0)
+
+
+def test_a_loop_that_never_said_it_is_over_does_not_stop_the_clock() -> None:
+    """`with obs.step()` has no end of the loop."""
+    fold = applied(new_fold(), [step(0, 1.0, 2.0)])
+    run_seconds(fold, 3.0)
+    assert sum(run_seconds(fold, 100.0).values()) == pytest.approx(100.0)
+
+
+def test_an_inner_loop_that_ends_leaves_the_outer_ones_step_its_time() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), step(0, 3.0, 4.0, loop="eval"), LoopEnded("eval", at(4), 0)])
+    run_seconds(fold, 10.0)  # the outer step is under way: nothing is said of its time yet
+    fold.apply(step(1, 2.0, 12.0, nested=1.0))
+    charged = run_seconds(fold, 12.0)
+    assert charged["productive"] == pytest.approx(11.0)
+    assert charged["other"] == pytest.approx(0.0)
+
+
+def test_compiles_on_many_threads_at_once_count_once() -> None:
+    fold = applied(new_fold(), [compiled(1.0, 2.0 + thread / 64, thread=thread) for thread in range(64)])
+    assert run_seconds(fold, 3.0)["compile"] == pytest.approx(1.0 + 63 / 64)
+    assert run_seconds(fold, 100.0)["compile"] == pytest.approx(1.0 + 63 / 64)
+
+
+def test_a_compile_beside_the_steps_is_not_charged_to_idle_time_later() -> None:
+    fold = applied(new_fold(), [compiled(1.0, 9.0, thread=2), step(0, 1.0, 9.0), LoopEnded("train", at(9), 0)])
+    run_seconds(fold, 9.0)
+    charged = run_seconds(fold, 30.0)
+    assert charged["compile"] == pytest.approx(0.0)
+    assert charged["other"] == pytest.approx(21.0)
+
+
+spans = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 50)), max_size=20)
+
+
+@given(spans, st.lists(st.integers(0, 300), max_size=5))
+def test_intervals_are_counted_once_whatever_their_order(parts: list[tuple[int, int]], cuts: list[int]) -> None:
+    intervals = Intervals()
+    for start, length in parts:
+        intervals.add(start, start + length)
+    covered = {point for start, length in parts for point in range(start, start + length)}
+    taken = 0
+    for cut in sorted(cuts):
+        taken += intervals.take(cut)
+        assert taken == len([point for point in covered if point < cut])
+    assert taken + intervals.take(1_000) == len(covered)
+
+
+def test_the_process_began_before_it_was_observed() -> None:
+    assert sum(run_seconds(new_fold(), 7.0).values()) == pytest.approx(7.0)
+    assert new_fold().snapshot(BEGAN + 3 * SECOND).to_dict()["process"]["seconds"] == 3.0

@@ -1,0 +1,127 @@
+"""Finding plugins: real distributions on a folder of their own, each loaded alone."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jaxobs.plugin.discovery import COLLECTORS, PROBES, Found, discover
+
+SOUND = "class Plugin:\n    metrics = ()\n    def start(self, job): ...\n    def stop(self): ...\n"
+
+
+class Site:
+    """A folder in which distributions can be installed by writing what an installer would leave behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(
+        self,
+        distribution: str,
+        source: str,
+        *,
+        name: str = "",
+        group: str = PROBES,
+        attribute: str = "Plugin",
+    ) -> None:
+        module = distribution.replace("-", "_")
+        (self.folder / f"{module}.py").write_text(source)
+        information = self.folder / f"{module}-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (information / "entry_points.txt").write_text(
+            f"[{group}]\n{name or distribution} = {module}:{attribute}\n"
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield Site(tmp_path)
+    for name in [file.stem for file in tmp_path.glob("*.py")]:
+        sys.modules.pop(name, None)
+
+
+def found(group: str = PROBES) -> dict[str, list[Found]]:
+    """By name, without the built-in plugins."""
+    by_name: dict[str, list[Found]] = {}
+    for entry in discover(group):
+        if not entry.value.startswith("jaxobs_plugins"):
+            by_name.setdefault(entry.name, []).append(entry)
+    return by_name
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import does_not_exist_at_all", "ModuleNotFoundError: No module named 'does_not_exist_at_all'"),
+        ("raise RuntimeError('half of it')", "RuntimeError: half of it"),
+        ("import sys; sys.exit(7)", "SystemExit: 7"),
+        ("def broken(:", "SyntaxError"),
+        ("Other = 1", "AttributeError"),
+        ("Plugin = 5", "TypeError: 'int' object is not callable"),
+        ("class Plugin:\n    def __init__(self):\n        raise OSError('no disk')", "OSError: no disk"),
+        ("class Plugin:\n    metrics = ()", "Plugin has no method start, stop"),
+        (SOUND.replace("()\n", "[]\n", 1), "Plugin.metrics is not a tuple"),
+        ("Plugin = dict", "dict has no method start, stop"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_reported_and_the_others_load(
+    site: Site, source: str, reason: str
+) -> None:
+    site.install("a-broken", source)
+    site.install("b-sound", SOUND)
+    entries = found()
+    (broken,), (sound,) = entries["a-broken"], entries["b-sound"]
+    assert broken.plugin is None
+    assert broken.error.startswith(reason)
+    assert broken.distribution == "a-broken 1.0"
+    assert type(sound.plugin).__name__ == "Plugin"
+    assert sound.error == ""
+    assert any(entry.name == "compile" and not entry.error for entry in discover(PROBES))
+
+
+def test_two_plugins_of_one_name_are_reported_and_the_first_is_used(site: Site) -> None:
+    site.install("first-one", SOUND, name="twice")
+    site.install("second-one", SOUND, name="twice")
+    first, second = found()["twice"]
+    assert (first.distribution, first.error) == ("first-one 1.0", "")
+    assert second.plugin is None
+    assert "named 'twice' already" in second.error
+
+
+def test_a_third_party_cannot_take_a_built_in_name_unseen(site: Site) -> None:
+    site.install("zz-other", SOUND, name="compile")
+    entries = [entry for entry in discover(PROBES) if entry.name == "compile"]
+    assert len(entries) == 2
+    assert sum(bool(entry.error) for entry in entries) == 1
+
+
+def test_one_distribution_seen_twice_on_the_path_is_one_plugin(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site.install("seen-twice", SOUND)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "." / ".." / tmp_path.name)])
+    assert len(found()["seen-twice"]) == 1
+
+
+def test_a_keyboard_interrupt_while_loading_reaches_the_user(site: Site) -> None:
+    site.install("interrupted", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        discover(PROBES)
+
+
+@pytest.mark.parametrize("interval", ["0", "-1.0", "'1'", "None"])
+def test_a_collector_needs_a_positive_interval(site: Site, interval: str) -> None:
+    source = SOUND + f"    interval = {interval}\n    def collect(self): return ()\n"
+    site.install("collects", source, group=COLLECTORS)
+    (entry,) = found(COLLECTORS)["collects"]
+    assert "interval is not a positive number of seconds" in entry.error
+
+
+def test_a_plugin_that_is_skipped_is_not_even_imported(site: Site) -> None:
+    site.install("left-out", "raise RuntimeError('imported')")
+    assert "left-out" not in {entry.name for entry in discover(PROBES, skip=frozenset({"left-out"}))}
+    assert "left_out" not in sys.modules

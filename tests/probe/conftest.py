@@ -1,0 +1,53 @@
+"""A probe side with real probes and no agent: what it would have sent can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jaxobs.config import Settings
+from jaxobs.flow import wire
+from jaxobs.flow.ring import Ring
+from jaxobs.probe.side import ProbeSide
+
+
+def sent_events(ring: Ring) -> list[Any]:
+    """What is in the ring, as the agent would get it."""
+    data, refused = wire.events_frame(ring.drain())
+    assert refused == 0
+    return [event for _, body in wire.Frames().feed(data) for event in wire.events_of(body)]
+
+
+class Observed:
+    """The probe side of this process, its events so far, and what it logged."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.log: list[str] = []
+        plain = Settings(**settings).model_dump(mode="json") | {"rank_on_host": 0, "in_kubernetes": False}
+        self.side = ProbeSide(plain, dict, _no_agent, lambda kind, body: None, self.log.append)
+        self.events: list[Any] = []
+
+    def of(self, *types: type) -> list[Any]:
+        """All events of these types so far."""
+        self.events += sent_events(self.side.ring)
+        for watched in self.side._watched:
+            self.events += watched.calls_outside()
+        return [event for event in self.events if isinstance(event, types)]
+
+
+def _no_agent() -> Any:
+    raise OSError("there is none in this test")
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    """Probes are hooked in while the test runs, and none of them may fail."""
+    observer = Observed()
+    observer.side.start_probes()
+    yield observer
+    observer.side.stop(0.0)
+    reports = [guard.report() for _, guard in observer.side.plugins]
+    assert all(report.up and not report.failures for report in reports), reports
+    assert observer.log == []
