@@ -10,8 +10,8 @@ import argparse
 import statistics
 import time
 
-from jaxobs.cost import module_cost
-from jaxobs.cost.descriptors import MetadataMessage, ModuleMessage, ShapeMessage
+from jaxobs.cost_model import module_cost
+from jaxobs.cost_model.descriptors import MetadataMessage, ModuleMessage, ShapeMessage
 
 _FLOAT32 = 11
 _FUSED = (

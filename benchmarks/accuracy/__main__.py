@@ -28,7 +28,7 @@ from benchmarks.accuracy import (
     products,
 )
 from benchmarks.accuracy.program import Program
-from jaxobs.cost import Cost, module_cost
+from jaxobs.cost_model import Cost, module_cost
 
 ROOMS = (products, convolutions, networks, attention, linear_algebra, loops, memory, distributed)
 TOLERANCES = {"matrix": 0.01, "vector": 0.05, "bytes": 0.10}

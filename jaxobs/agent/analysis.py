@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxobs.cost import module_cost
-from jaxobs.cost.custom_calls import BUILT_IN_RULES
+from jaxobs.cost_model import module_cost
+from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
 from jaxobs.model.cost import ModuleCost
 from jaxobs.plugin.discovery import CUSTOM_CALLS
 

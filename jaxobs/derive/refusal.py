@@ -29,7 +29,7 @@ def require_types(event: Event) -> None:
 
 def _classes(hint: Any) -> tuple[type, ...]:
     """What `isinstance` takes for an annotation of an event's field."""
-    if isinstance(hint, UnionType) or get_origin(hint) is not None and get_origin(hint) is not tuple:
+    if isinstance(hint, UnionType) or (get_origin(hint) is not None and get_origin(hint) is not tuple):
         return tuple(kind for part in get_args(hint) for kind in _classes(part))
     if get_origin(hint) is tuple:
         return (tuple,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.intervals import Intervals
@@ -32,7 +32,7 @@ class RunTime:
         self._running: dict[str, int] = {}
         self._compiling = Intervals()
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
-        self._told: dict[str, float] = {}
+        self._told = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
         self.seconds = dict.fromkeys(core.CATEGORIES, 0.0)
         for category in core.CATEGORIES:
             series.add(core.RUN_SECONDS, (category,), 0.0)
@@ -58,29 +58,48 @@ class RunTime:
     def update(self, now: int, loops: Iterable[tuple[float, dict[str, float]]]) -> None:
         """`loops` are wall seconds and components of each loop so far."""
         until = min([now, *(end for end in self._running.values() if now - end <= PAUSE)])
-        left = seconds(max(0, until - self._charged_until))
-        if left <= 0:
-            return
         known = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
         for wall, components in loops:
             known["productive"] += wall - sum(components[word] for word in NOT_PRODUCTIVE)
             known["input"] += components["input"]
             known["checkpoint"] += components["checkpoint"]
-        # What does not fit was charged as something else before, or ran beside it on another thread.
-        new = {word: max(0.0, amount - self._told.get(word, 0.0)) for word, amount in known.items()}
-        self._told = known
-        new["checkpoint"] += seconds(self._phases["checkpoint"].take(until))
-        new["compile"] = seconds(self._compiling.take(until))
-        new["initialisation"] = seconds(self._phases["initialisation"].take(until))
-        for category in ("productive", "input", "checkpoint", "compile", "initialisation"):
-            amount = min(left, new[category])
-            self._charge(category, amount)
-            left -= amount
-        before = self._first_step is None or self._charged_until < self._first_step
-        self._charge("initialisation" if before else "other", left)
-        self._charged_until = until
+        new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
+        if self._first_step is None or self._charged_until < self._first_step:
+            before = until if self._first_step is None else min(until, self._first_step)
+            self._charge_up_to(before, {}, "initialisation")
+        if self._first_step is not None:
+            new = self._charge_up_to(until, new, "other")
+        # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
+        left_over, ahead = sum(new.values()), seconds(now - until)
+        kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
+        self._told = {word: amount - new[word] * kept for word, amount in known.items()}
         total = sum(self.seconds.values())
         self._series.set(core.GOODPUT, (), self.seconds["productive"] / total if total > 0 else None)
+
+    def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
+        """Charge the time up to `until`: what loops told first, then compiles and phases outside them, then the rest.
+
+        Returns what of `inside` found no time.
+        """
+        left = seconds(max(0, until - self._charged_until))
+        if left <= 0:
+            return dict(inside)
+        self._charged_until = until
+        over = {}
+        for word, amount in inside.items():
+            over[word] = amount - min(left, amount)
+            self._charge(word, min(left, amount))
+            left -= min(left, amount)
+        outside = {
+            "checkpoint": self._phases["checkpoint"], "compile": self._compiling,
+            "initialisation": self._phases["initialisation"],
+        }  # fmt: skip
+        for word, intervals in outside.items():
+            amount = min(left, seconds(intervals.take(until)))
+            self._charge(word, amount)
+            left -= amount
+        self._charge(rest, left)
+        return over
 
     def _charge(self, category: str, amount: float) -> None:
         self.seconds[category] += amount

@@ -17,6 +17,7 @@ from typing import Any
 
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import ExecutableRan, StepCompleted
+from jaxobs.probe.readiness import is_askable, is_ready
 
 BURST = 4
 """Calls in a row that one sample looks at. The device may be far behind the host: the wait for the first is long and its
@@ -68,7 +69,7 @@ class OutputLeaf:
             try:
                 for key in self._ways[0]:
                     value = getattr(value, key[1]) if type(key) is tuple else value[key]
-                if callable(getattr(value, "is_ready", None)):
+                if is_askable(value):
                     return value
             except (AttributeError, KeyError, IndexError, TypeError):
                 pass  # another structure than the first time
@@ -125,7 +126,7 @@ class Completions:
             return
         previous = samples[-1]
         try:
-            self._idle = previous.ready is not None or previous.leaf.is_ready()
+            self._idle = previous.ready is not None or is_ready(previous.leaf)
         except Exception:  # noqa: BLE001  # donated meanwhile, or no array of JAX's; never into the user's call
             self._idle = False
 
@@ -142,7 +143,7 @@ class Completions:
                 return
             self._thread_of_samples = thread
             sample = Sample(way, leaf, run, loop, step, started, ended, self._idle and bool(self._samples))
-            if leaf.is_ready():  # the backend ran it within the call
+            if is_ready(leaf):  # the backend ran it within the call
                 sample.ready = ended
             self._samples.append(sample)
             if len(self._samples) >= self._wanted:
@@ -205,7 +206,7 @@ class Completions:
                 self._stop.wait(ahead)
             while sample.ready is None:
                 asked = now()
-                if sample.leaf.is_ready():
+                if is_ready(sample.leaf):
                     ready = now()
                     sample.ready = (last_not_ready + ready) // 2
                     sample.uncertainty = (ready - last_not_ready) // 2
@@ -247,7 +248,7 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
 
     found: list[tuple[int, int, tuple[Any, ...]]] = []
     for path, leaf in tree_flatten_with_path(result)[0]:
-        if not callable(getattr(leaf, "is_ready", None)):
+        if not is_askable(leaf):
             continue
         way: list[Any] = []
         for key in path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxobs.config import load_settings
-from jaxobs.cost import module_cost
+from jaxobs.cost_model import module_cost
 from jaxobs.derive.bottleneck import Verdict, of_executable
 from jaxobs.derive.roofline import Bound, bound_time, efficiency, total_bound
 from jaxobs.model.cost import Cost, ModuleCost

@@ -9,6 +9,7 @@ from typing import Any
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.probe.loops import Current
+from jaxobs.probe.readiness import is_askable, is_ready
 
 NAMES = 200
 """At most so many names: they become a label."""
@@ -61,11 +62,11 @@ class RecordedValues:
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
         """The number, and whether the value is done with."""
         try:
-            if callable(getattr(value, "is_ready", None)):
-                if getattr(value, "is_fully_addressable", True) is False:
-                    value = value.addressable_data(0)
-                if not value.is_ready():
+            if is_askable(value):
+                if not is_ready(value):
                     return None, False
+                if not value.is_fully_addressable:
+                    value = value.addressable_data(0)
             return float(value), True
         except RuntimeError:  # "Array has been deleted": the user donated it after recording it
             return None, True

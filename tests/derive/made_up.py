@@ -57,7 +57,15 @@ def peak(value: float) -> Peak:
 
 
 PEAKS = Peaks(
-    "example", {"float32": peak(1e12)}, {"float32": peak(1e11)}, peak(1e10), peak(1e11), (), peak(1e10), None, None
+    "example",
+    {"float32": peak(1e12)},
+    {"float32": peak(1e11)},
+    peak(1e10),
+    peak(1e11),
+    (),
+    peak(1e10),
+    None,
+    None,
 )
 NO_PEAKS = Peaks("example", {}, {}, None, None, (), None, None, "run jaxobs calibrate")
 
@@ -84,7 +92,9 @@ def step(
     )  # fmt: skip
 
 
-def compiled(start: float, end: float, *, function: str = "f", phase: str = "backend", thread: int = 1) -> Event:
+def compiled(
+    start: float, end: float, *, function: str = "f", phase: str = "backend", thread: int = 1
+) -> Event:
     span = at(end) - at(start)
     return CompilePhaseEnded(function, phase, thread, at(start), at(end), span, True)
 
@@ -93,7 +103,9 @@ def backend(kind: str = "example") -> BackendFound:
     return BackendFound("gpu", ((0, kind, "uuid-0"), (1, kind, "uuid-1")), 0, 1, "0.10.2", "0.10.2", at(0.1))
 
 
-def created(number: int, function: str = "f", devices: int = 1, proto: bytes | None = b"x") -> ExecutableCreated:
+def created(
+    number: int, function: str = "f", devices: int = 1, proto: bytes | None = b"x"
+) -> ExecutableCreated:
     reason = "" if proto else "the module has 9 bytes, more than 8"
     return ExecutableCreated(number, function, at(0.2), proto, reason, (("argument", 64),), devices)
 
@@ -164,7 +176,9 @@ def check(snapshot: Snapshot, before: Mapping[tuple[str, ...], float]) -> dict[t
     assert sum(charged.values()) <= document["process"]["seconds"] + 1e-6
     for family in snapshot.families:
         for value in family.series.values():
-            assert math.isfinite(value.sum if isinstance(value, HistogramValue) else value), family.metric.name
+            assert math.isfinite(value.sum if isinstance(value, HistogramValue) else value), (
+                family.metric.name
+            )
     now = dict(counters(snapshot))
     fallen = {name: (value, now.get(name)) for name, value in before.items() if now.get(name, -1.0) < value}
     assert fallen == {}
@@ -176,7 +190,9 @@ durations = st.integers(0, 5 * SECOND)
 names = st.sampled_from(["train", "eval", "f", "g"])
 numbers = st.integers(1, 4)
 runs = st.integers(-2, 4)
-contexts = st.none() | st.builds(SpanContext, st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.just(1))
+contexts = st.none() | st.builds(
+    SpanContext, st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.just(1)
+)
 odd_numbers = st.sampled_from([math.nan, math.inf, -math.inf, -1.0, -0.0, 1e200]) | st.floats(0, 1e6)
 
 

@@ -245,7 +245,11 @@ def test_a_lower_bound_is_said_to_be_one() -> None:
 
 
 def test_phases_outside_steps_do_not_touch_the_loop() -> None:
-    events = [step(0, 1.0, 2.0), LoopEnded("train", at(2), 0), PhaseEnded("checkpoint", None, at(2), at(4), 0)]
+    events = [
+        step(0, 1.0, 2.0),
+        LoopEnded("train", at(2), 0),
+        PhaseEnded("checkpoint", None, at(2), at(4), 0),
+    ]
     fold = applied(new_fold(), events)
     snapshot = fold.snapshot(at(5))
     assert snapshot.to_dict()["loops"]["train"]["components"]["checkpoint"] == 0.0

@@ -20,15 +20,15 @@ def run_seconds(fold: object, now: float) -> dict[str, float]:
 def test_the_categories_add_up_to_the_age_of_the_process() -> None:
     events = [
         PhaseEnded("initialisation", None, at(0.5), at(1.0), 0),
-        compiled(1.0, 3.0),
+        compiled(1.0, 3.0),  # the wait for the first item lies in it
         step(0, 2.0, 5.0, wait=0.5, checkpoint=0.25),
         step(1, 5.0, 6.0, wait=0.5),
         LoopEnded("train", at(6.0), 0),
     ]
     charged = run_seconds(applied(new_fold(), events), 10.0)
     assert charged == pytest.approx(
-        {"productive": 1.75, "input": 1.0, "checkpoint": 0.25, "compile": 2.0, "initialisation": 5.0, "stalled": 0,
-         "other": 0.0}
+        {"productive": 2.25, "input": 0.5, "checkpoint": 0.25, "compile": 2.0, "initialisation": 1.0, "stalled": 0,
+         "other": 4.0}
     )  # fmt: skip
     assert sum(charged.values()) == pytest.approx(10.0)
 
@@ -38,7 +38,7 @@ def test_after_the_first_step_what_nothing_explains_is_other() -> None:
     run_seconds(fold, 2.5)
     charged = run_seconds(fold, 10.0)
     assert charged["productive"] == pytest.approx(1.0)
-    assert charged["other"] == pytest.approx(7.5)
+    assert charged["other"] == pytest.approx(8.0)
     assert families(fold.snapshot(at(10)))["jaxobs_goodput_ratio"][()] == pytest.approx(0.1)
 
 
@@ -59,7 +59,9 @@ def test_a_loop_that_never_said_it_is_over_does_not_stop_the_clock() -> None:
 
 
 def test_an_inner_loop_that_ends_leaves_the_outer_ones_step_its_time() -> None:
-    fold = applied(new_fold(), [step(0, 1.0, 2.0), step(0, 3.0, 4.0, loop="eval"), LoopEnded("eval", at(4), 0)])
+    fold = applied(
+        new_fold(), [step(0, 1.0, 2.0), step(0, 3.0, 4.0, loop="eval"), LoopEnded("eval", at(4), 0)]
+    )
     run_seconds(fold, 10.0)  # the outer step is under way: nothing is said of its time yet
     fold.apply(step(1, 2.0, 12.0, nested=1.0))
     charged = run_seconds(fold, 12.0)
@@ -74,7 +76,9 @@ def test_compiles_on_many_threads_at_once_count_once() -> None:
 
 
 def test_a_compile_beside_the_steps_is_not_charged_to_idle_time_later() -> None:
-    fold = applied(new_fold(), [compiled(1.0, 9.0, thread=2), step(0, 1.0, 9.0), LoopEnded("train", at(9), 0)])
+    fold = applied(
+        new_fold(), [compiled(1.0, 9.0, thread=2), step(0, 1.0, 9.0), LoopEnded("train", at(9), 0)]
+    )
     run_seconds(fold, 9.0)
     charged = run_seconds(fold, 30.0)
     assert charged["compile"] == pytest.approx(0.0)
@@ -85,7 +89,9 @@ spans = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 50)), max_size=20
 
 
 @given(spans, st.lists(st.integers(0, 300), max_size=5))
-def test_intervals_are_counted_once_whatever_their_order(parts: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_intervals_are_counted_once_whatever_their_order(
+    parts: list[tuple[int, int]], cuts: list[int]
+) -> None:
     intervals = Intervals()
     for start, length in parts:
         intervals.add(start, start + length)

@@ -1,0 +1,27 @@
+"""Costs of custom calls: library routines and kernels that an HLO module only names."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.cost_model.custom_calls import attention, cublas, cudnn, cusolver, kernels, lapack, movement
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        **attention.RULES,
+        **cublas.RULES,
+        **cudnn.RULES,
+        **cusolver.RULES,
+        **kernels.RULES,
+        **lapack.RULES,
+        **movement.RULES,
+    }
+)
+"""Rules by custom-call target."""
+
+__all__ = ["BUILT_IN_RULES", "CustomCall", "Rule"]

@@ -1,0 +1,85 @@
+"""Matrix products that XLA gives to cuBLAS and cuBLASLt, to rocBLAS under the same names, and to oneDNN.
+
+The configuration is a ``GemmBackendConfig`` as JSON (openxla/xla, ``xla/service/gpu/backend_configs.proto``).
+Operands are the two sides, then what the epilogue adds; the last array of a tuple result is the workspace.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxobs.cost_model.dot import dot_multiply_adds, multiply_add_flops
+from jaxobs.model.cost import Cost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+
+_SIDES: Final = (
+    "lhs_contracting_dimensions",
+    "rhs_contracting_dimensions",
+    "lhs_batch_dimensions",
+    "rhs_batch_dimensions",
+)
+
+
+def dimension_numbers(configuration: Mapping[str, Any]) -> SimpleNamespace:
+    """``DotDimensionNumbers`` from JSON, where integers are texts and empty lists may be absent."""
+    numbers = {side: [int(number) for number in configuration.get(side, ())] for side in _SIDES}
+    return SimpleNamespace(**numbers)
+
+
+def gemm(call: CustomCall) -> Cost | None:
+    """``2 b m n k``, and the epilogue's additions and activations for each element of the product."""
+    configuration = call.configuration.get("gemm_backend_config", call.configuration)
+    numbers = configuration.get("dot_dimension_numbers")
+    if numbers is None or len(call.operands) < 2:
+        return None
+    left, right = call.operands[:2]
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, dimension_numbers(numbers))
+    if not flops:
+        return call.movement()
+    product = call.results[0]
+    epilogue = str(configuration.get("epilogue", "DEFAULT"))
+    additions = ("BIAS" in epilogue) + (float(configuration.get("beta", 0)) != 0)
+    workspaces = 1 if len(call.results) > 1 and call.results[-1].type.name in ("int8", "uint8") else 0
+    gelu = product.elements if "GELU" in epilogue else 0
+    # The tanh form of GELU: 8 additions and multiplications and one tanh for each element.
+    vector = float(additions * product.elements + 8 * gelu)
+    return call.matrix(
+        flops,
+        of=min((left, right), key=lambda side: side.type.bits),
+        vector_flops_by_type={product.type.part: vector} if vector else {},
+        transcendentals=float(gelu),
+        bytes=call.memory_bytes(workspaces=workspaces),
+    )
+
+
+def onednn_matmul(call: CustomCall) -> Cost | None:
+    """The last dimension of the first side meets the last but one of the second, unless marked transposed."""
+    configuration = call.configuration.get("onednn_matmul_config", {})
+    if len(call.operands) < 2:
+        return None
+    left, right = call.operands[:2]
+    rank = len(left.dimensions)
+    if rank < 2 or len(right.dimensions) != rank:
+        return None
+    batch = list(range(rank - 2))
+    numbers = SimpleNamespace(
+        lhs_contracting_dimensions=[rank - 2 if configuration.get("transpose_a") else rank - 1],
+        rhs_contracting_dimensions=[rank - 1 if configuration.get("transpose_b") else rank - 2],
+        lhs_batch_dimensions=batch,
+        rhs_batch_dimensions=batch,
+    )
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, numbers)
+    return call.matrix(flops, of=left) if flops else call.movement()
+
+
+RULES: Final[dict[str, Rule]] = {
+    "__cublas$gemm": gemm,
+    "__cublas$lt$matmul": gemm,
+    "__cublas$lt$matmul$f8": gemm,
+    "__onednn$matmul": onednn_matmul,
+}

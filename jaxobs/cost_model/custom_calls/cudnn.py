@@ -1,0 +1,59 @@
+"""Convolutions that XLA gives to cuDNN and MIOpen (under the same names).
+
+Window and dimension numbers are those of the forward convolution, whichever of its three arrays the call
+computes (openxla/xla, ``xla/service/gpu/cublas_cudnn.h``); its multiply-adds are the same for all three. The
+result is a tuple that ends with the workspace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.cost_model.convolution import convolution_multiply_adds
+from jaxobs.cost_model.dot import multiply_add_flops
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+    from jaxobs.cost_model.shapes import Shape
+    from jaxobs.model.cost import Cost
+
+
+def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, additions: int = 0) -> Cost:
+    message = call.instruction.message
+    multiply_adds = convolution_multiply_adds(
+        input_, kernel, output, message.convolution_dimension_numbers, message.window
+    )
+    flops = multiply_add_flops(*call.operands[:2]) * multiply_adds
+    moved = call.memory_bytes(workspaces=1 if len(call.results) > 1 else 0)
+    vector = float(additions * call.results[0].elements)
+    part = call.results[0].type.part
+    return call.matrix(flops, bytes=moved, vector_flops_by_type={part: vector} if vector else {})
+
+
+def forward(call: CustomCall) -> Cost:
+    """Operands: input, kernel."""
+    return _convolution(call, call.operands[0], call.operands[1], call.results[0])
+
+
+def with_bias(call: CustomCall) -> Cost:
+    """Operands: input, kernel, bias, and a side input where there is one; each is an addition."""
+    return _convolution(call, call.operands[0], call.operands[1], call.results[0], len(call.operands) - 2)
+
+
+def backward_input(call: CustomCall) -> Cost:
+    """Operands: the output's gradient, kernel; the result is the input's gradient."""
+    return _convolution(call, call.results[0], call.operands[1], call.operands[0])
+
+
+def backward_kernel(call: CustomCall) -> Cost:
+    """Operands: input, the output's gradient; the result is the kernel's gradient."""
+    return _convolution(call, call.operands[0], call.results[0], call.operands[1])
+
+
+RULES: Final[dict[str, Rule]] = {
+    "__cudnn$convForward": forward,
+    "__cudnn$convForwardGraph": forward,
+    "__cudnn$convBiasActivationForward": with_bias,
+    "__cudnn$convBackwardInput": backward_input,
+    "__cudnn$convBackwardFilter": backward_kernel,
+}

@@ -1,0 +1,46 @@
+"""Dense factorisations that JAX and XLA give to cuSOLVER and cuBLAS, and to their ROCm counterparts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.cost_model.custom_calls import lapack
+from jaxobs.cost_model.linear_algebra import cholesky_flops
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+    from jaxobs.model.cost import Cost
+
+
+def xla_cholesky(call: CustomCall) -> Cost:
+    """XLA's own call: its result is a tuple of factor, workspace and status."""
+    batch, rows = lapack.first_matrix(call)[1:3]
+    return lapack.factor_cost(call, batch * cholesky_flops(rows), workspaces=2)
+
+
+_ROUTINES: Final[dict[str, Rule]] = {
+    "potrf": lapack.cholesky,
+    "getrf": lapack.lu,
+    "getrf_batched": lapack.lu,
+    "geqrf": lapack.qr,
+    "geqrf_batched": lapack.qr,
+    "orgqr": lapack.householder_product,
+    "sytrd": lapack.tridiagonal_reduction,
+    "gtsv2": lapack.tridiagonal_solve,
+    "trsm_batched": lapack.triangular_solve,
+}
+
+RULES: Final[dict[str, Rule]] = {
+    **{
+        f"{library}_{routine}{suffix}": rule
+        for library in ("cusolver", "cublas", "cusparse", "hipsolver", "hipblas", "hipsparse")
+        for routine, rule in _ROUTINES.items()
+        for suffix in ("", "_ffi")
+    },
+    "__cusolver$cholesky": xla_cholesky,
+    # The names that XLA expands its own factorisations from, where a backend keeps them.
+    "Qr": lapack.qr,
+    "LuDecomposition": lapack.lu,
+    "ProductOfElementaryHouseholderReflectors": lapack.householder_product,
+    "__cublas$triangularSolve": lapack.triangular_solve,
+}

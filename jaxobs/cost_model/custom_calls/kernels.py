@@ -1,0 +1,33 @@
+"""Kernels written in Pallas: the author's own estimate, where it reaches the module.
+
+Only TPU calls carry it (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It
+does not say which FLOPs are matrix products; they count as such, in the type of the first floating operand.
+On GPUs neither Pallas nor Triton leaves one, and these kernels stay unmodelled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+    from jaxobs.model.cost import Cost
+
+
+def estimated(call: CustomCall) -> Cost | None:
+    """The estimate that the kernel's author gave; None where there is none."""
+    configuration = call.configuration.get("custom_call_config", call.configuration)
+    estimate = configuration.get("cost_estimate")
+    if not isinstance(estimate, dict):
+        return None
+    moved = float(estimate.get("bytes_accessed", 0)) or call.memory_bytes()
+    return call.matrix(
+        float(estimate.get("flops", 0)),
+        bytes=moved,
+        transcendentals=float(estimate.get("transcendentals", 0)),
+        exact=False,
+        inexact_reasons=(f"{call.target} is counted by its author's estimate",),
+    )
+
+
+RULES: Final[dict[str, Rule]] = {"tpu_custom_call": estimated}

@@ -1,0 +1,99 @@
+"""LAPACK on the CPU: dense factorisations; iterative ones (eigenvalues, singular values) stay unmodelled.
+
+Targets are ``lapack_<type><routine>_ffi``, without the suffix up to JAX 0.4, ``blas_<type>trsm`` then too.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.cost_model import linear_algebra
+from jaxobs.cost_model.element_types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+    from jaxobs.cost_model.shapes import Shape
+    from jaxobs.model.cost import Cost
+
+
+def first_matrix(call: CustomCall) -> tuple[Shape, int, int, int]:
+    """The first operand that is a stack of floating matrices: its shape, how many, rows, columns."""
+    for shape in call.operands:
+        if shape.floating and len(shape.dimensions) >= 2:
+            *batch, rows, columns = shape.dimensions
+            return shape, prod(batch), rows, columns
+    raise ValueError("no operand is a floating matrix")
+
+
+def factor_cost(call: CustomCall, flops: float, *, workspaces: int = 0) -> Cost:
+    """The cost of so many FLOPs on real matrices; complex ones take four times as many."""
+    shape = first_matrix(call)[0]
+    times = 4 if shape.type.kind is Kind.COMPLEX else 1
+    return call.matrix(times * flops, of=shape, bytes=call.memory_bytes(workspaces=workspaces))
+
+
+def factorisation(flops: Callable[[int, int], float]) -> Rule:
+    """A rule from the FLOPs of one m × n real matrix."""
+
+    def rule(call: CustomCall) -> Cost:
+        _, batch, rows, columns = first_matrix(call)
+        return factor_cost(call, batch * flops(rows, columns))
+
+    return rule
+
+
+def triangular_solve(call: CustomCall) -> Cost:
+    """n² FLOPs for each right-hand side; operands are the triangle (n × n) and the right-hand sides."""
+    _, batch, rows, _ = first_matrix(call)
+    right = call.operands[1]
+    columns = right.elements // (batch * rows) if batch * rows else 0
+    return factor_cost(call, batch * linear_algebra.triangular_solve_flops(rows, columns))
+
+
+def householder_product(call: CustomCall) -> Cost:
+    """Operands are the reflectors (m × n) and their k scalar factors."""
+    _, batch, rows, columns = first_matrix(call)
+    factors = (
+        call.operands[1].dimensions[-1] if len(call.operands) > 1 and call.operands[1].dimensions else columns
+    )
+    return factor_cost(
+        call, batch * linear_algebra.householder_product_flops(rows, columns, min(factors, columns))
+    )
+
+
+def tridiagonal_solve(call: CustomCall) -> Cost:
+    """Operands are three diagonals and the right-hand sides (n × k)."""
+    _, batch, rows, columns = first_matrix(call)
+    return factor_cost(call, batch * linear_algebra.tridiagonal_solve_flops(rows, columns))
+
+
+cholesky: Final = factorisation(lambda m, n: linear_algebra.cholesky_flops(m))
+lu: Final = factorisation(linear_algebra.lu_flops)
+qr: Final = factorisation(linear_algebra.qr_flops)
+tridiagonal_reduction: Final = factorisation(lambda m, n: linear_algebra.tridiagonal_reduction_flops(m))
+hessenberg_reduction: Final = factorisation(lambda m, n: linear_algebra.hessenberg_reduction_flops(m))
+
+_ROUTINES: Final[dict[str, Rule]] = {
+    "potrf": cholesky,
+    "getrf": lu,
+    "geqrf": qr,
+    "geqp3": qr,
+    "orgqr": householder_product,
+    "ungqr": householder_product,
+    "sytrd": tridiagonal_reduction,
+    "hetrd": tridiagonal_reduction,
+    "gehrd": hessenberg_reduction,
+    "gtsv": tridiagonal_solve,
+    "trsm": triangular_solve,
+}
+
+RULES: Final[dict[str, Rule]] = {
+    f"{library}_{letter}{routine}{suffix}": rule
+    for library in ("lapack", "blas")
+    for letter in "sdcz"
+    for routine, rule in _ROUTINES.items()
+    for suffix in ("", "_ffi")
+}

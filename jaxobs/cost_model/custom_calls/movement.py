@@ -1,0 +1,51 @@
+"""Custom calls without floating arithmetic: selection, sorting, padding, placement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.model.cost import Cost
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+
+
+def moves(call: CustomCall) -> Cost:
+    """Operands are read and results written; comparisons and integer work are no FLOPs."""
+    return call.movement()
+
+
+def nothing(_: CustomCall) -> Cost:
+    """An annotation: it runs nothing."""
+    return Cost()
+
+
+RULES: Final[dict[str, Rule]] = {
+    **dict.fromkeys(
+        (
+            "TopK",
+            "__gpu$TopK",
+            "__cub$DeviceRadixSort",
+            "PadToStatic",
+            "SliceToDynamic",
+            "cu_threefry2x32_ffi",
+            "cu_lu_pivots_to_permutation",
+            "hip_lu_pivots_to_permutation",
+        ),
+        moves,
+    ),
+    **dict.fromkeys(
+        (
+            "AllocateBuffer",
+            "CreateBuffer",
+            "Pin",
+            "Unpin",
+            "Sharding",
+            "SPMDFullToShardShape",
+            "SPMDShardToFullShape",
+            "LayoutConstraint",
+            "annotate_device_placement",
+        ),
+        nothing,
+    ),
+}

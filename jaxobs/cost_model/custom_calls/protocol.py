@@ -1,0 +1,107 @@
+"""The contract of rules for custom calls, open to others: entry-point group ``jaxobs.custom_calls``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.model.cost import Cost
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.instructions import Instruction
+    from jaxobs.cost_model.shapes import Shape
+    from jaxobs.cost_model.tally import Tally
+
+
+_ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
+_TRUTH: Final = {b"true": 1.0, b"false": 0.0}
+
+
+class CustomCall:
+    """What a rule may look at: shapes, configuration and attributes of one custom call."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.target: str = instruction.target
+        self.operands: tuple[Shape, ...] = tuple(operand.shape for operand in instruction.operands)
+        self.results: tuple[Shape, ...] = instruction.shape.leaves()
+        """The arrays of the result, a tuple's in order; libraries append their workspace as the last."""
+
+    @property
+    def backend_config(self) -> bytes:
+        return self.instruction.backend_config
+
+    @cached_property
+    def configuration(self) -> Mapping[str, Any]:
+        """The backend configuration as JSON; empty where it is none."""
+        try:
+            value = json.loads(self.backend_config)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    @cached_property
+    def attributes(self) -> Mapping[str, float]:
+        """Numbers and truth values among the call's MLIR attributes (``name = 3 : i64``), by name."""
+        found: dict[str, float] = {}
+        for name, value in _ATTRIBUTE.findall(self.backend_config):
+            truth = _TRUTH.get(value)
+            found[name.decode()] = float(value) if truth is None else truth
+        return found
+
+    def matrix(
+        self, flops: float, *, of: Shape | None = None, executed: str | None = None, **rest: Any
+    ) -> Cost:
+        """A cost of matrix FLOPs in the element type of ``of``, by default the first floating operand.
+
+        ``executed`` is the real type it runs in, by default that type's parts; ``rest`` are other fields of
+        ``Cost``, where bytes default to ``memory_bytes()``.
+        """
+        shape = of or next((operand for operand in self.operands if operand.floating), self.results[0])
+        rest.setdefault("bytes", self.memory_bytes())
+        if self.instruction.rematerialized:
+            rest["rematerialized_flops_by_type"] = {shape.type.name: flops}
+        return Cost(
+            matrix_flops_by_type={shape.type.name: flops},
+            executed_matrix_flops_by_type={executed or shape.type.part: flops},
+            **rest,
+        )
+
+    def movement(self) -> Cost:
+        """A cost without FLOPs: operands are read and results written."""
+        return Cost(bytes=self.memory_bytes())
+
+    def memory_bytes(self, *, workspaces: int = 0) -> float:
+        """Bytes of the operands, read once, and of all results but the last ``workspaces``, written once."""
+        results = self.results[: len(self.results) - workspaces] if workspaces else self.results
+        distinct = {id(operand): operand for operand in self.instruction.operands}.values()
+        return float(sum(part.shape.bytes for part in distinct) + sum(part.bytes for part in results))
+
+
+Rule = Callable[[CustomCall], Cost | None]
+"""A rule gives the whole cost of one execution, bytes included, or None where it does not apply."""
+
+
+def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:
+    """Add what the target's rule says; without one, bytes alone, and the target is named as unmodelled.
+
+    A rule that raises is as one that does not apply: rules may come from anyone.
+    """
+    rule = rules.get(call.target)
+    cost = None
+    if rule is not None:
+        try:
+            cost = rule(call)
+        except HloDecodeError:
+            raise
+        except Exception as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
+            tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
+    if cost is None:
+        tally.add_unmodelled([call.target])
+        tally.bytes += call.memory_bytes()
+    else:
+        tally.add_cost(cost)

@@ -1,0 +1,123 @@
+"""The cost of a whole module: every schedulable instruction's cost, times how often it runs."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from jaxobs.cost_model.arithmetic import Arithmetic
+from jaxobs.cost_model.bounds import Bounds
+from jaxobs.cost_model.call_graph import callees_first, embedded, executions, scheduled
+from jaxobs.cost_model.collectives import add_collective, kind_of
+from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
+from jaxobs.cost_model.decode import decode
+from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.fingerprint import fingerprint
+from jaxobs.cost_model.fusion_traffic import FusionTraffic
+from jaxobs.cost_model.opcodes import CONTROL, FREE
+from jaxobs.cost_model.scopes import Provenance
+from jaxobs.cost_model.tally import Tally
+from jaxobs.cost_model.traffic import traffic
+from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxobs.cost_model.instructions import Computation, Instruction, Module
+
+DEFAULT_MAXIMUM_INSTRUCTIONS = 2_000_000
+
+
+def module_cost(
+    serialized: bytes,
+    *,
+    maximum_instructions: int = DEFAULT_MAXIMUM_INSTRUCTIONS,
+    custom_call_rules: Mapping[str, Rule] = BUILT_IN_RULES,
+) -> ModuleCost:
+    """What the module must do on one device.
+
+    ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
+    partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
+    target. Raises ``HloDecodeError`` where the bytes are no such module or hold more than
+    ``maximum_instructions``.
+    """
+    module = decode(serialized, maximum_instructions=maximum_instructions)
+    try:
+        return _Walk(module, custom_call_rules).result()
+    except (OverflowError, RecursionError) as error:
+        raise HloDecodeError(f"module {module.name!r} has implausible sizes: {error}") from None
+
+
+class _Walk:
+    def __init__(self, module: Module, rules: Mapping[str, Rule]) -> None:
+        self.module = module
+        self.order = callees_first(module)
+        self.scheduled = scheduled(self.order, module.entry)
+        inside = embedded(self.order, self.scheduled)
+        self.arithmetic = Arithmetic(self.order, rules)
+        for computation in self.order:
+            if computation in inside:
+                self.arithmetic.prepare(computation)
+        self.fusions = FusionTraffic()
+        self.provenance = Provenance(module)
+        self.bounds = Bounds()
+        self.once: dict[Computation, list[tuple[Instruction, Tally]]] = {}
+
+    def result(self) -> ModuleCost:
+        for computation in self.order:
+            if computation in self.scheduled:
+                self._add_up(computation)
+        times = executions(self.order, self.module.entry, self.bounds.least_branch)
+        operations = [
+            self._operation(instruction, tally, times[computation])
+            for computation in reversed(self.order)
+            if computation in self.scheduled
+            for instruction, tally in self.once[computation]
+        ]
+        cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
+        most = self.bounds.most[self.module.entry]
+        return ModuleCost(
+            self.module.name,
+            fingerprint(self.module),
+            self.module.instruction_count,
+            cost,
+            cost if cost.exact else most.freeze() if most else None,
+            tuple(operations),
+        )
+
+    def _add_up(self, computation: Computation) -> None:
+        own: list[tuple[Instruction, Tally]] = []
+        total = Tally()
+        control = []
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            if opcode in FREE:
+                continue
+            if opcode in CONTROL:
+                control.append(instruction)
+                continue
+            tally = Tally()
+            self.arithmetic.add(instruction, tally)
+            tally.bytes += traffic(instruction, self.fusions)
+            if kind_of(opcode) is not None:
+                add_collective(instruction, tally)
+            if instruction.shape.dynamic:
+                tally.add_reason(_dynamic_shape_reason(instruction))
+            own.append((instruction, tally))
+            total.add(tally)
+        self.once[computation] = own
+        self.bounds.add(computation, total, control)
+
+    def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
+        name, scope, source = self.provenance.of(instruction)
+        return OperationCost(instruction.name, instruction.opcode, name, scope, source, times, tally.freeze())
+
+
+def _dynamic_shape_reason(instruction: Instruction) -> str:
+    return f"{instruction.name} has a size that is known only at run time; counted at its bound"
+
+
+def _finite(cost: Cost, module: Module) -> Cost:
+    if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
+        raise HloDecodeError(f"module {module.name!r} has implausible sizes: its cost is not finite")
+    return cost

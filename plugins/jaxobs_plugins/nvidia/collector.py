@@ -1,0 +1,104 @@
+"""The collector `nvidia` itself: opens NVML, keeps to the job's devices, and asks each of them in turn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from jaxobs.model.events import Measured
+from jaxobs.plugin.protocol import Agent
+from jaxobs_plugins.nvidia import catalogue, library
+from jaxobs_plugins.nvidia.selection import Visible, jax_devices, visible
+from jaxobs_plugins.nvidia.watching import WatchedDevice
+from jaxobs_plugins.nvidia.xid import XidEvents
+
+_TOLD_BY_JAX = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")
+_KERNEL_MODULE = Path("/proc/driver/nvidia/version")
+
+
+class NvidiaCollector:
+    """A host without an NVIDIA driver is no failure: then nothing is told, and `reason` says why.
+
+    `environment` is that of the training process, which the agent inherits.
+    """
+
+    metrics = catalogue.METRICS
+    interval = 5.0
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self.reason = "not started"
+        self._environment = environment
+        self._agent: Agent | None = None
+        self._visible = Visible(())
+        self._told: tuple[str | None, ...] | None = None
+        self._devices: list[WatchedDevice] = []
+        self._xids = XidEvents()
+
+    def start(self, agent: Agent) -> None:
+        """Logs one line where a device can be expected and NVML does not show it."""
+        self.reason = library.open_library()
+        if self.reason:
+            if _KERNEL_MODULE.exists() or self._environment.get("CUDA_VISIBLE_DEVICES", "-1") not in {
+                "",
+                "-1",
+            }:
+                agent.log(f"no metrics of NVIDIA devices: {self.reason}")
+            return
+        self._agent = agent
+        boards, problems = library.boards()
+        for problem in problems:
+            agent.log(problem)
+        self._visible = visible(self._environment, boards, complete=not problems)
+
+    def collect(self) -> Iterable[Measured]:
+        agent = self._agent
+        if agent is None:
+            return []
+        measured = []
+        told = tuple(agent.resource.get(name) for name in _TOLD_BY_JAX)
+        if told != self._told:
+            self._told = told
+            measured += self._choose(agent)
+        for uuid, number in self._xids.poll():
+            agent.log(f"the NVIDIA driver reports Xid {number} on {uuid}")
+        return measured + [value for device in self._devices for value in device.collect()]
+
+    def stop(self) -> None:
+        agent, self._agent, self._devices, self._told = self._agent, None, [], None
+        if agent is not None:
+            self._xids.close()
+            library.close_library()
+
+    def devices_present(self) -> Sequence[str]:
+        """Names of the NVIDIA devices of this host, for `jaxobs check`; empty without a driver."""
+        if library.open_library():
+            return ()
+        try:
+            return tuple(board.name for board in library.boards()[0])
+        finally:
+            library.close_library()
+
+    @property
+    def reasons(self) -> Sequence[Mapping[str, str]]:
+        """For each device, why metrics are missing, by name."""
+        return [device.reasons for device in self._devices]
+
+    def _choose(self, agent: Agent) -> list[Measured]:
+        """The job's devices by what is known now. Returns what takes away the gauges of the former choice."""
+        gone = [value for device in self._devices for value in device.withdraw()]
+        chosen = jax_devices(self._visible, self._environment, agent.resource)
+        boards = {device.board.uuid: device.board for _, device in chosen}
+        if not self._devices or {device.board_uuid for device in self._devices} != set(boards):
+            self._xids.watch(boards.values())
+        told_boards: set[str] = set()
+        self._devices = []
+        for ordinal, device in chosen:
+            with_board = device.board.uuid not in told_boards
+            told_boards.add(device.board.uuid)
+            pid = int(agent.resource["process.pid"])
+            self._devices.append(
+                WatchedDevice(ordinal, device, pid, self._xids, with_board=with_board, log=agent.log)
+            )
+        self.reason = "" if chosen else "JAX uses no NVIDIA device"
+        return gone

@@ -1,0 +1,131 @@
+"""Access to NVML through nvidia-ml-py: opening it, which boards there are, and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pynvml
+
+_UNSUPPORTED = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_FunctionNotFound,  # the driver is older than the function
+    pynvml.NVMLError_ArgumentVersionMismatch,  # … or than this form of its argument
+    pynvml.NVMLError_NoPermission,
+    AttributeError,  # nvidia-ml-py is older than the function
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A MIG instance: a slice of a board that CUDA shows as a device."""
+
+    uuid: str
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A physical device; `partitioned`: MIG is on, and only its instances can compute."""
+
+    uuid: str
+    handle: Any
+    name: str
+    partitioned: bool
+    instances: tuple[Instance, ...]
+
+
+def open_library() -> str:
+    """Empty where NVML was opened; else why not, with what to do where that is known. Pair with `close_library`."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
+    except pynvml.NVMLError_LibRmVersionMismatch as error:
+        return (
+            f"NVML and the loaded driver differ in version ({error}): reboot the host, or restart the "
+            "container, so that both are of the same one"
+        )
+    except pynvml.NVMLError as error:
+        return f"NVML could not be opened: {error}"
+    return ""
+
+
+def close_library() -> None:
+    pynvml.nvmlShutdown()
+
+
+def boards() -> tuple[list[Board], list[str]]:
+    """All boards that NVML shows, in the order of their PCI addresses, and why others could not be read."""
+    found: list[tuple[str, Board]] = []
+    problems = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            address = text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
+            partitioned, instances = _partitions(handle)
+            uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
+        except pynvml.NVMLError as error:
+            problems.append(f"device {index} of NVML cannot be read: {error}")
+            continue
+        found.append((address.upper(), Board(uuid, handle, name, partitioned, instances)))
+    return [board for _, board in sorted(found, key=lambda pair: pair[0])], problems
+
+
+def _partitions(handle: Any) -> tuple[bool, tuple[Instance, ...]]:
+    try:
+        partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    except pynvml.NVMLError:  # boards before A100
+        return False, ()
+    return partitioned, tuple(_instances(handle)) if partitioned else ()
+
+
+def _instances(handle: Any) -> Iterator[Instance]:
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except pynvml.NVMLError_NotFound:  # so many there could be, but are not
+            continue
+        yield Instance(text(pynvml.nvmlDeviceGetUUID(instance)), instance)
+
+
+def unsupported(error: Exception) -> bool:
+    """Whether this device, driver or nvidia-ml-py will answer no better when it is asked again."""
+    return isinstance(error, _UNSUPPORTED)
+
+
+def newest(names: tuple[str, ...], *arguments: Any) -> Any:
+    """The answer of the first of these functions that both nvidia-ml-py and the driver have."""
+    for name in names:
+        function = getattr(pynvml, name, None)
+        if function is None:
+            continue
+        try:
+            return function(*arguments)
+        except pynvml.NVMLError_FunctionNotFound:
+            continue
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+
+_FIELD_TYPES = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+}
+
+
+def field_value(handle: Any, field: int, scope: int = 0) -> float:
+    """One value of NVML's numbered fields. The call succeeds as a whole: each value has a result code of its own."""
+    answer = pynvml.nvmlDeviceGetFieldValues(handle, [(field, scope)])[0]
+    if answer.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(answer.nvmlReturn)
+    return float(getattr(answer.value, _FIELD_TYPES[answer.valueType]))
+
+
+def text(value: str | bytes) -> str:
+    """Strings of NVML: older releases of nvidia-ml-py give bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

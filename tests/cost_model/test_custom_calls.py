@@ -1,0 +1,228 @@
+"""Rules for custom calls; modules of GPUs are written as HLO text in the form that XLA's passes give them."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxobs.cost_model import BUILT_IN_RULES, module_cost
+
+PRODUCT = {
+    "dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]},
+    "alpha_real": 1,
+    "beta": 0,
+    "epilogue": "DEFAULT",
+}
+
+
+def _gemm(target, type_, *, operands="", extra="", output="bf16[64,16]{1,0}", **config):
+    config = json.dumps({"operation_queue_id": "0", "gemm_backend_config": PRODUCT | config})
+    return f"""ENTRY e {{
+      a = {type_}[64,32]{{1,0}} parameter(0)
+      b = {type_}[32,16]{{1,0}} parameter(1)
+      {operands}
+      ROOT c = ({output}, s8[4194304]{{0}}) custom-call(a, b{extra}), custom_call_target="{target}",
+        backend_config={config}
+    }}"""
+
+
+@pytest.mark.parametrize("target", ["__cublas$gemm", "__cublas$lt$matmul"])
+def test_a_cublas_product(text_cost, target):
+    cost = text_cost(_gemm(target, "bf16")).cost
+    assert cost.matrix_flops_by_type == {"bfloat16": 2 * 64 * 32 * 16}
+    assert cost.bytes == 2 * (64 * 32 + 32 * 16 + 64 * 16)  # the workspace is no traffic
+    assert cost.unmodelled == ()
+
+
+def test_a_cublas_product_of_fp8(text_cost):
+    scales = "s = f32[] parameter(2) t = f32[] parameter(3)"
+    cost = text_cost(_gemm("__cublas$lt$matmul$f8", "f8e4m3fn", operands=scales, extra=", s, t")).cost
+    assert cost.matrix_flops_by_type == {"float8_e4m3fn": 2 * 64 * 32 * 16}
+    assert cost.bytes == 64 * 32 + 32 * 16 + 2 * 64 * 16 + 8
+
+
+def test_a_cublas_epilogue(text_cost):
+    bias = "v = bf16[16]{0} parameter(2)"
+    text = _gemm("__cublas$lt$matmul", "bf16", operands=bias, extra=", v", epilogue="BIAS_GELU")
+    cost = text_cost(text).cost
+    assert cost.matrix_flops == 2 * 64 * 32 * 16
+    assert cost.vector_flops == 9 * 64 * 16
+    assert cost.transcendentals == 64 * 16
+
+
+@pytest.mark.parametrize(
+    ("target", "operands", "result"),
+    [
+        ("__cudnn$convForward", ("2,8,8,4", "3,3,4,6"), "2,8,8,6"),
+        ("__cudnn$convBackwardInput", ("2,8,8,6", "3,3,4,6"), "2,8,8,4"),
+        ("__cudnn$convBackwardFilter", ("2,8,8,4", "2,8,8,6"), "3,3,4,6"),
+    ],
+)
+def test_a_cudnn_convolution_and_its_gradients_have_one_cost(text_cost, target, operands, result):
+    cost = text_cost(f"""ENTRY e {{
+      a = f16[{operands[0]}]{{3,2,1,0}} parameter(0)
+      b = f16[{operands[1]}]{{3,2,1,0}} parameter(1)
+      ROOT c = (f16[{result}]{{3,2,1,0}}, u8[1024]{{0}}) custom-call(a, b), custom_call_target="{target}",
+        window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+    }}""").cost
+    valid = (3 * 8 - 2) ** 2  # rows and columns of the padding are no elements
+    assert cost.matrix_flops_by_type == {"float16": 2 * 2 * 4 * 6 * valid}
+    assert cost.bytes == 2 * (2 * 8 * 8 * 4 + 3 * 3 * 4 * 6 + 2 * 8 * 8 * 6)
+
+
+def _attention(target, mask, *, results, operands="", extra="", **config):
+    config = json.dumps(
+        {
+            "cudnn_fmha_backend_config": {
+                "intermediate_tensor_shape": {"dimensions": ["2", "4", "128", "128"]},
+                "mask_type": mask,
+                **config,
+            }
+        }
+    )
+    return f"""ENTRY e {{
+      q = bf16[2,128,4,64]{{3,2,1,0}} parameter(0)
+      k = bf16[2,128,2,64]{{3,2,1,0}} parameter(1)
+      v = bf16[2,128,2,32]{{3,2,1,0}} parameter(2)
+      {operands}
+      ROOT a = ({results}, u8[0]{{0}}) custom-call(q, k, v{extra}), custom_call_target="{target}",
+        backend_config={config}
+    }}"""
+
+
+OUTPUT = "bf16[2,4,128,32]{3,1,2,0}"
+PAIRS = {"NO_MASK": 128 * 128, "CAUSAL": 128 * 129 // 2}
+
+
+@pytest.mark.parametrize("mask", ["NO_MASK", "CAUSAL"])
+def test_fused_attention_forward(text_cost, mask):
+    cost = text_cost(_attention("__cudnn$fmhaSoftmax", mask, results=OUTPUT)).cost
+    met = 2 * 4 * PAIRS[mask]
+    assert cost.matrix_flops_by_type == {"bfloat16": 2 * met * (64 + 32)}
+    assert cost.transcendentals == met
+    assert cost.rematerialized_flops == 0
+    assert cost.exact
+
+
+def test_fused_attention_backward_repeats_the_scores(text_cost):
+    gradients = "bf16[2,4,128,64]{3,1,2,0}, bf16[2,2,128,64]{3,1,2,0}, bf16[2,2,128,32]{3,1,2,0}"
+    text = _attention(
+        "__cudnn$fmhaSoftmaxBackward",
+        "CAUSAL",
+        results=gradients,
+        operands="s = f32[2,4,128]{2,1,0} parameter(3) g = bf16[2,128,4,32]{3,2,1,0} parameter(4)",
+        extra=", s, g",
+    )
+    cost = text_cost(text).cost
+    met = 2 * 4 * PAIRS["CAUSAL"]
+    assert cost.rematerialized_flops == 2 * met * 64
+    assert cost.matrix_flops - cost.rematerialized_flops == 2 * (2 * met * (64 + 32))
+
+
+def test_a_sliding_window_admits_its_pairs_only(text_cost):
+    text = _attention("__cudnn$fmhaSoftmax", "CAUSAL", results=OUTPUT, sliding_window_length=16)
+    met = 2 * 4 * sum(min(query + 1, 16) for query in range(128))
+    assert text_cost(text).cost.transcendentals == met
+
+
+def test_attention_of_unknown_lengths_says_so(text_cost):
+    cost = text_cost(_attention("__cudnn$fmhaSoftmax", "PADDING", results=OUTPUT)).cost
+    assert not cost.exact
+    assert "run time" in cost.inexact_reasons[0]
+
+
+def test_transformer_engine_attention(text_cost):
+    attributes = (
+        "{attn_heads = 4 : i64, input_batch = 2 : i64, kv_max_seqlen = 128 : i64, mask_type = 2 : i64, "
+        "num_gqa_groups = 2 : i64, q_max_seqlen = 128 : i64, qk_head_dim = 64 : i64, v_head_dim = 32 : i64, "
+        "scaling_factor = 1.250000e-01 : f64, is_training = true, window_size_left = -1 : i64}"
+    )
+    config = json.dumps({"custom_call_backend_config": {"attributes": attributes}})
+    cost = text_cost(f"""ENTRY e {{
+      q = bf16[2,128,4,64]{{3,2,1,0}} parameter(0)
+      k = bf16[2,128,2,64]{{3,2,1,0}} parameter(1)
+      v = bf16[2,128,2,32]{{3,2,1,0}} parameter(2)
+      ROOT a = (bf16[2,128,4,32]{{3,2,1,0}}, f32[2,4,128,1]{{3,2,1,0}}, u32[2,4]{{1,0}}, u8[1024]{{0}})
+        custom-call(q, k, v), custom_call_target="te_fused_attn_forward_ffi", api_version=API_VERSION_TYPED_FFI,
+        backend_config={config}
+    }}""").cost
+    assert cost.matrix_flops_by_type == {"bfloat16": 2 * 2 * 4 * PAIRS["CAUSAL"] * (64 + 32)}
+
+
+def test_a_pallas_kernels_estimate_is_taken_where_it_is_there(text_cost):
+    estimate = {"cost_estimate": {"flops": 1000, "transcendentals": 10, "bytes_accessed": 512}}
+    text = """ENTRY e {{
+      a = bf16[64]{{0}} parameter(0)
+      ROOT c = bf16[64]{{0}} custom-call(a), custom_call_target="tpu_custom_call", backend_config={config}
+    }}"""
+    known = text_cost(text.format(config=json.dumps({"custom_call_config": estimate}))).cost
+    assert known.matrix_flops_by_type == {"bfloat16": 1000}
+    assert (known.bytes, known.transcendentals) == (512, 10)
+    unknown = text_cost(text.format(config=json.dumps({"custom_call_config": {}}))).cost
+    assert unknown.unmodelled == ("tpu_custom_call",)
+
+
+def test_a_product_inside_a_fusion_counts_and_moves_what_crosses_the_fusions_edge(text_cost):
+    """XLA wraps a slice, a library's product and an update into one fusion, to save the copies."""
+    config = json.dumps({"gemm_backend_config": PRODUCT})
+    found = text_cost(f"""
+    f {{
+      layers = f32[10,32,16]{{2,1,0}} parameter(0)
+      place = s32[] parameter(1)
+      zero = s32[] constant(0)
+      taken = f32[1,32,16]{{2,1,0}} dynamic-slice(layers, place, zero, zero), dynamic_slice_sizes={{1,32,16}}
+      weight = f32[32,16]{{1,0}} bitcast(taken)
+      x = f32[64,32]{{1,0}} parameter(2)
+      ROOT c = f32[64,16]{{1,0}} custom-call(x, weight), custom_call_target="__cublas$gemm", backend_config={config}
+    }}
+    ENTRY e {{
+      layers = f32[10,32,16]{{2,1,0}} parameter(0)
+      place = s32[] parameter(1)
+      x = f32[64,32]{{1,0}} parameter(2)
+      ROOT r = f32[64,16]{{1,0}} fusion(layers, place, x), kind=kCustom, calls=f
+    }}""")
+    assert found.cost.matrix_flops == 2 * 64 * 32 * 16
+    assert found.cost.bytes == 4 * (32 * 16 + 1 + 64 * 32 + 64 * 16)
+
+
+CALL = 'ENTRY e { a = f32[64]{0} parameter(0) ROOT c = f32[64]{0} custom-call(a), custom_call_target="mine" }'
+
+
+def test_a_target_without_a_rule_is_named_and_its_bytes_are_counted(text_cost):
+    cost = text_cost(CALL).cost
+    assert cost.unmodelled == ("mine",)
+    assert cost.bytes == 512
+
+
+def test_anyones_rule_is_used_for_its_target(text_proto):
+    rules = BUILT_IN_RULES | {"mine": lambda call: call.matrix(1e6, vector_flops_by_type={"float32": 3.0})}
+    cost = module_cost(text_proto(CALL), custom_call_rules=rules).cost
+    assert (cost.matrix_flops, cost.vector_flops, cost.bytes) == (1e6, 3, 512)
+    assert cost.unmodelled == ()
+
+
+def _raises(call):
+    raise RuntimeError("broken rule")
+
+
+@pytest.mark.parametrize("rule", [_raises, lambda call: None])
+def test_a_rule_that_fails_or_declines_leaves_its_target_unmodelled(text_proto, rule):
+    cost = module_cost(text_proto(CALL), custom_call_rules={"mine": rule}).cost
+    assert cost.unmodelled == ("mine",)
+    assert cost.bytes == 512
+
+
+def test_callbacks_are_unmodelled(cost_of):
+    def called(x):
+        return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((4,), jnp.float32), x)
+
+    (target,) = cost_of(called, jnp.ones(4)).cost.unmodelled
+    assert "callback" in target
+
+
+def test_selection_is_no_arithmetic(cost_of):
+    cost = cost_of(lambda x: jax.lax.top_k(x, 5), jnp.ones((64, 64))).cost
+    assert cost.flops == 0
+    assert cost.bytes == 64 * 64 * 4 + 64 * 5 * 8
+    assert cost.unmodelled == ()

@@ -1,0 +1,74 @@
+"""Costs by operation: names, scopes, source lines."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxobs.cost_model.scopes import scope_of
+
+
+@pytest.mark.parametrize(
+    ("operation_name", "scope"),
+    [
+        ("jit(step)/decoder/attention/dot_general", "decoder/attention"),
+        ("jit(step)/transpose(jvp(decoder))/attention/dot_general", "decoder/attention"),
+        ("jit(f)/vmap(transpose(vmap(jvp(attention))))/broadcast_in_dim", "attention"),
+        ("jit(f)/jvp()/while/body/closed_call/layer/jit(relu)/max", "layer"),
+        (
+            "jit(f)/transpose(jvp())/while/body/closed_call/checkpoint/rematted_computation/layer/dot_general",
+            "layer",
+        ),
+        ("jit(f)/cond/branch_1_fun/expert/dot_general", "expert"),
+        ("jit(f)/btd,dhk->bthk/dot_general", ""),
+        ("jit(f)/encoder/mul;jit(f)/decoder/add", "encoder"),
+        ("jit(f)/add", ""),
+        ("reduce_sum", ""),
+        ("", ""),
+    ],
+)
+def test_a_scope_is_what_the_user_named(operation_name, scope):
+    assert scope_of(operation_name) == scope
+
+
+def _network(w, x):
+    with jax.named_scope("encoder"):
+        x = jnp.tanh(x @ w)
+    with jax.named_scope("decoder"):
+        return jnp.sum((x @ w) @ w)
+
+
+def test_cost_can_be_summed_by_layer_forward_and_backward(cost_of):
+    found = cost_of(jax.grad(_network), jnp.ones((32, 32)), jnp.ones((16, 32)))
+    by_scope = dict.fromkeys(("encoder", "decoder"), 0.0)
+    for operation in found.operations:
+        if operation.cost.matrix_flops:
+            by_scope[operation.scope] += operation.cost.matrix_flops
+    product = 2 * 16 * 32 * 32
+    assert by_scope["encoder"] == 2 * product  # forward, and the weight's gradient
+    assert sum(by_scope.values()) == found.cost.matrix_flops
+
+
+def test_an_operation_names_its_source_line(cost_of):
+    found = cost_of(_network, jnp.ones((32, 32)), jnp.ones((16, 32)))
+    first_line = inspect.getsourcelines(_network)[1]
+    product = next(operation for operation in found.operations if operation.scope == "encoder")
+    assert product.source == f"{__file__}:{first_line + 2}"
+    assert product.operation_name.endswith(("dot_general", "tanh"))
+
+
+def test_a_fusion_is_one_operation_and_free_instructions_are_none(cost_of):
+    found = cost_of(lambda x: jnp.sin(x) * 2 + 1, jnp.ones(1000))
+    (operation,) = found.operations
+    assert operation.opcode == "fusion"
+    assert operation.executions == 1
+    assert operation.cost == operation.once == found.cost
+    assert found.instruction_count > 1
+
+
+def test_module_name_is_the_jitted_functions(cost_of):
+    def train_step(x):
+        return x + 1
+
+    assert cost_of(train_step, jnp.ones(4)).module_name == "jit_train_step"

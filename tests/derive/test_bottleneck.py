@@ -1,0 +1,100 @@
+"""Charging each second once, and naming what takes most of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.bottleneck import ENOUGH_STEPS, charge, decide, label_of_busy, of_executable
+from jaxobs.derive.catalogue import COMPONENTS
+from jaxobs.derive.roofline import bound_time
+from jaxobs.model.cost import Cost
+from tests.derive.made_up import PEAKS
+
+amounts = st.floats(0.0, 1e6)
+busy_words = st.sampled_from(["compute", "memory", "latency", "unmodelled", "unknown"])
+
+
+@given(amounts, amounts, amounts, amounts, st.dictionaries(busy_words, amounts), st.booleans())
+def test_components_add_up_to_the_wall_time_and_none_is_negative(
+    wall: float, compiling: float, checkpoint: float, wait: float, busy: dict[str, float], known: bool
+) -> None:
+    components = charge(
+        wall, compiling=compiling, checkpoint=checkpoint, input_wait=wait, busy=busy, all_busy_known=known
+    )
+    assert set(components) == set(COMPONENTS)
+    assert min(components.values()) >= 0.0
+    assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
+    if not known:
+        assert components["host"] == 0.0
+
+
+@given(st.dictionaries(st.sampled_from(COMPONENTS), amounts), st.integers(0, 10_000))
+def test_the_label_is_the_largest_share_or_unknown(components: dict[str, float], steps: int) -> None:
+    verdict = decide(components, steps)
+    assert 0.0 <= verdict.confidence <= 1.0
+    if verdict.confidence > 0:
+        assert components[verdict.label] == max(components.values())
+        assert steps >= ENOUGH_STEPS
+    else:
+        assert verdict.reason or verdict.label in {"unknown", "unmodelled"} or verdict.runner_up
+    if verdict.shares:
+        assert sum(verdict.shares.values()) == pytest.approx(1.0)
+
+
+@given(st.floats(0.5, 1e3), st.floats(0.0, 0.49), st.integers(5, 1_000), st.integers(1, 1_000))
+def test_the_surer_the_more_steps_and_the_larger_the_margin(
+    wall: float, other: float, steps: int, more: int
+) -> None:
+    mixed = {"compute": wall * (1 - other), "host": wall * other}
+    assert decide(mixed, steps + more).confidence >= decide(mixed, steps).confidence
+    assert decide({"compute": wall}, steps).confidence >= decide(mixed, steps).confidence
+
+
+def test_unexplained_time_lowers_the_confidence() -> None:
+    clear = decide({"compute": 8.0, "host": 2.0}, 100)
+    dim = decide({"compute": 8.0, "host": 2.0, "unmodelled": 5.0}, 100)
+    assert (dim.label, clear.label) == ("compute", "compute")
+    assert dim.confidence < clear.confidence
+
+
+def test_too_few_steps_or_no_time_are_unknown_with_a_reason() -> None:
+    for verdict in (decide({"compute": 10.0}, 4), decide({"compute": 0.1}, 100), decide({}, 0)):
+        assert (verdict.label, verdict.confidence, verdict.runner_up) == ("unknown", 0.0, None)
+        assert verdict.reason
+    assert decide({}, 0).shares == {}
+
+
+def test_time_far_above_the_bound_is_latency_only_where_the_bound_holds_all_work() -> None:
+    bound = bound_time(Cost(matrix_flops_by_type={"float32": 1e9}), PEAKS)
+    assert label_of_busy(bound, 0.005) == "compute"
+    assert label_of_busy(bound, 0.05) == "latency"
+    assert label_of_busy(bound, 0.05, complete=False) == "unmodelled"
+    verdict = of_executable(bound, 0.05, 20, complete=False)
+    assert (verdict.label, verdict.confidence) == ("unmodelled", 0.0)
+    assert verdict.reason == "it took far longer than the work that is modelled"
+
+
+def test_without_a_bound_or_a_time_there_is_no_label_to_be_sure_of() -> None:
+    bound = bound_time(Cost(matrix_flops_by_type={"float32": 1e9}), PEAKS)
+    nothing = bound_time(Cost(), PEAKS)
+    assert of_executable(None, 1.0, 5).label == "unmodelled"
+    assert of_executable(bound, None, 5).label == "unknown"
+    assert of_executable(nothing, 1.0, 5).label == "unknown"
+    for verdict in (of_executable(None, 1.0, 5), of_executable(bound, None, 5), of_executable(nothing, 1.0, 5)):
+        assert verdict.confidence == 0.0
+        assert verdict.reason
+
+
+@given(st.floats(1e3, 1e15), st.floats(1e3, 1e15), st.floats(1e-9, 1e6), st.integers(0, 1_000))
+def test_an_executables_confidence_is_a_ratio_and_its_runner_up_another_word(
+    flops: float, moved: float, measured: float, samples: int
+) -> None:
+    bound = bound_time(Cost(matrix_flops_by_type={"float32": flops}, bytes=moved), PEAKS)
+    verdict = of_executable(bound, measured, samples)
+    assert verdict.label in {"compute", "memory", "latency"}
+    assert verdict.runner_up != verdict.label
+    assert 0.0 <= verdict.confidence <= 1.0

@@ -1,0 +1,132 @@
+"""More names than may be shown, and names that are hostile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxobs.derive.selection import Selection
+from jaxobs.model.events import Compilation, CompilePhaseEnded, Measured, Recorded, SourceReported
+from jaxobs.model.labels import OTHER
+from tests.derive.made_up import applied, at, check, compiled, counters, families, new_fold, parsed, step
+
+
+def compilation(function: str, number: int) -> Compilation:
+    return Compilation(function, number, 1, at(1), (), "off", None, (), None)
+
+
+def series_count(snapshot: object) -> int:
+    return len(list(counters(snapshot)))  # type: ignore[arg-type]
+
+
+def test_ten_thousand_function_names_stay_within_the_limit_and_lose_no_compile() -> None:
+    fold = new_fold(2_000)
+    for number in range(10_000):
+        fold.apply(compiled(1, 1 + (number + 1) / 10_000, function=f"f{number}"))
+        fold.apply(compilation(f"f{number}", number))
+    snapshot = fold.snapshot(at(3))
+    shown = families(snapshot)["jaxobs_compilations_total"]
+    assert sum(shown.values()) == 10_000
+    assert len(shown) <= 40
+    assert shown[OTHER,] == 10_000 - (len(shown) - 1)
+    assert ("f9999",) in shown  # the largest, not the first that came
+    assert ("f0",) not in shown
+    assert sum(len(family.series) for family in snapshot.families) <= 2_000
+    check(snapshot, {})
+
+
+def test_beyond_the_limit_counters_are_summed_and_gauges_dropped_and_both_are_counted() -> None:
+    fold = new_fold(60)
+    for number in range(100):
+        fold.apply(Measured("example_things_total", (f"kind{number}",), 2.0, at(1)))
+        fold.apply(Measured("example_level", (f"kind{number}",), 2.0, at(1)))
+    found = families(fold.snapshot(at(2)))
+    things, levels = found["example_things_total"], found.get("example_level", {})
+    assert sum(things.values()) == 200.0
+    assert things[OTHER,] > 0
+    assert (OTHER,) not in levels
+    limited = found["jaxobs_series_limited_total"]
+    assert limited["example_things_total",] == things[OTHER,] / 2.0
+    assert limited["example_level",] == 100 - len(levels)
+
+
+def test_a_total_kept_elsewhere_is_not_added_again_and_again_beyond_the_limit() -> None:
+    fold = new_fold(50)
+    for number in range(100):
+        fold.apply(Measured("example_level", (f"kind{number}",), 1.0, at(1)))
+    for turn in range(5):
+        fold.apply(SourceReported("late", "collector", True, 7.0, 0, None, "", at(turn)))
+        fold.snapshot(at(turn))
+    assert sum(families(fold.snapshot(at(9)))["jaxobs_source_seconds_total"].values()) == 7.0
+
+
+def test_a_function_that_is_displaced_keeps_its_count_and_the_rate_of_all_stays_true() -> None:
+    fold = new_fold(120)  # two functions keep series of their own
+    before: dict[tuple[str, ...], float] = {}
+    total = 0
+    for turn in range(30):
+        for number in range(6):
+            fold.apply(compiled(turn, turn + 0.01 * 3**number * (turn % 5 == number), function=f"f{number}"))
+            fold.apply(compilation(f"f{number}", number))
+            total += 1
+        snapshot = fold.snapshot(at(turn + 1))
+        before = check(snapshot, before)
+        assert sum(families(snapshot)["jaxobs_compilations_total"].values()) == total
+
+
+weights = st.dictionaries(st.integers(0, 30), st.tuples(st.floats(0, 100), st.floats(0, 100)))
+
+
+@given(st.lists(weights, min_size=1, max_size=8), st.integers(1, 5))
+def test_the_choice_is_sticky_full_and_never_too_large(
+    turns: list[dict[int, tuple[float, ...]]], limit: int
+) -> None:
+    selection: Selection[int] = Selection(limit)
+    for turn in turns:
+        chosen = selection.choose(turn)
+        assert len(chosen) == min(limit, len(turn))
+        assert chosen <= turn.keys()
+        assert selection.choose(turn) == chosen  # the same weights change nothing
+        for key in turn.keys() - chosen:  # nobody outside weighs much more than the least inside
+            assert turn[key][0] <= 2.0 * min(turn[kept][0] for kept in chosen)
+
+
+hostile = st.text(st.characters(), max_size=300)
+
+
+@settings(max_examples=60, deadline=None)
+@given(hostile, hostile, hostile, hostile)
+def test_any_name_at_all_reaches_the_strict_parser_escaped(
+    loop: str, function: str, recorded: str, kind: str
+) -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0, loop=loop), Recorded(loop, recorded, 1.0, at(2))])
+    fold.apply(CompilePhaseEnded(function, "backend", 1, at(1), at(2), 10, True))
+    fold.apply(compilation(function, 1))
+    fold.apply(Measured("example_things_total", (kind,), 1.0, at(1)))
+    assert fold.refused == 0
+    snapshot = fold.snapshot(at(3))
+    check(snapshot, {})
+    found = parsed(snapshot.families)
+    assert [sample.value for sample in found["jaxobs_steps"].samples] == [1.0]
+    assert [sample.value for sample in found["example_things"].samples] == [1.0]
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, 'new\nline "quoted" \\', "\ud800lone", "nul\0", "\x7f\u2028"])
+def test_a_label_of_a_megabyte_or_of_no_text_is_cut_and_told_from_others(text: str) -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0, loop=text), step(0, 1.0, 2.0, loop=text + "2")])
+    found = parsed(fold.snapshot(at(3)).families)["jaxobs_steps"].samples
+    assert len({sample.labels["loop"] for sample in found}) == 2
+    assert max(len(sample.labels["loop"]) for sample in found) <= 200
+
+
+def test_a_loop_named_after_each_step_is_refused_at_some_point() -> None:
+    fold = applied(new_fold(), [step(0, number, number + 1, loop=f"step {number}") for number in range(100)])
+    assert len(fold.loops) == 20
+    assert fold.refused == 80
+
+
+def test_recorded_names_are_bounded() -> None:
+    fold = applied(new_fold(), [Recorded("", f"name{number}", 1.0, at(1)) for number in range(1_000)])
+    assert len(fold.snapshot(at(2)).to_dict()["loops"]["train"]["recorded"]) == 200
+    assert fold.refused == 800

@@ -1,0 +1,171 @@
+"""Device time by polling: about what blocking would have measured, and never a word where it cannot be known."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxobs.model.events import ExecutableRan, StepCompleted
+from jaxobs.probe.completions import Completions, OutputLeaf
+from jaxobs.probe.loops import Steps
+
+STEP = 0.012
+STEPS = 100
+TRIES = 4
+"""The machine may be busy with something else: one good try of these shows that the method is right."""
+
+
+@pytest.fixture
+def polled(observed: Any) -> Iterator[Any]:
+    """The probe side with its polling thread."""
+    completions = observed.side.completions
+    completions._interval = 0.02
+    thread = threading.Thread(target=completions.run)
+    thread.start()
+    yield observed
+    completions.stop()
+    thread.join(1.0)
+    assert not thread.is_alive()
+
+
+def a_step() -> tuple[Callable[[Any], Any], Any]:
+    """A jitted step of about that long, with a loss beside its state."""
+    x = jnp.ones((128, 128)) / 128
+
+    def build(turns: int) -> Callable[[Any], Any]:
+        @jax.jit
+        def train_step(state: Any) -> Any:
+            state = jax.lax.fori_loop(0, turns, lambda _, a: a @ x + 1e-3, state)
+            return state, state.sum()
+
+        train_step(x)
+        return train_step
+
+    turns = 50
+    while (seconds := blocked(build(turns), x, 3)) < STEP / 2:
+        turns = int(turns * min(10.0, max(2.0, STEP / seconds)))
+    return build(turns), x
+
+
+def blocked(step: Callable[[Any], Any], state: Any, count: int) -> float:
+    """Seconds of one step, as the least disturbed ones show."""
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        jax.block_until_ready(step(state))
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def train(observed: Any, step: Callable[[Any], Any], state: Any, count: int, *, sync_every: int) -> float:
+    """Seconds of one step of the whole loop."""
+    started = time.perf_counter()
+    for number in Steps(observed.side.loops, range(count), "train", None, None):
+        state, loss = step(state)
+        if (number + 1) % sync_every == 0:
+            loss.block_until_ready()
+    jax.block_until_ready(state)
+    return (time.perf_counter() - started) / count
+
+
+@pytest.mark.parametrize("sync_every", [1, 10**9], ids=["synced", "not synced"])
+def test_spacing_and_device_seconds_are_those_of_blocking(polled: Any, sync_every: int) -> None:
+    step, state = a_step()
+    watched = polled.side.watch(step)
+    watched(state)
+    found = []
+    for _ in range(TRIES):
+        polled.of()
+        polled.events.clear()
+        seconds = statistics.mean(
+            [blocked(step, state, 3), train(polled, watched, state, STEPS, sync_every=sync_every)]
+        )
+        time.sleep(0.1)
+        done = polled.of(StepCompleted)
+        ran = [event.seconds for event in polled.of(ExecutableRan)]
+        assert len(done) >= 2
+        spacing = (done[-1].time - done[0].time) / 1e9 / (done[-1].step - done[0].step)
+        device = statistics.median(ran) if ran else float("nan")
+        found.append((spacing / seconds, device / seconds))
+        if all(0.7 <= ratio <= 1.3 for ratio in found[-1]):
+            return
+    pytest.fail(f"spacing and device seconds as shares of the blocked time: {found}")
+
+
+def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(polled: Any) -> None:
+    @jax.jit
+    def renewed(state: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: jax.lax.fori_loop(0, 50, lambda _, a: a @ a / 99, value) for name, value in state.items()
+        }
+
+    step = polled.side.watch(jax.jit(renewed.__wrapped__, donate_argnums=0))
+    state = {name: jnp.ones((99, 99)) for name in "ab"}
+    deadline = time.monotonic() + 5.0
+    while not step._leaf.exhausted and time.monotonic() < deadline:
+        for _ in Steps(polled.side.loops, range(20), "train", None, None):
+            state = step(state)
+    assert step._leaf.exhausted
+    jax.block_until_ready(state)
+    polled.of()
+    polled.events.clear()
+    for _ in range(50):
+        state = step(state)
+    time.sleep(0.1)
+    assert polled.of(StepCompleted, ExecutableRan) == []
+
+
+def test_the_smallest_output_is_asked_and_after_it_was_donated_the_next() -> None:
+    leaf = OutputLeaf()
+    result = ({"big": jnp.ones(100)}, [jnp.ones(2), 3], jnp.ones(()))
+    assert leaf.take(result) is result[2]
+    leaf.died()
+    assert leaf.take(result) is result[1][0]
+    assert (
+        leaf.take((result[0], None, result[2])) is result[0]["big"]
+    )  # another structure: that way is closed
+    leaf.died()
+    assert leaf.take(result) is None
+    assert leaf.exhausted
+
+
+def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:
+    """A function whose output is deleted at once, among others whose outputs are not."""
+    step = polled.side.watch(jax.jit(lambda x: (x @ x).sum()))
+    x = jnp.ones((300, 300))
+    for _ in range(30):
+        step(x).delete()
+    polled.side.completions.armed = True
+    deleted = jnp.ones(()) + 1
+    deleted.delete()
+    polled.side.watch(lambda: deleted)()
+    other = polled.side.watch(jax.jit(lambda x: (x + x).sum()))
+    deadline = time.monotonic() + 5.0
+    while not polled.of(StepCompleted) and time.monotonic() < deadline:
+        for _ in Steps(polled.side.loops, range(5), "train", None, None):
+            other(x)
+            time.sleep(0.001)
+    assert polled.of(StepCompleted)
+
+
+def test_the_look_at_the_call_before_survives_a_list_that_was_just_renewed() -> None:
+    """The polling thread may put a new list in place at any time; the training thread must not trip over it."""
+
+    class Renewed(list[Any]):
+        def __bool__(self) -> bool:
+            self.clear()
+            return True
+
+    completions = Completions(lambda event: None, 1.0)
+    completions._samples = Renewed()
+    with pytest.raises(IndexError):
+        _ = completions._samples[-1]
+    completions._samples = []
+    completions.before_call()
