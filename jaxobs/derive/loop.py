@@ -130,7 +130,9 @@ class Loop:
                 work = work + made.cost.scaled(count)
             if made is None or per_run is None:
                 known = False
+                piece.untimed_runs += count
             else:
+                piece.device_seconds += per_run * count
                 label = _busy_label(made, per_run)
                 busy[label] += per_run * count
         piece.work = work
@@ -249,7 +251,10 @@ class Loop:
             return Utilization(None, None, reason)
         if not recent.work.matrix_flops and not self._times.watched:
             return Utilization(None, None, "no function of the loop is watched: wrap it in obs.watch()")
-        return model_flops_utilization(recent.work, recent.wall, executables.peaks)
+        used = model_flops_utilization(recent.work, recent.elapsed, executables.peaks)
+        if used.mfu is not None and recent.untimed_runs and not self._times.completions_seen:
+            return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
+        return used
 
     def _amount(self, word: str, value: float | None, metric: Metric) -> float | None:
         """What the user said of a step; NaN, infinity and negative amounts are refused."""
@@ -277,7 +282,7 @@ def _busy_label(made: Executable, per_run: float) -> str:
 
 
 def _per_second(recent: Slice) -> Any:
-    return lambda amount: amount / recent.wall if recent.wall > 0 else None
+    return lambda amount: amount / recent.elapsed if recent.elapsed > 0 else None
 
 
 def _quiet(recent: Slice, now: int) -> str | None:

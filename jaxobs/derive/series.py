@@ -14,6 +14,8 @@ from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Me
 
 Labels = tuple[str, ...]
 
+_DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
+
 LARGEST = sys.float_info.max
 """Where a sum would become infinite it stays here: a counter neither falls nor says infinity."""
 
@@ -108,9 +110,12 @@ class Series:
             histogram.exemplars[bucket] = exemplar
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
-        """A plugin's value, by the type that its metric was declared with; refused where it was not declared so."""
+        """A plugin's value, by the type that its metric was declared with.
+
+        Refused where it was not declared so, and where the metric is one that the core derives.
+        """
         metric = self.catalogue.get(name)
-        if metric is None or len(labels) != len(metric.labels):
+        if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
             self.refused += 1
         elif metric.kind == "counter":
             self.add(metric, labels, value)

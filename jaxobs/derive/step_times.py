@@ -66,6 +66,11 @@ class StepTimes:
         """Whether any step has called a watched function."""
         return self._first_run is not None
 
+    @property
+    def completions_seen(self) -> bool:
+        """Whether the device was ever seen to finish a step."""
+        return self._completed is not None or bool(self._spacings)
+
     def step_ended(self, event: StepEnded, turn: int, executables: Executables) -> None:
         """`turn` is the host's, in nanoseconds, without what is nested in it."""
         start = event.start - event.gap

@@ -26,6 +26,13 @@ class Slice:
     work: Cost = field(default_factory=Cost)
     uncosted_runs: int = 0
     unseen_runs: int = 0
+    untimed_runs: int = 0
+    device_seconds: float = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds in which the work was done: a host that only dispatches is done before the device is."""
+        return max(self.wall, self.device_seconds)
 
 
 class Window:
@@ -52,6 +59,8 @@ class Window:
             whole.work = whole.work + piece.work
             whole.uncosted_runs += piece.uncosted_runs
             whole.unseen_runs += piece.unseen_runs
+            whole.untimed_runs += piece.untimed_runs
+            whole.device_seconds += piece.device_seconds
             components.update(piece.components)
         whole.components = {word: float(amount) for word, amount in components.items()}
         return whole

@@ -36,7 +36,7 @@ others: st.SearchStrategy[Other] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(sound_events | others, max_size=40), st.sampled_from([50, 120, 2_000]))
 def test_counters_never_fall_and_every_snapshot_keeps_its_promises(stream: list[Any], limit: int) -> None:
     fold = new_fold(limit)

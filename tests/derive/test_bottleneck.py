@@ -84,7 +84,11 @@ def test_without_a_bound_or_a_time_there_is_no_label_to_be_sure_of() -> None:
     assert of_executable(None, 1.0, 5).label == "unmodelled"
     assert of_executable(bound, None, 5).label == "unknown"
     assert of_executable(nothing, 1.0, 5).label == "unknown"
-    for verdict in (of_executable(None, 1.0, 5), of_executable(bound, None, 5), of_executable(nothing, 1.0, 5)):
+    for verdict in (
+        of_executable(None, 1.0, 5),
+        of_executable(bound, None, 5),
+        of_executable(nothing, 1.0, 5),
+    ):
         assert verdict.confidence == 0.0
         assert verdict.reason
 

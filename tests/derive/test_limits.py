@@ -95,11 +95,12 @@ def test_the_choice_is_sticky_full_and_never_too_large(
 hostile = st.text(st.characters(), max_size=300)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(hostile, hostile, hostile, hostile)
 def test_any_name_at_all_reaches_the_strict_parser_escaped(
     loop: str, function: str, recorded: str, kind: str
 ) -> None:
+    loop = f"l{loop}"  # what is recorded in no loop goes to `train`
     fold = applied(new_fold(), [step(0, 1.0, 2.0, loop=loop), Recorded(loop, recorded, 1.0, at(2))])
     fold.apply(CompilePhaseEnded(function, "backend", 1, at(1), at(2), 10, True))
     fold.apply(compilation(function, 1))
@@ -112,7 +113,9 @@ def test_any_name_at_all_reaches_the_strict_parser_escaped(
     assert [sample.value for sample in found["example_things"].samples] == [1.0]
 
 
-@pytest.mark.parametrize("text", ["x" * 1_000_000, 'new\nline "quoted" \\', "\ud800lone", "nul\0", "\x7f\u2028"])
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, 'new\nline "quoted" \\', "\ud800lone", "nul\0", "\x7f\u2028"]
+)
 def test_a_label_of_a_megabyte_or_of_no_text_is_cut_and_told_from_others(text: str) -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0, loop=text), step(0, 1.0, 2.0, loop=text + "2")])
     found = parsed(fold.snapshot(at(3)).families)["jaxobs_steps"].samples

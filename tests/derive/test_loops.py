@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from jaxobs.model.events import LoopEnded, PhaseEnded, Recorded, StepCompleted
+from jaxobs.model.events import ExecutableRan, LoopEnded, PhaseEnded, Recorded, StepCompleted
 from tests.derive.made_up import (
     MILLISECOND,
     NO_PEAKS,
@@ -153,6 +153,7 @@ def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module())
     applied(fold, [step(i, i, i + 1, runs=(1,), examples=4.0) for i in range(10)])
+    fold.apply(StepCompleted("train", 9, at(10), 0))
     loop = fold.snapshot(at(11)).to_dict()["loops"]["train"]
     assert (loop["steps_per_second"], loop["examples_per_second"]) == (1.0, 4.0)
     assert loop["mfu"] == pytest.approx(1e9 / 1e12)
@@ -165,6 +166,28 @@ def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
     assert "jaxobs_mfu_ratio" not in families(later)
     assert "jaxobs_bottleneck_ratio" not in families(later)
     assert families(later)["jaxobs_steps_total"]["train",] == 10
+
+
+def test_a_host_that_only_dispatches_is_no_faster_than_its_device() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1e12))
+    dispatched = [step(i, i / 100, (i + 1) / 100, runs=(1,)) for i in range(10)]
+    applied(fold, [*dispatched, ExecutableRan(1, 2.0, 0.01, at(2))])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["wall_seconds"] == pytest.approx(0.1)
+    assert loop["steps_per_second"] == pytest.approx(0.5)
+    assert loop["mfu"] == pytest.approx(0.5)
+
+
+def test_the_rate_of_a_host_that_may_be_ahead_of_its_device_is_no_utilization() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1e12))
+    applied(fold, [step(i, i / 100, (i + 1) / 100, runs=(1,)) for i in range(10)])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["mfu"] is None
+    assert "ahead of the device" in loop["mfu_reason"]
 
 
 def test_a_loop_of_minutes_a_step_keeps_its_rates_between_them() -> None:
@@ -238,7 +261,7 @@ def test_a_lower_bound_is_said_to_be_one() -> None:
     fold = applied(new_fold(), [backend(), created(1)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(exact=False, inexact_reasons=("a loop's trip count is not known",)))
-    fold.apply(step(0, 1.0, 2.0, runs=(1,)))
+    applied(fold, [step(0, 1.0, 2.0, runs=(1,)), StepCompleted("train", 0, at(2), 0)])
     document = fold.snapshot(at(3)).to_dict()
     assert document["loops"]["train"]["mfu_reason"].startswith("a lower bound: a loop's trip count")
     assert document["executables"][0]["bound_seconds_reason"].startswith("a lower bound")

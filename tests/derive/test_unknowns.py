@@ -40,7 +40,10 @@ def nothing(fold: Fold) -> None:
 
 
 def unwatched(fold: Fold) -> None:
-    applied(fold, [backend(), compiled(1, 2), created(1), step(0, 2.0, 3.0), Recorded("train", "loss", 1.0, at(3))])
+    applied(
+        fold,
+        [backend(), compiled(1, 2), created(1), step(0, 2.0, 3.0), Recorded("train", "loss", 1.0, at(3))],
+    )
     fold.analysed(1, module())
 
 
@@ -120,7 +123,9 @@ def test_a_module_that_was_refused_is_shown_with_the_reason() -> None:
     entries = {entry["executable"]: entry for entry in fold.snapshot(at(3)).to_dict()["executables"]}
     assert entries["number-1"]["cost_reason"] == "the module has 9 bytes, more than 8"
     assert entries["number-2"]["cost_reason"] == "its module could not be read: truncated"
-    assert entries[None]["cost_reason"] == entries[None]["executable_reason"] == "its module is being analysed"
+    assert (
+        entries[None]["cost_reason"] == entries[None]["executable_reason"] == "its module is being analysed"
+    )
     assert all(entry["cost"] is None for entry in entries.values())
 
 
