@@ -4,11 +4,12 @@ PYTHON ?= python3
 DEFAULT_JAX := 0.10.2
 JAX_VERSIONS ?= 0.6.2 0.8.2 0.10.2
 PIP_TOOLS := 7.6.2
+XPROF := 2.24.2
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-jax test-jax-versions lint format benchmark requirements clean check-python check-prometheus
+.PHONY: help demo test test-jax test-jax-versions lint format benchmark accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -37,10 +38,25 @@ format: .venv/installed  ## put the code into its one format, and mend what can 
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XProf's own (ARGS=FILE for others)
+	PYTHONPATH=. TF_CPP_MIN_LOG_LEVEL=2 .venv-xprof/bin/python tests/trace/compare_with_xprof.py $(ARGS)
+
 benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchmark NAME=step_cost
 	@set -e; found=; for file in benchmarks/$(or $(NAME),*).py; do \
 	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; .venv/bin/python "$$file" $(ARGS); \
 	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py" >&2; exit 2; }
+
+docs: .venv/installed  ## write docs/metrics.md and the README's settings anew from the code
+	.venv/bin/python docs/generate_metrics.py
+	.venv/bin/python docs/generate_settings.py
+
+accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
+	.venv/bin/python -m benchmarks.accuracy $(ARGS)
+
+accuracy-peers: .venv/installed  ## the same beside datarax's performance.roofline, in an environment of its own
+	@$(MAKE) --no-print-directory .venv-accuracy-peers/installed \
+	  || echo "jaxobs: datarax could not be installed here: its columns are left out" >&2
+	.venv/bin/python -m benchmarks.accuracy --peers .venv-accuracy-peers/bin/python $(ARGS)
 
 # The hashes must be those of the public index: a mirror or a local folder may hold rebuilt files, so the
 # machine's own pip settings are left out. One resolution on the oldest Python serves the newer ones too.
@@ -70,6 +86,16 @@ clean:  ## remove environments, caches and build outputs
 .venv-requirements/installed: Makefile | check-python
 	$(PYTHON) -m venv .venv-requirements
 	.venv-requirements/bin/python -m pip install --quiet pip-tools==$(PIP_TOOLS)
+	@touch $@
+
+.venv-accuracy-peers/installed: benchmarks/accuracy/peers.txt | check-python
+	$(PYTHON) -m venv .venv-accuracy-peers
+	.venv-accuracy-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
+.venv-xprof/installed: Makefile | check-python
+	$(PYTHON) -m venv .venv-xprof
+	.venv-xprof/bin/python -m pip install --disable-pip-version-check --quiet xprof==$(XPROF) 'pydantic-settings>=2.3'
 	@touch $@
 
 define install

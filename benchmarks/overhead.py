@@ -80,7 +80,9 @@ def main() -> None:
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             took[child] = json.loads(done.stdout.splitlines()[-1])
         ratios.append(took["observed"] / took["plain"])
-        print(f"plain {took['plain'] * 1e3:.3f} ms, observed {took['observed'] * 1e3:.3f} ms, {ratios[-1]:.4f}")
+        print(
+            f"plain {took['plain'] * 1e3:.3f} ms, observed {took['observed'] * 1e3:.3f} ms, {ratios[-1]:.4f}"
+        )
     print(f"step time with over without: median {statistics.median(ratios):.4f} of {len(ratios)} pairs")
 
 

@@ -9,7 +9,8 @@ from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from jaxobs.probe.measuring import Roofline, cost, roofline
+    from jaxobs.derive.measured_run import Roofline
+    from jaxobs.probe.measuring import cost, roofline
 
 __all__ = ["Cost", "Observer", "Roofline", "Snapshot", "cost", "instrument", "roofline"]
 

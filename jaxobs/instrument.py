@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType, TracebackType
@@ -59,7 +60,8 @@ class Observer:
         self._side = ProbeSide(plain, self._hello, self._connect, self._heard, _warn)
         if self._ended:
             return
-        when_imported("jax", self._jax_is_there)
+        here = weakref.WeakMethod(self._jax_is_there)  # where JAX is never imported the hook waits for ever
+        when_imported("jax", lambda module: _call_if_alive(here, module))
         if wait_for_backend:
             self._side.when_first_compiled = self.start
         else:
@@ -205,6 +207,8 @@ class Observer:
             if body:
                 _log.info("metrics at %s", body)
             self._address_known.set()
+            with self._answered:
+                self._answered.notify_all()
         elif kind == wire.LOG:
             _warn(body)
         elif kind == wire.REPLY:
@@ -218,7 +222,8 @@ class Observer:
             number = self._asked
         self._side.sender.request(number, what)
         with self._answered:
-            self._answered.wait_for(lambda: number in self._answers, timeout)
+            sender = self._side.sender
+            self._answered.wait_for(lambda: number in self._answers or sender.given_up, timeout)
             return self._answers.pop(number, None)
 
 
@@ -274,6 +279,12 @@ def _empty(reason: str) -> Snapshot:
     for key in keys:
         document |= {key: None, f"{key}_reason": reason}
     return Snapshot(now(), document)
+
+
+def _call_if_alive(method: weakref.WeakMethod[Any], module: ModuleType) -> None:
+    found = method()
+    if found is not None:
+        found(module)
 
 
 def _in_forked_child() -> None:

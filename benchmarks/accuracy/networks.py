@@ -85,6 +85,32 @@ def _switch_layer(router, experts, x):
     return jnp.einsum("tec,ecd->td", dispatch, jnp.einsum("ecd,edf->ecf", given, experts))
 
 
+def _ragged_layer(router, experts, x):
+    """Four experts, each on the tokens that chose it, sorted by expert so that one grouped product serves all."""
+    chosen = jnp.argmax(x @ router, -1)
+    order = jnp.argsort(chosen)
+    given = x[order]
+    results = lax.ragged_dot(given, experts, jnp.bincount(chosen, length=4).astype(jnp.int32))
+    return jnp.zeros_like(results).at[order].set(results)
+
+
+def _convolutional_network(p, x):
+    """Two convolutions with pooling, and a classifier, on 28 × 28 images of one channel."""
+    for kernel in p[:2]:
+        x = jax.nn.relu(lax.conv_general_dilated(x, kernel, (1, 1), "SAME"))
+        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    return jax.nn.log_softmax(x.reshape(x.shape[0], -1) @ p[2])
+
+
+def _met(size):
+    """Pairs of output and position of a 3 × 3 kernel that meet no padding, where the image keeps its size."""
+    return (3 * size - 2) ** 2
+
+
+CNN_PARAMETERS = (ones(8, 1, 3, 3), ones(16, 8, 3, 3), ones(16 * 7 * 7, 10))
+IMAGES = ones(4, 1, 28, 28)
+_FIRST, _SECOND, _LAST = 2 * 4 * 8 * 1 * _met(28), 2 * 4 * 16 * 8 * _met(14), 2 * 4 * 784 * 10
+
 _SWITCH = 2 * B * D * 4 + 2 * (2 * B * 4 * 32 * D) + 2 * 4 * 32 * D * D
 
 PROGRAMS = (
@@ -115,5 +141,12 @@ PROGRAMS = (
     Program("LSTM by scan", _lstm, (LSTM_PARAMETERS, SERIES), LSTM),
     Program("LSTM, gradient", jax.grad(_lstm), (LSTM_PARAMETERS, SERIES), 2 * LSTM + 20 * 2 * 8 * 32 * 128,
             formula="forward, both weight gradients, the state's gradient"),
+    Program("CNN", _convolutional_network, (CNN_PARAMETERS, IMAGES), _FIRST + _SECOND + _LAST),
+    Program("CNN, gradient", jax.grad(lambda p, x: -jnp.mean(_convolutional_network(p, x)[:, 3])),
+            (CNN_PARAMETERS, IMAGES), 2 * _FIRST + 3 * (_SECOND + _LAST),
+            formula="backward is twice forward, but for the first layer, whose input needs no gradient"),
+    Program("mixture of experts with a ragged product", _ragged_layer, (ones(D, 4), ones(4, D, D), BATCH),
+            2 * B * D * 4 + 4 * 2 * B * D * D,
+            formula="XLA's CPU compiler masks the rows and runs all four experts on all of them"),
     Program("mixture of experts by dispatch", _switch_layer, (ones(D, 4), ones(4, D, D), BATCH), _SWITCH),
 )  # fmt: skip

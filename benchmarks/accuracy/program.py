@@ -23,6 +23,8 @@ class Program:
     matrix_flops: float = 0.0
     vector_flops: float | None = None
     bytes: float | None = None
+    bytes_sent: float | None = None
+    """Over the links by one device, with the factor of the ring algorithms (jaxobs/cost_model/collectives.py)."""
     rematerialized_flops: float = 0.0
     exact: bool = True
     unmodelled: bool = False

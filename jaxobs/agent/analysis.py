@@ -5,13 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
 from jaxobs.model.cost import ModuleCost
-from jaxobs.plugin.discovery import CUSTOM_CALLS
+from jaxobs.plugin.custom_calls import load_rules
 
 Done = tuple[int, ModuleCost | None, str]
 
@@ -56,7 +54,7 @@ class Analysis:
         self._waiting.put(None)
 
     def _run(self) -> None:
-        rules = self._rules()
+        rules = load_rules(self._log)
         while (item := self._waiting.get()) is not None:
             number, proto = item
             del item
@@ -64,20 +62,8 @@ class Analysis:
                 done: Done = (number, module_cost(proto, custom_call_rules=rules), "")
             except ValueError as error:
                 done = (number, None, f"its module could not be read: {error}"[:500])
-            except Exception as error:  # noqa: BLE001  # a rule of a third party may raise anything
+            except Exception as error:  # noqa: BLE001  # one module must not end the thread
                 done = (number, None, f"its cost could not be derived: {type(error).__name__}: {error}"[:500])
             del proto
             self._finished.put(done)
             self._wake()
-
-    def _rules(self) -> Mapping[str, Any]:
-        """The built-in rules for custom calls, and those of the entry-point group `jaxobs.custom_calls`."""
-        from importlib.metadata import entry_points
-
-        rules: dict[str, Any] = dict(BUILT_IN_RULES)
-        for point in entry_points(group=CUSTOM_CALLS):
-            try:
-                rules |= dict(point.load())
-            except Exception as error:  # noqa: BLE001  # a third party's module may raise anything
-                self._log(f"custom calls {point.name} could not be loaded: {type(error).__name__}: {error}")
-        return rules

@@ -30,6 +30,8 @@ class Collecting:
 
     def _run(self, agent: Agent) -> None:
         self.guard.call(self._plugin.start, agent)
+        if self.guard.failures:
+            return  # it could not start, and has said why
         while not self._stop.is_set():
             values = self.guard.call(lambda: list(self._plugin.collect()))
             if values:

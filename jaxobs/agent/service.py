@@ -159,6 +159,9 @@ class Service:
     def _bind(self, event: BackendFound) -> None:
         self.resource["jax.process_index"] = str(event.process_index)
         self.resource["jax.process_count"] = str(event.process_count)
+        self.resource["jax.platform"] = event.platform
+        if event.local_hardware_ids:
+            self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
         try:
             for kind in {kind for _, kind, _ in event.devices}:
                 self.fold.bind_peaks(
@@ -193,6 +196,8 @@ class Service:
         for exporter in self._exporters:
             exporter.join(max(0.0, deadline - time.monotonic()))
         self._analysis.stop()
+        self._wake_read.close()
+        self._wake_write.close()
 
     def _load_plugins(self) -> list[Guard]:
         guards = []

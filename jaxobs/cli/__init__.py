@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-COMMANDS = ("run", "demo", "check", "plugins", "calibrate")
+COMMANDS = ("run", "demo", "check", "plugins", "analyze", "calibrate")
 
 _USAGE = "usage: jaxobs COMMAND [arguments]; `jaxobs COMMAND --help` tells about one"
 

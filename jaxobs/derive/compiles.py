@@ -49,6 +49,10 @@ class Compiles:
             del intervals[:-INTERVALS_KEPT]
         self._series.observe(core.COMPILE_SECONDS, (event.phase,), own)
 
+    def in_flight_since(self) -> int | None:
+        """When the oldest compile under way began."""
+        return min((event.time for event in self._in_flight.values()), default=None)
+
     def compiled(self, event: Compilation, exemplar: Exemplar | None) -> None:
         self.count[event.function] += 1
         if event.recompilation is not None:

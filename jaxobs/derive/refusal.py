@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -22,23 +23,41 @@ def is_amount(value: float | None) -> bool:
 
 def require_types(event: Event) -> None:
     """Raises TypeError where a field is not of the type it was declared with: plugins may put anything into one."""
-    for value, allowed in zip(event, _FIELDS[type(event)], strict=True):
-        if not isinstance(value, allowed):
-            raise TypeError(f"{type(event).__name__} holds {type(value).__name__} where {allowed} belongs")
+    for value, fits in zip(event, _FIELDS[type(event)], strict=True):
+        if not (isinstance(value, fits) if isinstance(fits, tuple) else fits(value)):
+            raise TypeError(f"{type(event).__name__} holds {type(value).__name__} where it must not")
 
 
-def _classes(hint: Any) -> tuple[type, ...]:
-    """What `isinstance` takes for an annotation of an event's field."""
-    if isinstance(hint, UnionType) or (get_origin(hint) is not None and get_origin(hint) is not tuple):
-        return tuple(kind for part in get_args(hint) for kind in _classes(part))
-    if get_origin(hint) is tuple:
-        return (tuple,)
-    if hint is None or hint is NoneType:
+def _fits(hint: Any) -> tuple[type, ...] | Callable[[Any], bool]:
+    """What `isinstance` takes for an annotation of an event's field, or a function that looks into the value."""
+    parts = get_args(hint)
+    if get_origin(hint) is tuple and parts[-1] is Ellipsis:
+        inside = _test(parts[0])
+        return lambda value: isinstance(value, tuple) and all(map(inside, value))
+    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
+        tests = [_test(part) for part in (parts or get_type_hints(hint).values())]
+        return lambda value: (
+            isinstance(value, tuple)
+            and len(value) == len(tests)
+            and all(test(item) for test, item in zip(tests, value, strict=True))
+        )
+    if isinstance(hint, UnionType):
+        tests = [_test(part) for part in parts]
+        kinds = [_fits(part) for part in parts]
+        if all(isinstance(kind, tuple) for kind in kinds):
+            return tuple(one for kind in kinds if isinstance(kind, tuple) for one in kind)
+        return lambda value: any(test(value) for test in tests)
+    if hint is NoneType:
         return (NoneType,)
     return (float, int) if hint is float else (hint,)
 
 
+def _test(hint: Any) -> Callable[[Any], bool]:
+    fits = _fits(hint)
+    return (lambda value: isinstance(value, fits)) if isinstance(fits, tuple) else fits
+
+
 _FIELDS = {
-    event_type: tuple(_classes(hint) for hint in get_type_hints(event_type).values())
+    event_type: tuple(_fits(hint) for hint in get_type_hints(event_type).values())
     for event_type in EVENT_TYPES
 }

@@ -18,11 +18,17 @@ PAUSE = 60 * NANOSECONDS
 steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
 
 
+LONGEST_COMPILE = 3600 * NANOSECONDS
+"""A compile under way holds the charging back no longer: its end may have been dropped."""
+
+
 class RunTime:
     """Time is charged up to the last moment of which it is known what it was spent on.
 
-    That is the end of the last step of each loop that runs, else now. What no event explains is `initialisation` before
-    the first step, and `other` after it. So no category ever falls, and together they are the age at that moment.
+    That is the end of the last step of each loop that runs, the beginning of a compile under way, else now. What no
+    event explains is `initialisation` before the first step, and `other` after it. So no category ever falls, and
+    together they are the age at that moment. A phase is only told when it ends: what was charged to `other` meanwhile
+    is made good with time that is unexplained later.
     """
 
     def __init__(self, series: Series, began: int) -> None:
@@ -31,6 +37,8 @@ class RunTime:
         self._first_step: int | None = None
         self._running: dict[str, int] = {}
         self._compiling = Intervals()
+        self._unexplained = 0.0
+        self._late = {"checkpoint": 0.0, "initialisation": 0.0}
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
         self._told = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
         self.seconds = dict.fromkeys(core.CATEGORIES, 0.0)
@@ -55,9 +63,14 @@ class RunTime:
         if event.outermost:
             self._compiling.add(event.start, event.end)
 
-    def update(self, now: int, loops: Iterable[tuple[float, dict[str, float]]]) -> None:
+    def update(
+        self, now: int, loops: Iterable[tuple[float, dict[str, float]]], compiling_since: int | None
+    ) -> None:
         """`loops` are wall seconds and components of each loop so far."""
         until = min([now, *(end for end in self._running.values() if now - end <= PAUSE)])
+        if compiling_since is not None and now - compiling_since <= LONGEST_COMPILE:
+            until = min(until, compiling_since)
+        self._note_late_phases()
         known = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
         for wall, components in loops:
             known["productive"] += wall - sum(components[word] for word in NOT_PRODUCTIVE)
@@ -90,16 +103,25 @@ class RunTime:
             over[word] = amount - min(left, amount)
             self._charge(word, min(left, amount))
             left -= min(left, amount)
-        outside = {
-            "checkpoint": self._phases["checkpoint"], "compile": self._compiling,
-            "initialisation": self._phases["initialisation"],
-        }  # fmt: skip
-        for word, intervals in outside.items():
+        for word, intervals in (("compile", self._compiling), *self._phases.items()):
             amount = min(left, seconds(intervals.take(until)))
             self._charge(word, amount)
             left -= amount
+        for word, owed in self._late.items():
+            amount = min(left, owed)
+            self._charge(word, amount)
+            self._late[word] -= amount
+            left -= amount
+        self._unexplained += left
         self._charge(rest, left)
         return over
+
+    def _note_late_phases(self) -> None:
+        """What of a phase lies in time that is charged already; no more than was charged without a reason."""
+        for word, intervals in self._phases.items():
+            amount = min(seconds(intervals.take(self._charged_until)), self._unexplained)
+            self._unexplained -= amount
+            self._late[word] += amount
 
     def _charge(self, category: str, amount: float) -> None:
         self.seconds[category] += amount

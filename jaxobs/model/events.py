@@ -185,7 +185,10 @@ class ExecutableCreated(NamedTuple):
 
 
 class BackendFound(NamedTuple):
-    """JAX has a backend: its local devices as (local ordinal, device kind, identity), and which process this is."""
+    """JAX has a backend: its local devices as (local ordinal, device kind, identity), and which process this is.
+
+    `local_hardware_ids` are the driver's own numbers of these devices, in the same order; empty where JAX has none.
+    """
 
     platform: str
     devices: tuple[tuple[int, str, str], ...]
@@ -194,6 +197,7 @@ class BackendFound(NamedTuple):
     jax_version: str
     jaxlib_version: str
     time: int
+    local_hardware_ids: tuple[int, ...] = ()
 
 
 class SourceReported(NamedTuple):

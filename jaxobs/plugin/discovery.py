@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -21,7 +21,10 @@ REQUIRED_METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry point: either a `plugin` was made from it, or `error` says why not."""
+    """An entry point: either a `plugin` was made from it, or `error` says why not.
+
+    Of the group `jaxobs.custom_calls` the plugin is the mapping itself; of the others what the entry point makes.
+    """
 
     group: str
     name: str
@@ -50,8 +53,8 @@ def discover(group: str, *, skip: frozenset[str] = frozenset()) -> list[Found]:
 
 def _load(point: EntryPoint) -> Found:
     try:
-        factory: Callable[[], Any] = point.load()
-        plugin = factory()
+        loaded: Any = point.load()
+        plugin = loaded if point.group == CUSTOM_CALLS else loaded()
         problem = conformance_problem(point.group, plugin)
     except KeyboardInterrupt:
         raise
@@ -64,6 +67,8 @@ def _load(point: EntryPoint) -> Found:
 
 def conformance_problem(group: str, plugin: Any) -> str:
     """Why an object is no plugin of that group; empty where it is one."""
+    if group == CUSTOM_CALLS:
+        return _problem_of_rules(plugin)
     missing = [name for name in REQUIRED_METHODS.get(group, ()) if not callable(getattr(plugin, name, None))]
     if missing:
         return f"{type(plugin).__name__} has no method {', '.join(missing)}"
@@ -74,6 +79,13 @@ def conformance_problem(group: str, plugin: Any) -> str:
     ):
         return f"{type(plugin).__name__}.interval is not a positive number of seconds"
     return ""
+
+
+def _problem_of_rules(rules: Any) -> str:
+    if not isinstance(rules, Mapping):
+        return f"an object of type {type(rules).__name__} is no mapping from custom-call target to rule"
+    wrong = [target for target, rule in rules.items() if not (isinstance(target, str) and callable(rule))]
+    return f"{wrong[0]!r} is no target with a rule that can be called" if wrong else ""
 
 
 def _failed(point: EntryPoint, error: str) -> Found:

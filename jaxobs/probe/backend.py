@@ -20,13 +20,15 @@ def find_backend() -> BackendFound | None:
         return None
     import jax
 
-    devices: tuple[tuple[int, str, str], ...] = tuple(
-        (ordinal, str(device.device_kind), _identity(device))
-        for ordinal, device in enumerate(jax.local_devices())
+    local = jax.local_devices()
+    devices = tuple(
+        (ordinal, str(device.device_kind), _identity(device)) for ordinal, device in enumerate(local)
     )
+    numbers = [getattr(device, "local_hardware_id", None) for device in local]
     return BackendFound(
         jax.default_backend(), devices, jax.process_index(), jax.process_count(), jax.__version__,
         importlib.metadata.version("jaxlib"), now(),
+        tuple(number for number in numbers if type(number) is int) if None not in numbers else (),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import STEP_ENDED, LoopEnded, PhaseEnded
+from jaxobs.probe.plain_values import amount, as_name, plain_number
 from jaxobs.probe.trace_context import current_span_context
 
 Item = TypeVar("Item")
@@ -52,14 +53,14 @@ class Step:
 
 
 class Current(threading.local):
-    """What is under way on this thread: the step, the time claimed so far, and when the phase around it began (0: none).
+    """What is under way on this thread: the step, the time claimed so far, and the phase around it.
 
     Loops and phases claim their time, so that what is around them does not count it again.
     """
 
     step: Step | None = None
     claimed: int = 0
-    phase: int = 0
+    phase: PhaseMark | None = None
 
 
 class LoopState:
@@ -69,7 +70,8 @@ class LoopState:
         self.name = name
         self.steps = 0
         self.last_end: int | None = None
-        self.thread = self.phase = self.claimed_then = 0  # of `Current`, at `last_end`
+        self.thread = self.claimed_then = 0  # the thread, its `Current.claimed` and `Current.phase` at `last_end`
+        self.phase: PhaseMark | None = None
         self.average = 0  # nanoseconds
 
 
@@ -163,29 +165,21 @@ class Steps(Generic[Item]):
         profiler = loops.profiler
         examples_now = None if callable(examples) else examples
         tokens_now = None if callable(tokens) else tokens
-        # The item is handed on without keeping a reference: the user's `del batch` must free it.
-        hand_over: list[Item] = []
         iterator = iter(self._iterable)
+        step.number = state.steps
+        current.step = step
         try:
-            while True:
-                step.clear()
-                step.number = state.steps
-                current.step = step
-                try:
-                    item = next(iterator)
-                except StopIteration:
-                    break
+            for item in iterator:
                 ready = now()
                 if examples_vary:
                     examples_now = amount(examples, item)
                 if tokens_vary:
                     tokens_now = amount(tokens, item)
-                hand_over.append(item)
-                del item
                 if profiler is not None and profiler.profile_session is not None:
                     annotation = loops.annotate(self._loop, step.number)
                 open_step = True
-                yield hand_over.pop()
+                # Handed on without keeping a reference: the user's `del batch` must free it.
+                yield (item, item := None)[0]  # type: ignore[misc]  # the first is the item
                 open_step = False
                 if annotation is not None:
                     annotation.__exit__(None, None, None)
@@ -193,6 +187,11 @@ class Steps(Generic[Item]):
                 end = now()
                 loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
                 start = end
+                step.dispatch = step.nested = step.checkpoint = 0
+                step.failed = False
+                step.runs = []
+                step.number = state.steps
+                current.step = step
         finally:
             # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
             # counts if it ran anything, and as failed if a watched function raised in it.
@@ -238,8 +237,8 @@ class StepMark:
             self._annotation = self._loops.annotate(self._loop, state.steps)
         self._start = start = now()
         self._gap = 0
-        here = (self._step.thread, current.phase)
-        if state.last_end is not None and self._outer is None and here == (state.thread, state.phase):
+        here = state.thread == self._step.thread and state.phase is current.phase
+        if state.last_end is not None and self._outer is None and here:
             # Phases and other loops since then have their own time.
             gap = start - state.last_end - (current.claimed - state.claimed_then)
             self._gap = gap if gap <= LONGEST_GAP else 0
@@ -277,7 +276,8 @@ class PhaseMark:
         self._outer = current.step
         self._claimed, self._around = current.claimed, current.phase
         current.step = None  # what runs in a phase is charged to the phase
-        self._start = current.phase = now()
+        current.phase = self
+        self._start = now()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -297,31 +297,3 @@ class PhaseMark:
         self._loops.phase_ended(
             self._name, outer.loop if outer is not None else None, self._start, end, nested
         )
-
-
-def as_name(name: Any) -> str:
-    """A loop's or phase's name as plain text, also of a member of a StrEnum: only plain types travel to the agent."""
-    if type(name) is str:
-        return name
-    try:
-        return str.__str__(name) if isinstance(name, str) else str(name)
-    except Exception:  # noqa: BLE001  # a wrong name must not stop a training run
-        return type(name).__name__
-
-
-def plain_number(value: Any) -> float | None:
-    """Examples or tokens as a plain number. None for what is none, and for a JAX array: reading it would wait."""
-    if value is None or type(value) is int or type(value) is float:
-        return value
-    try:
-        return None if hasattr(value, "is_ready") else float(value)
-    except Exception:  # noqa: BLE001  # a number of the user's own type may raise anything
-        return None
-
-
-def amount(count: Any, item: Any) -> float | None:
-    """What the user's function says of an item; None where it fails: a wrong count must not stop a training run."""
-    try:
-        return plain_number(count(item))
-    except Exception:  # noqa: BLE001  # the user's function may raise anything
-        return None

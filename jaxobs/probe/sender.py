@@ -71,6 +71,8 @@ class Sender:
         self._requests: list[bytes] = []
         self._finish: float | None = None
         self.listeners_restored = 0
+        self.given_up = False
+        """No agent will answer any more."""
         self.finished = threading.Event()
 
     def open(self) -> None:
@@ -112,6 +114,7 @@ class Sender:
                 f"sending to the agent has ended: {type(error).__name__}: {error}; nothing is observed any more"
             )
         finally:
+            self._give_up()
             self.abandon()
             self.finished.set()
 
@@ -127,12 +130,13 @@ class Sender:
         self._frames, self._unsent = wire.Frames(), b""
         try:
             self._socket, self._wait_for_agent = self._connect()
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:  # the last two: a Python that does not know its own path
             self._socket = None
             self._starts = RESTARTS + 1
             self._log(
                 f"the agent could not be started: {error}; nothing is observed (JAXOBS_AGENT=inline may work)"
             )
+            self._give_up()
             return
         self._socket.setblocking(False)
         self._unsent = wire.frame(wire.HELLO, self._hello())
@@ -152,6 +156,13 @@ class Sender:
             )
         if again:
             self._open()
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Whoever waits for an answer or for an address need not wait any longer."""
+        self.given_up = True
+        self._heard(wire.ADDRESS, None)
 
     def _is_lost(self) -> bool:
         return self._socket is None

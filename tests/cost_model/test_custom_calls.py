@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.cost_model import BUILT_IN_RULES, module_cost
+from jaxobs.cost_model import BUILT_IN_RULES, Cost, HloDecodeError, module_cost
 
 PRODUCT = {
     "dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]},
@@ -202,15 +202,43 @@ def test_anyones_rule_is_used_for_its_target(text_proto):
     assert cost.unmodelled == ()
 
 
-def _raises(call):
-    raise RuntimeError("broken rule")
+def _raising(error):
+    def rule(call):
+        raise error
+
+    return rule
 
 
-@pytest.mark.parametrize("rule", [_raises, lambda call: None])
-def test_a_rule_that_fails_or_declines_leaves_its_target_unmodelled(text_proto, rule):
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (_raising(RuntimeError("broken rule")), "RuntimeError: broken rule"),
+        (_raising(HloDecodeError("not mine")), "HloDecodeError: not mine"),
+        (_raising(SystemExit("bye")), "SystemExit: bye"),
+        (lambda call: call.operands[7], "IndexError"),
+        (lambda call: 1e9, "it returned a float, not a Cost or None"),
+        (lambda call: Cost(bytes=float("nan")), "it returned a cost of nan"),
+        (lambda call: call.matrix(-1.0), "it returned a cost of -1.0"),
+    ],
+)
+def test_a_rule_that_fails_leaves_its_target_unmodelled_and_says_why(text_proto, rule, reason):
     cost = module_cost(text_proto(CALL), custom_call_rules={"mine": rule}).cost
     assert cost.unmodelled == ("mine",)
     assert cost.bytes == 512
+    (said,) = cost.inexact_reasons
+    assert "custom call mine" in said
+    assert reason in said
+
+
+def test_a_rule_that_declines_leaves_its_target_unmodelled(text_proto):
+    cost = module_cost(text_proto(CALL), custom_call_rules={"mine": lambda call: None}).cost
+    assert cost.unmodelled == ("mine",)
+    assert cost.inexact_reasons == ()
+
+
+def test_an_interrupt_during_a_rule_is_the_users(text_proto):
+    with pytest.raises(KeyboardInterrupt):
+        module_cost(text_proto(CALL), custom_call_rules={"mine": _raising(KeyboardInterrupt())})
 
 
 def test_callbacks_are_unmodelled(cost_of):

@@ -109,7 +109,7 @@ def test_emit_from_a_finalizer_and_from_a_signal_handler_while_draining_does_not
             ring.emit(event(number))
             if number % 7 == 0:
                 taken += ring.drain()
-            if number % 100 == 0:
+            if number % 500 == 0:
                 gc.collect()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from jaxobs.plugin.discovery import COLLECTORS, conformance_problem
 from jaxobs_plugins.host import HostCollector
+from jaxobs_plugins.host.machine import counted_interfaces
 
 
 def collected(collector: HostCollector) -> dict[str, float]:
@@ -37,9 +41,25 @@ def test_it_keeps_the_contract() -> None:
     assert conformance_problem(COLLECTORS, HostCollector()) == ""
 
 
-def test_every_declared_metric_is_measured_and_no_other(collector: HostCollector) -> None:
+def test_every_declared_metric_is_measured_or_has_a_reason(collector: HostCollector) -> None:
     time.sleep(0.05)  # a few clock ticks, so that the host's share can be known
-    assert set(collected(collector)) == {metric.name for metric in HostCollector.metrics}
+    unlimited = {"jaxobs_cgroup_memory_limit_bytes", "jaxobs_cgroup_cpu_limit_cpus"}
+    names = {metric.name for metric in HostCollector.metrics}
+    measured = set(collected(collector))
+    assert measured <= names
+    assert names - measured - set(collector.reasons) <= unlimited | {"jaxobs_process_open_files_limit"}
+    assert {name for name in names if name.startswith("jaxobs_process_")} - measured <= {
+        "jaxobs_process_open_files_limit"
+    }
+
+
+def test_labels_are_those_declared_and_every_value_can_be_exported(collector: HostCollector) -> None:
+    declared = {metric.name: metric for metric in HostCollector.metrics}
+    time.sleep(0.05)
+    for measured in collector.collect():
+        assert len(measured.labels) == len(declared[measured.metric].labels)
+        assert math.isfinite(measured.value)
+        assert measured.value >= 0
 
 
 def test_processor_time_adds_up_to_the_processs_own(collector: HostCollector) -> None:
@@ -59,7 +79,15 @@ def test_values_are_in_base_units(collector: HostCollector) -> None:
         psutil.Process().memory_info().rss, rel=0.2
     )
     assert 0 < values["jaxobs_host_memory_available_bytes"] <= psutil.virtual_memory().total
+    assert values["jaxobs_host_memory_total_bytes"] == psutil.virtual_memory().total
     assert 0 <= values["jaxobs_host_cpu_utilization_ratio"] <= 1
+    assert values["jaxobs_host_cpus"] == os.cpu_count()
+    assert values["jaxobs_process_usable_cpus"] == len(os.sched_getaffinity(0))
+    assert values["jaxobs_process_open_files"] == pytest.approx(
+        len(list(Path("/proc/self/fd").iterdir())), abs=2
+    )
+    assert values["jaxobs_process_open_files_limit"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert values["jaxobs_process_threads"] == len(list(Path("/proc/self/task").iterdir()))
 
 
 def test_a_process_that_has_gone_leaves_the_hosts_values() -> None:
@@ -69,5 +97,52 @@ def test_a_process_that_has_gone_leaves_the_hosts_values() -> None:
     assert "jaxobs_process_threads" in collected(collector)
     process.communicate()
     values = collected(collector)
-    assert not any(name.startswith("jaxobs_process_") for name in values)
-    assert "jaxobs_host_memory_available_bytes" in values
+    told = {name for name, value in values.items() if not math.isnan(value)}  # NaN takes a gauge away
+    assert not any(name.startswith("jaxobs_process_") for name in told)
+    assert "jaxobs_host_memory_available_bytes" in told
+    assert not any(math.isnan(value) for value in collected(collector).values())
+
+
+def test_context_switches_are_those_of_the_process(collector: HostCollector) -> None:
+    def series() -> dict[tuple[str, tuple[str, ...]], float]:
+        return {(value.metric, value.labels): value.value for value in collector.collect()}
+
+    first = series()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    assert first["jaxobs_process_context_switches_total", ("voluntary",)] <= used.ru_nvcsw
+    for _ in range(200):
+        time.sleep(0.0001)  # gives up the processor
+    second = series()
+    assert second["jaxobs_process_context_switches_total", ("voluntary",)] >= 100
+    assert second["jaxobs_host_context_switches_total", ()] >= 100
+
+
+def test_what_the_host_did_before_this_run_is_not_the_runs() -> None:
+    before = psutil.cpu_stats().ctx_switches
+    collector = HostCollector()
+    collector.start(agent_of(os.getpid()))
+    assert (
+        collected(collector)["jaxobs_host_context_switches_total"] <= psutil.cpu_stats().ctx_switches - before
+    )
+
+
+def test_one_value_that_the_system_refuses_leaves_the_others(
+    collector: HostCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: psutil.Process) -> int:
+        raise psutil.AccessDenied
+
+    collected(collector)
+    monkeypatch.setattr(psutil.Process, "num_fds", refuse)
+    values = collected(collector)
+    assert math.isnan(values.pop("jaxobs_process_open_files"))
+    assert "jaxobs_process_threads" in values
+    assert "AccessDenied" in collector.reasons["jaxobs_process_open_files"]
+
+
+def test_interfaces_with_hardware_count_else_all_but_loopback(tmp_path: Path) -> None:
+    for name in ("lo", "eth0", "docker0"):
+        (tmp_path / name).mkdir()
+    assert counted_interfaces(["docker0", "eth0", "lo"], tmp_path) == ["docker0", "eth0"]
+    (tmp_path / "eth0" / "device").mkdir()
+    assert counted_interfaces(["docker0", "eth0", "lo"], tmp_path) == ["eth0"]

@@ -1,73 +1,306 @@
-"""The NVIDIA collector: quiet without NVML, and in base units with it."""
+"""The collector `nvidia` through nvidia-ml-py on a shared library that answers NVML's calls by script."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import math
+from collections.abc import Iterator
 
-import pynvml
 import pytest
 
 from jaxobs.plugin.discovery import COLLECTORS, conformance_problem
-from jaxobs_plugins.nvidia import NvidiaCollector
+from jaxobs_plugins.nvidia import NvidiaCollector, catalogue
+from tests.plugins.nvml.scripted import HOST, Nvml, built, host, script, started
+
+REASONS = (
+    "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+)  # fmt: skip
+
+QUERIES: dict[str, tuple[str, dict[tuple[str, ...], float]]] = {
+    "nvmlDeviceGetUtilizationRates": ("0 37 5", {
+        ("utilization_ratio",): 0.37, ("memory_utilization_ratio",): 0.05,
+    }),
+    "nvmlDeviceGetMemoryInfo_v2": ("0 85899345920 536870912 2147483648", {
+        ("memory_total_bytes",): 80 * 2**30, ("memory_reserved_bytes",): 2**29, ("memory_used_bytes",): 2**31,
+    }),
+    "nvmlDeviceGetComputeRunningProcesses": ("0 17:1048576 4321:1073741824", {("process_memory_bytes",): 2**30}),
+    "nvmlDeviceGetPowerUsage": ("0 71250", {("power_watts",): 71.25}),
+    "nvmlDeviceGetEnforcedPowerLimit": ("0 700000", {("power_limit_watts",): 700.0}),
+    "nvmlDeviceGetTotalEnergyConsumption": ("0 123456789", {("energy_joules_total",): 0.0}),
+    "nvmlDeviceGetClockInfo/0/1": ("0 1980", {("clock_hertz", "sm"): 1.98e9}),
+    "nvmlDeviceGetClockInfo/0/2": ("0 2619", {("clock_hertz", "memory"): 2.619e9}),
+    "nvmlDeviceGetMaxClockInfo/0/1": ("0 1985", {("clock_limit_hertz", "sm"): 1.985e9}),
+    "nvmlDeviceGetMaxClockInfo/0/2": ("0 2620", {("clock_limit_hertz", "memory"): 2.62e9}),
+    "nvmlDeviceGetTemperatureV/0/0": ("0 61", {("temperature_celsius", "gpu"): 61.0}),
+    "nvmlDeviceGetFieldValues/0/82": ("0 77", {("temperature_celsius", "memory"): 77.0}),
+    "nvmlDeviceGetTemperatureThreshold/0/1": ("0 87", {("temperature_limit_celsius", "slowdown"): 87.0}),
+    "nvmlDeviceGetTemperatureThreshold/0/0": ("0 92", {("temperature_limit_celsius", "shutdown"): 92.0}),
+    "nvmlDeviceGetTemperatureThreshold/0/2": ("0 95", {("temperature_limit_celsius", "memory"): 95.0}),
+    "nvmlDeviceGetCurrentClocksEventReasons": ("0 68", {  # 0x44
+        ("clocks_event", reason): float(reason in {"sw_power_cap", "hw_thermal_slowdown"}) for reason in REASONS
+    }),
+    "nvmlDeviceGetViolationStatus/0/0": ("0 5000000000", {("throttled_seconds_total", "power"): 0.0}),
+    "nvmlDeviceGetViolationStatus/0/1": ("0 6000000000", {("throttled_seconds_total", "thermal"): 0.0}),
+    "nvmlDeviceGetViolationStatus/0/2": ("0 0", {("throttled_seconds_total", "sync_boost"): 0.0}),
+    "nvmlDeviceGetViolationStatus/0/3": ("0 0", {("throttled_seconds_total", "board_limit"): 0.0}),
+    "nvmlDeviceGetViolationStatus/0/5": ("0 0", {("throttled_seconds_total", "reliability"): 0.0}),
+    "nvmlDeviceGetPcieThroughput/0/1": ("0 12000", {("pcie_bytes_per_second", "receive"): 1.2e7}),
+    "nvmlDeviceGetPcieThroughput/0/0": ("0 3400", {("pcie_bytes_per_second", "transmit"): 3.4e6}),
+    "nvmlDeviceGetFieldValues/0/139": ("0 1000000", {("nvlink_bytes_total", "receive"): 0.0}),
+    "nvmlDeviceGetFieldValues/0/138": ("0 2000000", {("nvlink_bytes_total", "transmit"): 0.0}),
+    "nvmlDeviceGetTotalEccErrors/0/0": ("0 3", {("ecc_errors_total", "corrected"): 0.0}),
+    "nvmlDeviceGetTotalEccErrors/0/1": ("0 0", {("ecc_errors_total", "uncorrected"): 0.0}),
+    "nvmlDeviceGetRemappedRows": ("0 4 1 1 0", {
+        ("remapped_rows", "corrected"): 4.0, ("remapped_rows", "uncorrected"): 1.0,
+        ("row_remap_pending",): 1.0, ("row_remap_failure",): 0.0,
+    }),
+    "nvmlEventSetWait": ("0", {("xid_events_total",): 0.0}),
+}  # fmt: skip
+"""Every query: its scripted answer, and the series it gives at the first reading."""
+
+ALL = HOST | {query: answer for query, (answer, _) in QUERIES.items()}
+IDENTITY = {
+    ("jaxobs_nvidia_device_up", ("0", "GPU-aaaa")): 1.0,
+    ("jaxobs_nvidia_device_info", ("0", "GPU-aaaa", "GPU-aaaa", "NVIDIA H100 80GB HBM3")): 1.0,
+}
+
+
+def series(query: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {
+        (f"jaxobs_nvidia_{name}", ("0", "GPU-aaaa", *labels)): value
+        for (name, *labels), value in QUERIES[query][1].items()
+    }
+
+
+EVERYTHING = IDENTITY | {key: value for query in QUERIES for key, value in series(query).items()}
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nvml]:
+    folder = tmp_path_factory.mktemp("nvml")
+    yield from started(folder, built(folder))
 
 
 def test_it_keeps_the_contract() -> None:
     assert conformance_problem(COLLECTORS, NvidiaCollector()) == ""
 
 
-def test_without_a_driver_it_is_quiet_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", absent)
-    collector = NvidiaCollector()
-    collector.start(SimpleNamespace())  # type: ignore[arg-type]
-    assert collector.collect() == []
-    assert "NVML Shared Library Not Found" in collector.reason
-    assert collector.devices_present() == ()
-    collector.stop()
-    collector.stop()
+def test_every_value_is_in_base_units_under_its_name_and_labels(nvml: Nvml) -> None:
+    life = nvml.run(ALL)
+    assert life.turns[0].values == pytest.approx(EVERYTHING)
+    assert life.reason == ""
+    assert life.log == []
+    assert life.turns[0].missing == [{}]
 
 
-@pytest.fixture
-def two_devices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """NVML as it answers for two devices, of which the second has no power sensor; returns the calls that count."""
-    calls: list[str] = []
+def test_every_metric_is_declared_with_the_labels_and_the_unit_it_is_given(nvml: Nvml) -> None:
+    life = nvml.run(ALL | {"events": "0 0:31"})
+    declared = {metric.name: metric for metric in NvidiaCollector.metrics}
+    given = {name for name, _ in life.turns[0].values}
+    assert given == set(declared)
+    units = ("ratio", "bytes", "watts", "joules", "hertz", "celsius", "seconds", "bytes_per_second")
+    for name, labels in life.turns[0].values:
+        metric = declared[name]
+        assert metric.labels[:2] == ("device", "uuid")
+        assert len(metric.labels) == len(labels)
+        words = name.removesuffix("_total")
+        expected = max((unit for unit in units if words.endswith(f"_{unit}")), key=len, default="")
+        assert metric.unit == ("" if name == catalogue.CLOCKS_EVENT.name else expected)
 
-    def power(device: int) -> int:
-        if device == 1:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return 71_250
 
-    answers: dict[str, Any] = {
-        "nvmlInit": lambda: calls.append("init"),
-        "nvmlShutdown": lambda: calls.append("shutdown"),
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetUUID": lambda device: f"GPU-{device}",
-        "nvmlDeviceGetName": lambda _: "NVIDIA H100",
-        "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=37, memory=5),
-        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=2**30),
-        "nvmlDeviceGetPowerUsage": power,
+@pytest.mark.parametrize(
+    "code", [3, 4, 13, 999], ids=["not supported", "no permission", "no function", "unknown"]
+)
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_that_fails_loses_its_own_metrics_only(nvml: Nvml, query: str, code: int) -> None:
+    (turn,) = nvml.run(ALL | {query: str(code)}).turns
+    assert turn.values == pytest.approx(
+        {key: EVERYTHING[key] for key in EVERYTHING.keys() - series(query).keys()}
+    )
+    silent = {catalogue.LAST_XID.name} if query == "nvmlEventSetWait" else set()  # has no value to lose yet
+    assert set(turn.missing[0]) == {name for name, _ in series(query)} | silent
+    assert turn.missing[0][next(iter(series(query)))[0]].startswith("NVMLError_")
+
+
+def test_what_is_not_supported_is_not_asked_for_again_within_ten_minutes(nvml: Nvml) -> None:
+    without = HOST | {"nvmlDeviceGetPowerUsage": "0 1000"}
+    later = script(without | {"nvmlDeviceGetTotalEnergyConsumption": "0 5000"})
+    turns = nvml.run(
+        without, {"script": later, "seconds": 599}, {"script": later, "seconds": 2}
+    ).turns  # fmt: skip
+    assert "nvmlDeviceGetTotalEnergyConsumption/0" in turns[0].calls
+    kept = {"nvmlDeviceGetPowerUsage/0", "nvmlEventSetWait"}
+    assert set(turns[1].calls) == kept
+    assert "nvmlDeviceGetTotalEnergyConsumption/0" in turns[2].calls
+    assert ("0", "GPU-aaaa") in turns[2].of("energy_joules_total")
+
+
+def test_counters_tell_what_was_added_during_the_run(nvml: Nvml) -> None:
+    later = ALL | {
+        "nvmlDeviceGetTotalEnergyConsumption": "0 123459289",
+        "nvmlDeviceGetViolationStatus/0/0": "0 7500000000",
+        "nvmlDeviceGetFieldValues/0/139": "0 1000010",
+        "nvmlDeviceGetTotalEccErrors/0/1": "0 2",
     }
-    for name, answer in answers.items():
-        monkeypatch.setattr(pynvml, name, answer)
-    return calls
+    turn = nvml.run(ALL, later).turns[1]
+    assert turn.of("energy_joules_total") == pytest.approx({("0", "GPU-aaaa"): 2.5})
+    assert turn.of("throttled_seconds_total")["0", "GPU-aaaa", "power"] == pytest.approx(2.5)
+    assert turn.of("nvlink_bytes_total")["0", "GPU-aaaa", "receive"] == 10 * 1024
+    assert turn.of("ecc_errors_total") == {
+        ("0", "GPU-aaaa", "corrected"): 0.0, ("0", "GPU-aaaa", "uncorrected"): 2.0,
+    }  # fmt: skip
 
 
-def test_values_are_in_base_units_and_what_is_not_supported_is_left_out(two_devices: list[str]) -> None:
-    collector = NvidiaCollector()
-    collector.start(SimpleNamespace())  # type: ignore[arg-type]
-    values = {(measured.metric, measured.labels[0]): measured.value for measured in collector.collect()}
-    assert values == {
-        ("jaxobs_nvidia_utilization_ratio", "GPU-0"): 0.37,
-        ("jaxobs_nvidia_memory_used_bytes", "GPU-0"): 2**30,
-        ("jaxobs_nvidia_power_watts", "GPU-0"): 71.25,
-        ("jaxobs_nvidia_utilization_ratio", "GPU-1"): 0.37,
-        ("jaxobs_nvidia_memory_used_bytes", "GPU-1"): 2**30,
+def test_a_counter_that_falls_adds_nothing_and_goes_on_from_there(nvml: Nvml) -> None:
+    energy = [{**HOST, "nvmlDeviceGetTotalEnergyConsumption": f"0 {value}"} for value in (9000, 1000, 1500)]
+    turns = nvml.run(*energy).turns
+    assert [turn.of("energy_joules_total")["0", "GPU-aaaa"] for turn in turns] == [0.0, 0.0, 0.5]
+
+
+def test_a_gauge_that_is_no_longer_known_is_taken_away_once(nvml: Nvml) -> None:
+    power = ("jaxobs_nvidia_power_watts", ("0", "GPU-aaaa"))
+    turns = nvml.run(ALL, ALL | {"nvmlDeviceGetPowerUsage": "999"}, ALL).turns
+    assert turns[1].gone == {power}
+    assert power not in turns[2].values  # in back-off
+    assert nvml.run(
+        {"script": script(ALL)}, {"script": script(ALL | {"nvmlDeviceGetPowerUsage": "999"})},
+        {"script": script(ALL), "seconds": 31},
+    ).turns[2].values[power] == 71.25  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("newer", "older", "metric"),
+    [
+        ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", "temperature_celsius"),
+        (
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+            "clocks_event",
+        ),
+    ],
+)
+def test_an_older_driver_is_asked_by_the_older_name(nvml: Nvml, newer: str, older: str, metric: str) -> None:
+    (turn,) = nvml.run(HOST | {newer: "13", older: "0 8"}).turns
+    assert 1.0 in turn.of(metric).values() or 8.0 in turn.of(metric).values()
+
+
+def test_xid_errors_are_counted_named_and_said(nvml: Nvml) -> None:
+    turns = (host(2), host(2, events="0 0:79 1:31 0:43"), host(2, events="0 0:79 1:31 0:43"))
+    life = nvml.run(*turns)
+    assert [turn.of("xid_events_total") for turn in life.turns] == [
+        {("0", "GPU-aaaa"): 0.0, ("1", "GPU-bbbb"): 0.0},
+        {("0", "GPU-aaaa"): 2.0, ("1", "GPU-bbbb"): 1.0},
+        {("0", "GPU-aaaa"): 0.0, ("1", "GPU-bbbb"): 0.0},
+    ]
+    assert life.turns[0].of("last_xid") == {}
+    assert life.turns[2].of("last_xid") == {("0", "GPU-aaaa"): 43.0, ("1", "GPU-bbbb"): 31.0}
+    assert len(life.log) == 3
+    assert "Xid 79 on GPU-aaaa" in life.log[0]
+
+
+def test_a_board_without_events_leaves_the_events_of_the_others(nvml: Nvml) -> None:
+    (turn,) = nvml.run(host(2, events="0 1:31") | {"nvmlDeviceRegisterEvents/0": "3"}).turns
+    assert turn.of("xid_events_total") == {("1", "GPU-bbbb"): 1.0}
+
+
+def test_a_lost_device_is_said_once_and_the_others_go_on(nvml: Nvml) -> None:
+    fine = host(2, nvmlDeviceGetPowerUsage="0 1000")
+    lost = {"script": script(fine | {"nvmlDeviceGetPowerUsage/0": "15"}), "seconds": 5}
+    life = nvml.run(fine, lost, lost, {**lost, "seconds": 61}, {"script": script(fine), "seconds": 61})
+    alone = {("1", "GPU-bbbb"): 1.0}
+    assert [turn.of("power_watts") for turn in life.turns[1:4]] == [alone] * 3
+    assert ("jaxobs_nvidia_power_watts", ("0", "GPU-aaaa")) in life.turns[1].gone
+    assert life.turns[1].of("device_up") == {("0", "GPU-aaaa"): 0.0, ("1", "GPU-bbbb"): 1.0}
+    assert not [call for call in life.turns[2].calls if "/0" in call]  # left alone
+    assert "nvmlDeviceGetPowerUsage/0" in life.turns[3].calls
+    assert life.turns[4].of("power_watts") == {("0", "GPU-aaaa"): 1.0, ("1", "GPU-bbbb"): 1.0}
+    assert len(life.log) == 1
+    assert "GPU-aaaa" in life.log[0]
+    assert "lost" in life.log[0]
+
+
+def test_a_device_that_cannot_be_opened_leaves_the_others_without_a_known_ordinal(nvml: Nvml) -> None:
+    life = nvml.run(host(3, nvmlDeviceGetPowerUsage="0 1000") | {"nvmlDeviceGetHandleByIndex/1": "15"})
+    assert set(life.turns[0].of("power_watts")) == {("", "GPU-aaaa"), ("", "GPU-cccc")}
+    assert "device 1" in life.log[0]
+
+
+def test_ordinals_follow_what_the_environment_and_jax_say(nvml: Nvml) -> None:
+    everything = host(3, nvmlDeviceGetPowerUsage="0 1000")
+    picked = nvml.run(everything, environment={"CUDA_VISIBLE_DEVICES": "2,GPU-aaaa"})
+    assert set(picked.turns[0].of("power_watts")) == {("0", "GPU-cccc"), ("1", "GPU-aaaa")}
+    told = {"script": script(everything), "resource": {"jax.local_hardware_ids": "1"}}
+    life = nvml.run(everything, told, resource={"jax.process_count": "3"})
+    unknown = {("", "GPU-aaaa"), ("", "GPU-bbbb"), ("", "GPU-cccc")}
+    assert set(life.turns[0].of("power_watts")) == unknown
+    assert set(life.turns[1].of("power_watts")) == {("0", "GPU-bbbb")}
+    assert {labels for name, labels in life.turns[1].gone if name == "jaxobs_nvidia_power_watts"} == unknown
+
+
+def test_a_job_on_the_cpu_gets_no_metrics_of_devices_it_does_not_use(nvml: Nvml) -> None:
+    life = nvml.run(ALL, {"script": script(ALL), "resource": {"jax.platform": "cpu"}}, ALL)
+    assert life.turns[1].gone == {key for key in EVERYTHING if not key[0].endswith("_total")}
+    assert life.turns[2].values == {}
+    assert life.reason == "JAX uses no NVIDIA device"
+
+
+def test_a_mig_instance_has_its_own_memory_and_its_boards_power(nvml: Nvml) -> None:
+    partitioned = host(1, nvmlDeviceGetPowerUsage="0 1000") | {
+        "nvmlDeviceGetMigMode": "0 1",
+        "instances/0": "0 2",
+        "nvmlDeviceGetUUID/0.0": "0 MIG-1111",
+        "nvmlDeviceGetUUID/0.1": "0 MIG-2222",
+        "nvmlDeviceGetMemoryInfo_v2/0.0": "0 1000 10 100",
+        "nvmlDeviceGetMemoryInfo_v2/0.1": "0 1000 10 200",
+        "nvmlDeviceGetComputeRunningProcesses/0.1": "0 4321:50",
     }
-    assert collector.devices_present() == ("NVIDIA H100", "NVIDIA H100")
-    collector.stop()
-    collector.stop()
-    assert two_devices == ["init", "init", "shutdown", "shutdown"]
+    (one,) = nvml.run(partitioned, environment={"CUDA_VISIBLE_DEVICES": "MIG-2222"}).turns
+    assert one.of("memory_used_bytes") == {("0", "MIG-2222"): 200.0}
+    assert one.of("process_memory_bytes") == {("0", "MIG-2222"): 50.0}
+    assert one.of("power_watts") == {("0", "GPU-aaaa"): 1.0}
+    assert one.of("device_info") == {("0", "MIG-2222", "GPU-aaaa", "NVIDIA H100 80GB HBM3"): 1.0}
+    (two,) = nvml.run(partitioned, environment={"CUDA_VISIBLE_DEVICES": "MIG-2222,MIG-1111"}).turns
+    assert two.of("memory_used_bytes") == {("0", "MIG-2222"): 200.0, ("1", "MIG-1111"): 100.0}
+    assert two.of("power_watts") == {("0", "GPU-aaaa"): 1.0}  # once a board: sums count nothing twice
+    (unnamed,) = nvml.run(partitioned).turns
+    assert unnamed.of("memory_used_bytes") == {("0", "MIG-1111"): 100.0}
+
+
+def test_process_memory_is_absent_where_the_process_is_not_seen(nvml: Nvml) -> None:
+    (turn,) = nvml.run(HOST | {"nvmlDeviceGetComputeRunningProcesses": "0 17:1048576"}).turns
+    assert turn.of("process_memory_bytes") == {}
+    not_available = 2**64 - 1
+    (turn,) = nvml.run(HOST | {"nvmlDeviceGetComputeRunningProcesses": f"0 4321:{not_available}"}).turns
+    assert turn.of("process_memory_bytes") == {}
+
+
+def test_a_driver_of_another_version_is_said_once(nvml: Nvml) -> None:
+    life = nvml.run({"nvmlInitWithFlags": "18"}, {}, {}, environment={"CUDA_VISIBLE_DEVICES": "0"})
+    assert [turn.values for turn in life.turns] == [{}, {}, {}]
+    assert [turn.calls for turn in life.turns[1:]] == [[], []]
+    assert "differ in version" in life.reason
+    assert life.log == [f"no metrics of NVIDIA devices: {life.reason}"]
+    assert life.present == []
+
+
+def test_the_library_is_opened_and_closed_once(nvml: Nvml) -> None:
+    life = nvml.run(HOST)
+    assert life.last_calls == ["nvmlEventSetFree", "nvmlShutdown"]
+    assert life.present == ["NVIDIA H100 80GB HBM3"]
+
+
+@pytest.mark.parametrize(("environment", "lines"), [({"CUDA_VISIBLE_DEVICES": "0"}, 1), ({}, 0)])
+def test_without_the_library_it_says_so_once_where_a_device_was_expected_and_stays_quiet(
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], lines: int
+) -> None:
+    for nvml in started(tmp_path_factory.mktemp("without"), None):
+        life = nvml.run({}, {}, {}, environment=environment)
+        assert [turn.values for turn in life.turns] == [{}, {}, {}]
+        assert "libnvidia-ml.so.1 was not found" in life.reason
+        assert life.log == [f"no metrics of NVIDIA devices: {life.reason}"] * lines
+        assert life.present == []
+
+
+def test_values_are_finite_or_take_a_gauge_away(nvml: Nvml) -> None:
+    life = nvml.run(ALL)
+    assert all(math.isfinite(value) for value in life.turns[0].values.values())

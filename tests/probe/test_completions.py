@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import ExecutableRan, StepCompleted
-from jaxobs.probe.completions import Completions, OutputLeaf
+from jaxobs.probe.completions import Completions, OutputLeaf, Sample
 from jaxobs.probe.loops import Steps
 
 STEP = 0.012
@@ -155,17 +156,25 @@ def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:
     assert polled.of(StepCompleted)
 
 
-def test_the_look_at_the_call_before_survives_a_list_that_was_just_renewed() -> None:
-    """The polling thread may put a new list in place at any time; the training thread must not trip over it."""
-
-    class Renewed(list[Any]):
-        def __bool__(self) -> bool:
-            self.clear()
-            return True
-
+def test_the_training_thread_does_not_trip_over_a_round_that_ends_at_that_moment() -> None:
     completions = Completions(lambda event: None, 1.0)
-    completions._samples = Renewed()
-    with pytest.raises(IndexError):
-        _ = completions._samples[-1]
-    completions._samples = []
-    completions.before_call()
+    sample = Sample(OutputLeaf(), None, 1, "train", 0, 0, 0, False, ready=1)
+    running = True
+
+    def end_rounds() -> None:
+        while running:
+            completions._samples = [sample]
+            completions._samples = []
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=end_rounds)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 0.3
+        while time.monotonic() < deadline:
+            completions.before_call()
+    finally:
+        running = False
+        thread.join()
+        sys.setswitchinterval(interval)

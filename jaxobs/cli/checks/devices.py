@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
-from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
-from jaxobs.model.hardware import Peaks, peaks_for, user_peaks
+from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.discovery import Found
 
 START_SECONDS = 120.0
@@ -51,22 +50,16 @@ def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The report with `peaks` beside each device, and `problems`."""
     problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
-    directory = cache_directory(settings.cache_directory)
+    plain = settings.model_dump(mode="json")
+    without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
     devices = []
     for device in report["devices"]:
-        measured, _ = load_calibration(this_host(device["kind"], report["jaxlib"]), directory)
+        kind, platform = device["kind"], device["platform"]
         try:
-            overrides = user_peaks(settings.peak_flops, settings.peak_bytes_per_second)
-            peaks: Peaks = peaks_for(
-                device["kind"],
-                device["platform"],
-                overrides,
-                measured,
-                tensorfloat32_allowed=settings.tensorfloat32,
-            )
+            peaks = known_peaks(kind, platform, report["jaxlib"], plain)
         except ValueError as error:
             problems.append(f"the peaks in the settings cannot be used: {error}")
-            peaks = peaks_for(device["kind"], device["platform"], None, measured)
+            peaks = known_peaks(kind, platform, report["jaxlib"], without)
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
 

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:
@@ -89,19 +89,40 @@ Rule = Callable[[CustomCall], Cost | None]
 def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:
     """Add what the target's rule says; without one, bytes alone, and the target is named as unmodelled.
 
-    A rule that raises is as one that does not apply: rules may come from anyone.
+    A rule that raises, or returns no usable cost, is as one that does not apply, and the reason says so: rules may
+    come from anyone.
     """
     rule = rules.get(call.target)
     cost = None
     if rule is not None:
         try:
-            cost = rule(call)
-        except HloDecodeError:
+            cost = _checked(rule(call))
+        except KeyboardInterrupt:
             raise
-        except Exception as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
+        except BaseException as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
             tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
     if cost is None:
         tally.add_unmodelled([call.target])
         tally.bytes += call.memory_bytes()
     else:
         tally.add_cost(cost)
+
+
+def _checked(cost: Any) -> Cost | None:
+    """The cost, if it can be added up."""
+    if cost is None:
+        return None
+    if not isinstance(cost, Cost):
+        raise TypeError(f"it returned a {type(cost).__name__}, not a Cost or None")
+    amounts = [cost.transcendentals, cost.bytes, *cost.collective_bytes.values()]
+    for by_type in (
+        cost.matrix_flops_by_type,
+        cost.executed_matrix_flops_by_type,
+        cost.vector_flops_by_type,
+        cost.rematerialized_flops_by_type,
+    ):
+        amounts += by_type.values()
+    wrong = next((amount for amount in amounts if not 0 <= amount < inf), None)
+    if wrong is not None:
+        raise ValueError(f"it returned a cost of {wrong}, which is no amount")
+    return cost

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jaxobs.model.events import Measured
@@ -26,8 +27,11 @@ class NvidiaCollector:
     metrics = catalogue.METRICS
     interval = 5.0
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.reason = "not started"
+        self._clock = clock
         self._environment = environment
         self._agent: Agent | None = None
         self._visible = Visible(())
@@ -39,10 +43,8 @@ class NvidiaCollector:
         """Logs one line where a device can be expected and NVML does not show it."""
         self.reason = library.open_library()
         if self.reason:
-            if _KERNEL_MODULE.exists() or self._environment.get("CUDA_VISIBLE_DEVICES", "-1") not in {
-                "",
-                "-1",
-            }:
+            named = self._environment.get("CUDA_VISIBLE_DEVICES", "-1") not in {"", "-1"}
+            if named or _KERNEL_MODULE.exists():
                 agent.log(f"no metrics of NVIDIA devices: {self.reason}")
             return
         self._agent = agent
@@ -67,8 +69,10 @@ class NvidiaCollector:
     def stop(self) -> None:
         agent, self._agent, self._devices, self._told = self._agent, None, [], None
         if agent is not None:
-            self._xids.close()
-            library.close_library()
+            try:
+                self._xids.close()
+            finally:
+                library.close_library()
 
     def devices_present(self) -> Sequence[str]:
         """Names of the NVIDIA devices of this host, for `jaxobs check`; empty without a driver."""
@@ -89,16 +93,17 @@ class NvidiaCollector:
         gone = [value for device in self._devices for value in device.withdraw()]
         chosen = jax_devices(self._visible, self._environment, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
-        if not self._devices or {device.board_uuid for device in self._devices} != set(boards):
-            self._xids.watch(boards.values())
+        self._xids.watch(boards.values())
         told_boards: set[str] = set()
         self._devices = []
         for ordinal, device in chosen:
             with_board = device.board.uuid not in told_boards
             told_boards.add(device.board.uuid)
-            pid = int(agent.resource["process.pid"])
+            pid = agent.resource.get("process.pid")
             self._devices.append(
-                WatchedDevice(ordinal, device, pid, self._xids, with_board=with_board, log=agent.log)
+                WatchedDevice(
+                    ordinal, device, pid, self._xids, agent.log, with_board=with_board, clock=self._clock
+                )
             )
         self.reason = "" if chosen else "JAX uses no NVIDIA device"
         return gone

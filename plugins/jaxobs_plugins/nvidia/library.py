@@ -53,6 +53,7 @@ def open_library() -> str:
 
 
 def close_library() -> None:
+    """Once for each `open_library` that succeeded: NVML counts them."""
     pynvml.nvmlShutdown()
 
 

@@ -26,7 +26,7 @@ class Device:
     board_uuid: str
     handle: Any
     part: Any
-    pid: int
+    pid: str | None
     xids: XidEvents
 
 
@@ -66,8 +66,11 @@ def _memory(device: Device) -> Iterator[Sample]:
 
 
 def _process_memory(device: Device) -> Iterator[Sample]:
-    for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device.part):
-        if process.pid == device.pid:
+    processes = newest(  # the third came with driver 510; the name without a number hides what is missing
+        ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"), device.part
+    )
+    for process in processes:
+        if str(process.pid) == device.pid:
             yield names.PROCESS_MEMORY, (), process.usedGpuMemory
 
 

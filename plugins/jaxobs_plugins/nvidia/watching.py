@@ -26,17 +26,14 @@ class WatchedDevice:
     """`with_board`: this device tells its board's values; of the instances of one board, only the first does."""
 
     def __init__(
-        self, ordinal: str, device: CudaDevice, pid: int, xids: XidEvents, *, with_board: bool,
-        log: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        self, ordinal: str, device: CudaDevice, pid: str | None, xids: XidEvents, log: Callable[[str], None], *,
+        with_board: bool, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         board = device.board
-        self._subject = Device(
-            board.uuid, board.handle, (device.instance or board).handle, pid, xids
-        )  # fmt: skip
+        self._subject = Device(board.uuid, board.handle, (device.instance or board).handle, pid, xids)
         self._fields = [_fields(PART_QUERIES, (ordinal, device.uuid), clock)]
         if with_board:
             self._fields.append(_fields(BOARD_QUERIES, (ordinal, board.uuid), clock))
-        self.board_uuid = board.uuid
         self._labels = (ordinal, device.uuid)
         self._info = (*self._labels, board.uuid, board.name)
         self._log = log

@@ -29,9 +29,9 @@ class XidEvents:
         self._waiting_failed: Exception | None = None
 
     def watch(self, boards: Iterable[Board]) -> None:
-        """Begin to count the events of these boards; those of others are left out."""
+        """Count the events of these boards from now on, from 0."""
         self.close()
-        self._problems.clear()
+        self._counts, self._last, self._problems = {}, {}, {}
         self._waiting_failed = None
         try:
             self._set = pynvml.nvmlEventSetCreate()
@@ -45,7 +45,7 @@ class XidEvents:
                 self._problems[board.uuid] = error
             else:
                 self._uuids[_address(board.handle)] = board.uuid
-                self._counts.setdefault(board.uuid, 0)
+                self._counts[board.uuid] = 0
 
     def poll(self) -> list[tuple[str, int]]:
         """Take what was reported since the last turn: pairs of board UUID and Xid."""

@@ -1,0 +1,104 @@
+"""The agent's CPU and memory for 100 000 steps, and its answer time with 20 000 series.
+
+The agent is a real process, fed through the pipe as the job feeds it, in frames of 1 000 events.
+"""
+
+import os
+import select
+import time
+from typing import Any
+
+from jaxobs.config import Settings
+from jaxobs.flow import wire
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.events import BackendFound, Compilation, CompilePhaseEnded, Event, StepEnded
+from jaxobs.probe.agent_process import start_agent_process
+
+STEPS = 100_000
+FUNCTIONS = 10_000
+FRAME = 1_000
+ROUNDS = 5
+
+
+class Agent:
+    """One agent process and what it says of its own cost."""
+
+    def __init__(self, series_limit: int) -> None:
+        os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
+        self._pipe, self._wait = start_agent_process()
+        self._frames = wire.Frames()
+        plain = Settings(series_limit=series_limit).model_dump(mode="json")
+        hello = {
+            "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
+            "resource": {"service.name": "benchmark", "process.pid": str(os.getpid())},
+            "clock": tuple(ClockAnchor.read()),
+            "began": now(),
+            "agent": "process",
+        }
+        self._pipe.sendall(wire.frame(wire.HELLO, hello))
+
+    def send(self, events: list[Event]) -> None:
+        for first in range(0, len(events), FRAME):
+            self._pipe.sendall(wire.events_frame(events[first : first + FRAME])[0])
+
+    def snapshot(self) -> tuple[dict[str, Any], float]:
+        """The document, and the seconds until it was there."""
+        began = time.perf_counter()
+        self._pipe.sendall(wire.frame(wire.REQUEST, (1, "snapshot")))
+        while True:
+            select.select([self._pipe], [], [])
+            for kind, body in self._frames.feed(self._pipe.recv(1 << 20)):
+                if kind == wire.REPLY:
+                    return body[1], time.perf_counter() - began
+
+    def cost(self) -> tuple[float, float]:
+        """CPU seconds and resident mebibytes so far."""
+        agent = self.snapshot()[0]["agent"]
+        return agent["cpu_seconds"]["agent"], agent["resident_bytes"] / 2**20
+
+    def close(self) -> None:
+        self._pipe.close()
+        self._wait(10.0)
+
+
+def steps(first: int, count: int) -> list[Event]:
+    """Steps of a watched loop, as the probe sends them."""
+    at = now()
+    return [
+        StepEnded("train", i, at + i, at + i + 1, 0, 0, 0, 0, 0, 256.0, None, False, 1, (1,), None)
+        for i in range(first, first + count)
+    ]
+
+
+def main() -> None:
+    """Print the figures."""
+    agent = Agent(series_limit=2_000)
+    agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now()), *steps(0, FRAME)])
+    before, resident = agent.cost()
+    agent.send(steps(FRAME, STEPS))
+    after, grown = agent.cost()
+    agent.close()
+    print(f"agent, idle: {resident:.0f} MiB resident, {before:.2f} s CPU to start")
+    print(f"{STEPS:,} steps: {after - before:.2f} s CPU, {1e6 * (after - before) / STEPS:.1f} µs a step")
+    print(f"resident after them: {grown:.0f} MiB")
+
+    agent = Agent(series_limit=3 * FUNCTIONS * 30)
+    compiles: list[Event] = []
+    for number in range(FUNCTIONS):
+        name, at = f"function_{number}", now()
+        compiles.append(CompilePhaseEnded(name, "backend", 1, at, at + 1_000, 1_000, True))
+        compiles.append(Compilation(name, number, 1, at + 1_000, (), "off", None, (), None))
+    agent.send(compiles)
+    times = []
+    for turn in range(ROUNDS):
+        agent.send(steps(turn * FRAME, FRAME))
+        times.append(agent.snapshot()[1])
+    _, resident = agent.cost()
+    agent.close()
+    print(
+        f"{2 * FUNCTIONS:,} series: {FRAME:,} steps and a snapshot in {min(times):.2f} s, {resident:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    main()

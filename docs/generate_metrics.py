@@ -1,0 +1,74 @@
+"""Write docs/metrics.md from the catalogue: `python docs/generate_metrics.py`, with `--check` only compare.
+
+The catalogue is the core's metrics and those of every built-in plugin. Exit status 1: the file is out of date.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
+
+PAGE = Path(__file__).parent / "metrics.md"
+BUILT_IN = "jaxobs_plugins."
+INTRODUCTION = """\
+# Metrics
+
+Written by `make docs` from the catalogue in the code; do not edit it here.
+
+A value that is not known is absent, never 0; `obs.snapshot()` says why. Costs, executables, MFU, HFU and peaks are per
+device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the process's local devices. Who and where is in
+`target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges are dropped.
+"""
+
+
+def built_in_plugins() -> Iterator[tuple[str, tuple[Metric, ...]]]:
+    """What declares metrics, and which."""
+    yield "The core", CORE_METRICS
+    for group in (PROBES, COLLECTORS, EXPORTERS):
+        for found in discover(group):
+            if not found.value.startswith(BUILT_IN):
+                continue
+            if found.error:
+                raise SystemExit(f"{found.group} {found.name} cannot be loaded: {found.error}")
+            if found.plugin.metrics:
+                kind = group.removeprefix("jaxobs.").removesuffix("s")
+                yield f"The {kind} `{found.name}`", found.plugin.metrics
+
+
+def page(declared: Iterable[tuple[str, tuple[Metric, ...]]]) -> str:
+    """The whole page."""
+    lines = [INTRODUCTION]
+    for title, metrics in declared:
+        lines += [f"## {title}", "", "| name | type | labels | what |", "|---|---|---|---|"]
+        lines += [_row(metric) for metric in metrics]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(metric.labels)
+    what = metric.help.replace("|", "\\|")
+    if metric.buckets:
+        what += f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}."
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {what} |"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say that it is out of date."""
+    wanted = page(built_in_plugins())
+    if arguments != ["--check"]:
+        PAGE.write_text(wanted, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
+        return 0
+    sys.stderr.write(f"{PAGE.name} does not say what the catalogue says: run `make docs`\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

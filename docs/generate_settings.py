@@ -1,0 +1,43 @@
+"""Write the table of settings into README.md: `python docs/generate_settings.py`, with `--check` only compare.
+
+Exit status 1: the table is out of date.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jaxobs.config import PREFIX, Settings
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
+
+
+def table() -> str:
+    """One row a setting."""
+    rows = ["| variable | default | what |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "" if default is None or default == {} else str(default).lower() if isinstance(default, bool) else default
+        rows.append(f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the table, or say that it is out of date."""
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    wanted = before + BEGIN + table() + END + after
+    if arguments != ["--check"]:
+        README.write_text(wanted, encoding="utf-8")
+        return 0
+    if text == wanted:
+        return 0
+    sys.stderr.write("README.md does not list the settings as they are: run `make docs`\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What `jaxobs analyze` shows of a trace: joining times with costs and peaks, as tables and as a page."""

@@ -1,0 +1,132 @@
+"""A report as one HTML page: no script, nothing fetched, every text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
+from jaxobs.cli.analysis.report import Report
+from jaxobs.cli.analysis.roofline_plot import roofline_plot
+from jaxobs.cli.analysis.table import notes_of, where
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: #8884; --roof: #888; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
+svg { width: 100%; height: auto; font-size: 12px; }
+svg text { fill: currentColor; } .grid { stroke: var(--line); } .roof-name { opacity: .75; }
+.roof { fill: none; stroke: var(--roof); stroke-width: 2; }
+circle { fill: #888; fill-opacity: .55; stroke: currentColor; stroke-width: .5; }
+.compute { fill: #1f77d0; } .memory { fill: #e08214; } .communication { fill: #8b5fbf; }
+.latency { fill: #c0392b; } .transfer { fill: #2c9c69; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child, .text { text-align: left; }
+"""
+_LEGEND: Final = ("compute", "memory", "latency", "communication", "transfer")
+Column = tuple[str, str, Any]
+"""Heading, style class, and what a row shows there."""
+
+_DEVICES: Final[tuple[Column, ...]] = (
+    ("device", "", lambda row: f"{row['host']} {row['name']}".strip()),
+    ("kind", "text", lambda row: row["device_kind"] or ABSENT),
+    ("span", "", lambda row: seconds(row["span_seconds"])),
+    ("busy", "", lambda row: seconds(row["busy_seconds"])),
+    ("idle", "", lambda row: seconds(row["idle_seconds"])),
+    ("communication", "", lambda row: seconds(row["collective_seconds"])),
+    ("exposed", "", lambda row: seconds(row["exposed_communication_seconds"])),
+    ("transfer", "", lambda row: seconds(row["transfer_seconds"])),
+    ("MFU", "", lambda row: percent(row["mfu"])),
+    ("HFU", "", lambda row: percent(row["hfu"])),
+)
+_FIGURES: Final[tuple[Column, ...]] = (
+    ("time", "", lambda row: seconds(row["seconds"])),
+    ("share", "", lambda row: percent(row["share"])),
+    ("FLOP", "", lambda row: amount(row["flops"])),
+    ("bytes", "", lambda row: amount(row["bytes"], "B")),
+    ("FLOP/s", "", lambda row: amount(row["achieved_flops_per_second"])),
+    ("B/s", "", lambda row: amount(row["achieved_bytes_per_second"])),
+    ("FLOP/B", "", lambda row: amount(row["intensity"])),
+    ("efficiency", "", lambda row: percent(row["efficiency"])),
+)
+_MODULES: Final[tuple[Column, ...]] = (
+    ("module", "", lambda row: row["name"]),
+    ("devices", "", lambda row: str(row["devices"])),
+    ("runs", "", lambda row: ABSENT if row["runs"] is None else str(row["runs"])),
+    *_FIGURES,
+    ("bound", "text", lambda row: row["bound"] or ABSENT),
+)
+_SCOPES: Final[tuple[Column, ...]] = (
+    ("scope", "", lambda row: row["scope"]),
+    *_FIGURES,
+    ("bound", "text", lambda row: row["bound"] or ABSENT),
+)
+_OPERATIONS: Final[tuple[Column, ...]] = (
+    ("operation", "", lambda row: row["name"]),
+    ("module", "text", lambda row: row["module"] or ABSENT),
+    ("what", "text", lambda row: row["category"]),
+    ("runs", "", lambda row: str(row["executions"])),
+    *_FIGURES,
+    ("bound", "text", lambda row: row["label"]),
+    ("source", "text", where),
+    ("remark", "text", lambda row: row["reason"] or ""),
+)
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    document = report.document
+    title = f"Roofline of {report.source}"
+    plot = roofline_plot(document["operations"], report.roofs)
+    legend = " ".join(
+        f'<svg style="width:.9em" viewBox="0 0 10 10"><circle class="{name}" cx="5" cy="5" r="4.5"/></svg> {name}'
+        for name in _LEGEND
+    )
+    drawn = (
+        plot + f"\n<p>{legend}. The area of a dot is its share of the time; point at one to read more.</p>"
+    )
+    notes = "".join(f"<li>{escape(note)}</li>" for note in notes_of(document))
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        drawn if plot else "<p>No operation with known floating-point work and bytes: nothing to plot.</p>",
+        _table("Devices", _DEVICES, document["devices"]),
+        _table("Modules", _MODULES, document["modules"]),
+        _table("Named scopes", _SCOPES, document["scopes"]),
+        _table("Operations", _OPERATIONS, document["operations"]),
+        f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else "",
+    ]
+    head = (
+        '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>"
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n'
+        + "\n".join(part for part in body if part)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th{_class(style)}>{escape(name)}</th>" for name, style, _ in columns)
+    lines = (
+        "<tr>"
+        + "".join(f"<td{_class(style)}>{escape(show(row))}</td>" for _, style, show in columns)
+        + "</tr>"
+        for row in rows
+    )
+    body = "\n".join(lines)
+    return (
+        f'<h2>{escape(title)}</h2>\n<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _class(style: str) -> str:
+    return f' class="{style}"' if style else ""

@@ -1,0 +1,137 @@
+"""A report for the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
+from jaxobs.cli.tables import add_row, new_table, to_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_KEPT_FOLDERS = 2
+_LEAST_NAME = 12
+_GAP = 2  # columns between two cells
+
+
+def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bool) -> str:
+    """Devices, modules and the `top` operations by time, and what could not be told."""
+    parts: list[Table | str] = [_devices(document), ""]
+    if document["modules"]:
+        parts += [_modules(document), ""]
+    parts += [_operations(document, top, width)]
+    hidden = len(document["operations"]) - top
+    if hidden > 0:
+        rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
+        parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
+    notes = notes_of(document)
+    if notes:
+        parts += ["", *notes]
+    return to_text(parts, width=width, colour=colour)
+
+
+def notes_of(document: Mapping[str, Any]) -> list[str]:
+    """What could not be seen, was left out, or is missing, each once."""
+    notes = [note for host in document["hosts"] for note in host["notes"]]
+    for device in document["devices"]:
+        notes += [f"{device['name']}: {note}" for note in device["notes"]]
+        if device["peaks"]["reason"]:
+            notes.append(device["peaks"]["reason"])
+    share = document["unmodelled_share"]
+    if share:
+        notes.append(f"{percent(share)} of the busy time is in operations without a known cost")
+    return list(dict.fromkeys(notes))
+
+
+def where(row: Mapping[str, Any], folders: int = _KEPT_FOLDERS) -> str:
+    """The source line with the last folders of its path, else the named scope."""
+    path = re.split(r"[\\/]", row["source"])
+    return "/".join(path[-folders:]) if row["source"] else row["scope"]
+
+
+def _devices(document: Mapping[str, Any]) -> Table:
+    table = new_table(
+        "device",
+        "kind",
+        "span",
+        "busy",
+        "idle",
+        "communication",
+        "exposed",
+        "transfer",
+        "MFU",
+        left=("kind",),
+    )
+    several = len({device["host"] for device in document["devices"]}) > 1
+    for device in document["devices"]:
+        name = f"{device['host']} {device['name']}" if several else device["name"]
+        add_row(
+            table,
+            name,
+            device["device_kind"] or ABSENT,
+            seconds(device["span_seconds"]),
+            seconds(device["busy_seconds"]),
+            seconds(device["idle_seconds"]),
+            seconds(device["collective_seconds"]),
+            seconds(device["exposed_communication_seconds"]),
+            seconds(device["transfer_seconds"]),
+            percent(device["mfu"]),
+        )
+    return table
+
+
+def _modules(document: Mapping[str, Any]) -> Table:
+    table = new_table("module", "devices", "runs", "time", "share", "FLOP", "bytes", "efficiency", "bound")
+    for row in document["modules"]:
+        add_row(
+            table,
+            row["name"],
+            str(row["devices"]),
+            ABSENT if row["runs"] is None else str(row["runs"]),
+            seconds(row["seconds"]),
+            percent(row["share"]),
+            amount(row["flops"]),
+            amount(row["bytes"], "B"),
+            percent(row["efficiency"]),
+            row["bound"] or ABSENT,
+        )
+    return table
+
+
+def _operations(document: Mapping[str, Any], top: int, width: int) -> Table:
+    columns = ("operation", "runs", "time", "share", "FLOP/s", "FLOP/B", "efficiency", "bound", "source")
+    rows = [
+        [
+            row["name"],
+            str(row["executions"]),
+            seconds(row["seconds"]),
+            percent(row["share"]),
+            amount(row["achieved_flops_per_second"]),
+            amount(row["intensity"]),
+            percent(row["efficiency"]),
+            row["label"],
+            where(row),
+        ]
+        for row in document["operations"][:top]
+    ]
+    widest = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    # Figures are shown whole; what gives way is the names, the source's more than the operation's.
+    left = width - _GAP * len(columns) - sum(widest[1:-1])
+    name = min(widest[0], max(_LEAST_NAME, left * 3 // 5))
+    source = min(widest[-1], max(_LEAST_NAME, left - name))
+    table = new_table(*columns, left=("bound", "source"))
+    for cells in rows:
+        add_row(table, _shortened(cells[0], name), *cells[1:-1], _shortened(cells[-1], source, end=True))
+    for column in table.columns:
+        column.no_wrap = True
+    return table
+
+
+def _shortened(text: str, width: int, *, end: bool = False) -> str:
+    """At most so many letters, those at the end where that says more."""
+    if len(text) <= width:
+        return text
+    return "…" + text[-(width - 1) :] if end else text[: width - 1] + "…"

@@ -1,0 +1,36 @@
+"""Rules for the costs of custom calls: the built-in ones, and those of the entry-point group `jaxobs.custom_calls`.
+
+Such an entry point names a mapping from custom-call target to rule, a function of one
+`jaxobs.cost_model.CustomCall` that returns its whole `jaxobs.cost_model.Cost`, or None where it does not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
+from jaxobs.plugin.discovery import CUSTOM_CALLS, discover
+
+
+def load_rules(log: Callable[[str], None]) -> Mapping[str, Rule]:
+    """Every rule by its target. Others' come before the built-in ones, so that anyone can mend one.
+
+    Of several for one target the first counts, by the name of the entry point; that, and what could not be loaded, is
+    told to `log`.
+    """
+    rules: dict[str, Rule] = {}
+    owners: dict[str, str] = {}
+    for found in discover(CUSTOM_CALLS):
+        if found.error:
+            log(f"custom calls {found.name} of {found.distribution} could not be loaded: {found.error}")
+            continue
+        for target, rule in found.plugin.items():
+            if target in owners:
+                log(
+                    f"custom calls {found.name} of {found.distribution}: there is a rule for {target} already, "
+                    f"of {owners[target]}"
+                )
+                continue
+            owners[target] = found.distribution
+            rules[target] = rule
+    return {**BUILT_IN_RULES, **rules}

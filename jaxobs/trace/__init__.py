@@ -1,0 +1,31 @@
+"""What a profiler trace (XSpace) says: operations, their times and instructions, and each device's time.
+
+Pure: bytes in, plain data out; imports neither JAX nor TensorFlow.
+"""
+
+from jaxobs.trace.errors import TraceError
+from jaxobs.trace.reading import DEFAULT_MAXIMUM_BYTES, read_trace
+from jaxobs.trace.result import (
+    DeviceTrace,
+    HostTrace,
+    Kind,
+    ModuleTime,
+    OperationTime,
+    Step,
+    StreamTime,
+    Trace,
+)
+
+__all__ = [
+    "DEFAULT_MAXIMUM_BYTES",
+    "DeviceTrace",
+    "HostTrace",
+    "Kind",
+    "ModuleTime",
+    "OperationTime",
+    "Step",
+    "StreamTime",
+    "Trace",
+    "TraceError",
+    "read_trace",
+]

@@ -1,0 +1,168 @@
+"""Charging a device's time to its operations: each moment once.
+
+Operations may overlap: on streams side by side, on the threads of a CPU, in a loop that spans its body. At each moment
+the busy time goes, in equal parts, to the computations that run; where none does, to the collectives, so that theirs
+is the exposed communication; where none does either, to the copies; and to the innermost loop, conditional or call
+where nothing runs inside it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jaxobs.trace.result import Kind
+
+Interval = tuple[int, int, int]
+"""Start and end in picoseconds, and the operation's index."""
+
+_RANK: Final[dict[Kind, int]] = {
+    "compute": 0,
+    "command_buffer": 0,
+    "control": 0,
+    "collective": 1,
+    "transfer": 2,
+    "copy": 3,
+}
+_RANKS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Picoseconds."""
+
+    charged: list[float]
+    """By operation; they add up to `busy`."""
+    busy: float
+    together: tuple[int, ...]
+    """By rank (computation, collective, transfer, copy): at least one such operation ran."""
+    exposed: tuple[float, ...]
+    """By rank: one ran, and none of a lower rank."""
+    start: int
+    end: int
+
+
+def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attribution:
+    """Charge each moment of these intervals to operations; `kinds` are those of the operations."""
+    charged = [0.0] * len(kinds)
+    real = sorted(interval for interval in intervals if interval[1] > interval[0])
+    if not real:
+        return Attribution(charged, 0.0, (0,) * _RANKS, (0.0,) * _RANKS, 0, 0)
+    leaves = [interval for interval in real if kinds[interval[2]] != "control"]
+    together, exposed = [0] * _RANKS, [0.0] * _RANKS
+    ranks = [_RANK[kind] for kind in kinds]
+    covered = _Covered()
+    cluster: list[Interval] = []
+    reach = -1
+    for interval in leaves:
+        if interval[0] >= reach:
+            if cluster:
+                covered.add(cluster[0][0], reach)
+                _share(cluster, ranks, charged, together, exposed)
+            cluster = [interval]
+            reach = interval[1]
+        else:
+            cluster.append(interval)
+            reach = max(reach, interval[1])
+    if cluster:
+        covered.add(cluster[0][0], reach)
+        _share(cluster, ranks, charged, together, exposed)
+    containers = [interval for interval in real if kinds[interval[2]] == "control"]
+    if containers:
+        own = _uncovered(containers, covered, charged)
+        exposed[0] += own
+        together[0] += round(own)
+    end = max(interval[1] for interval in real)
+    return Attribution(charged, sum(exposed), tuple(together), tuple(exposed), real[0][0], end)
+
+
+def _share(
+    cluster: list[Interval], ranks: list[int], charged: list[float], together: list[int], exposed: list[float]
+) -> None:
+    """Charge intervals that overlap, each with the next or through others."""
+    if len(cluster) == 1:
+        start, end, operation = cluster[0]
+        rank = ranks[operation]
+        charged[operation] += end - start
+        together[rank] += end - start
+        exposed[rank] += end - start
+        return
+    bounds = [(start, 1, at) for at, (start, _, _) in enumerate(cluster)]
+    bounds += [(end, 0, at) for at, (_, end, _) in enumerate(cluster)]
+    bounds.sort()
+    running = [0] * _RANKS
+    # By rank, how much one operation that runs all the time has been charged up to here: so ends are O(1).
+    level = [0.0] * _RANKS
+    entered = [0.0] * len(cluster)
+    last = bounds[0][0]
+    for moment, begins, at in bounds:
+        passed = moment - last
+        if passed:
+            last = moment
+            lowest = -1
+            for rank, count in enumerate(running):
+                if count:
+                    together[rank] += passed
+                    if lowest < 0:
+                        lowest = rank
+            if lowest >= 0:
+                exposed[lowest] += passed
+                level[lowest] += passed / running[lowest]
+        operation = cluster[at][2]
+        rank = ranks[operation]
+        if begins:
+            running[rank] += 1
+            entered[at] = level[rank]
+        else:
+            running[rank] -= 1
+            charged[operation] += level[rank] - entered[at]
+
+
+class _Covered:
+    """Stretches of time in order, apart from each other, and how much of them lies before a moment."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._before: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        before = self._before[-1] + self._ends[-1] - self._starts[-1] if self._starts else 0
+        self._starts.append(start)
+        self._ends.append(end)
+        self._before.append(before)
+
+    def until(self, moment: int) -> int:
+        at = bisect_right(self._starts, moment) - 1
+        if at < 0:
+            return 0
+        return self._before[at] + min(moment, self._ends[at]) - self._starts[at]
+
+    def gaps(self, start: int, end: int) -> int:
+        """How much of a stretch is not covered."""
+        return end - start - (self.until(end) - self.until(start))
+
+
+def _uncovered(containers: list[Interval], covered: _Covered, charged: list[float]) -> float:
+    """Charge each container what neither an operation nor a container begun later covers; returns the sum."""
+    stack: list[tuple[int, int]] = []  # end and operation, the one begun last on top
+    total = 0.0
+    for start, end, operation in sorted(containers, key=lambda interval: (interval[0], -interval[1])):
+        while stack and stack[-1][0] <= start:
+            stack.pop()
+        own = covered.gaps(start, end)
+        charged[operation] += own
+        total += own
+        place = start
+        for other_end, other in reversed(stack):
+            if other_end > place:
+                taken = covered.gaps(place, min(end, other_end))
+                charged[other] -= taken
+                total -= taken
+                place = min(end, other_end)
+            if place >= end:
+                break
+        stack.append((end, operation))
+    return total

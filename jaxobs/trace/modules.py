@@ -1,0 +1,109 @@
+"""The modules in a trace's metadata plane, and the opcodes of their instructions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf.message import DecodeError
+
+from jaxobs.trace.descriptors import HloMessage, ModuleMessage
+from jaxobs.trace.operation_kinds import kind_of_opcode
+from jaxobs.trace.plane_metadata import PlaneMetadata
+
+if TYPE_CHECKING:
+    from jaxobs.trace.result import Kind
+
+_PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
+_PROTO_STATS: Final = frozenset(["Hlo Proto", "hlo_proto"])
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What a trace's operation is in its module."""
+
+    opcode: str
+    kind: Kind
+    in_entry: bool
+    """It belongs to the entry computation, so that one run of the module executes it once."""
+
+
+def read_modules(plane: PlaneMetadata, notes: list[str]) -> dict[int, bytes]:
+    """Serialized HloModuleProto by program id; one that cannot be read is left out with a note."""
+    found: dict[int, bytes] = {}
+    for key, event in plane.events.items():
+        stats = plane.stats_of(event.stats)
+        proto = next((value for name, value in stats.items() if name in _PROTO_STATS), None)
+        if not isinstance(proto, bytes):
+            continue
+        written = _PROGRAM_IN_NAME.search(event.name)
+        program = stats.get("program_id")
+        if not isinstance(program, int):
+            program = int(written[1]) if written else key
+        try:
+            module = HloMessage.FromString(proto).module
+        except DecodeError:
+            module = b""
+        if module:
+            found[unsigned(program)] = module
+        else:
+            notes.append(f"the HLO of {event.name} in the trace cannot be read: its costs are unknown")
+    return found
+
+
+def unsigned(program_id: int) -> int:
+    """Program ids of TPUs are 64-bit hashes, written signed in some places and unsigned in others."""
+    return program_id & (2**64 - 1)
+
+
+class ModuleIndex:
+    """Instructions by program id and name; each module is decoded when first asked for."""
+
+    def __init__(self, modules: dict[int, bytes], notes: list[str]) -> None:
+        self._serialized = modules
+        self._notes = notes
+        self._decoded: dict[int, tuple[str, dict[str, Instruction]]] = {}
+
+    def name(self, program_id: int | None) -> str | None:
+        """The module's own name."""
+        return None if program_id is None else self._read(program_id)[0] or None
+
+    def instruction(self, program_id: int | None, name: str) -> Instruction | None:
+        """None where the module is not in the trace, or has no instruction of this name."""
+        return None if program_id is None else self._read(program_id)[1].get(name)
+
+    def _read(self, program_id: int) -> tuple[str, dict[str, Instruction]]:
+        known = self._decoded.get(program_id)
+        if known is None:
+            serialized = self._serialized.get(program_id)
+            try:
+                known = _instructions(ModuleMessage.FromString(serialized)) if serialized else ("", {})
+            except DecodeError:
+                self._notes.append(f"the HLO of program {program_id} is corrupted: its costs are unknown")
+                known = ("", {})
+            self._decoded[program_id] = known
+        return known
+
+
+def _instructions(message: Any) -> tuple[str, dict[str, Instruction]]:
+    computations = {computation.id: computation for computation in message.computations}
+    found: dict[str, Instruction] = {}
+    for computation in message.computations:
+        in_entry = computation.id == message.entry_computation_id
+        for instruction in computation.instructions:
+            opcode = str(instruction.opcode, "utf-8", "replace")
+            if opcode.startswith("async-"):  # such a pair wraps one instruction: what it is, the pair is
+                opcode = _wrapped(instruction, computations) + opcode.removeprefix("async")
+            kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
+            found[str(instruction.name, "utf-8", "replace")] = Instruction(opcode, kind, in_entry)
+    return str(message.name, "utf-8", "replace"), found
+
+
+def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
+    for identifier in instruction.called_computation_ids:
+        body = computations.get(identifier)
+        for inner in body.instructions if body is not None else ():
+            if inner.id == body.root_id:  # type: ignore[union-attr]
+                return str(inner.opcode, "utf-8", "replace")
+    return "async"

@@ -1,0 +1,180 @@
+"""Reading a trace: from bytes, from a file, or from a directory as `jax.profiler.trace` writes it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from jaxobs.trace.cpu_plane import HostPlane
+from jaxobs.trace.errors import TraceError
+from jaxobs.trace.files import trace_files
+from jaxobs.trace.gpu_plane import read_gpu
+from jaxobs.trace.modules import ModuleIndex, read_modules
+from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.result import HostTrace, Step, Trace
+from jaxobs.trace.timeline import Timeline
+from jaxobs.trace.tpu_plane import read_tpu
+from jaxobs.trace.wire import Plane, Space, split_plane, split_space
+
+DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
+"""Of one host's trace. Reading takes about five times its bytes of memory, and some 15 s for so many."""
+
+_HOST: Final = "/host:CPU"
+_METADATA: Final = "/host:metadata"
+_ENVIRONMENT: Final = "Task Environment"
+_GPU: Final = "/device:GPU:"
+_TPU: Final = re.compile(r"/device:TPU:\d+\Z")
+_DEVICE: Final = "/device:"
+_OWN_PLANES: Final = (_HOST, _METADATA, _ENVIRONMENT)
+_GZIP: Final = b"\x1f\x8b"
+
+
+def read_trace(
+    source: bytes | bytearray | memoryview | Path, *, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES
+) -> Trace:
+    """Read a trace.
+
+    Args:
+        source: A serialized XSpace, the path of a file that holds one, or a directory in which the profiler left its
+            run: of several runs there the last, with all its hosts.
+        maximum_bytes: The most that is read of one host.
+
+    Raises:
+        TraceError: The bytes are no trace, truncated, corrupted or more than `maximum_bytes`, or the path holds none.
+    """
+    if not isinstance(source, Path):
+        return Trace((_read_host(memoryview(source), "", maximum_bytes),))
+    hosts = []
+    names: set[str] = set()
+    for path in trace_files(source):
+        name = path.name.removesuffix(".xplane.pb")
+        host = _read_file(path, name, maximum_bytes)
+        if host.name in names:  # each host is known by its file where the recorded names are not unique
+            host = _read_file(path, f"{host.name} ({name})", maximum_bytes, renamed=True)
+        names.add(host.name)
+        hosts.append(host)
+    return Trace(tuple(hosts))
+
+
+def _read_file(path: Path, name: str, maximum_bytes: int, *, renamed: bool = False) -> HostTrace:
+    try:
+        with path.open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+                return _read_host(memoryview(b""), name, maximum_bytes)
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                return _read_host(data, name, maximum_bytes, renamed=renamed)
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _read_host(data: memoryview, name: str, maximum_bytes: int, *, renamed: bool = False) -> HostTrace:
+    if len(data) > maximum_bytes:
+        raise TraceError(
+            f"a trace of {len(data)} bytes is more than the limit of {maximum_bytes}; record for a shorter time, "
+            "or raise the limit"
+        )
+    if not data:
+        raise TraceError("the trace is empty; record it again")
+    if bytes(data[:2]) == _GZIP:
+        raise TraceError("the trace is compressed; unpack it with gunzip first")
+    space = split_space(data)
+    planes = [split_plane(part) for part in space.planes]
+    space.planes.clear()
+    if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
+        raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
+    if not renamed:
+        name = space.hostnames[0] if space.hostnames else name
+    try:
+        return _HostReader(name, space).read(planes)
+    except (OverflowError, RecursionError, DecodeError) as error:
+        raise TraceError(f"the trace has implausible values: {error}; record it again") from None
+
+
+class _HostReader:
+    def __init__(self, name: str, space: Space) -> None:
+        self.name = name
+        self.notes = [f"the profiler reported: {text}" for text in [*space.errors, *space.warnings]]
+        self.modules: dict[int, bytes] = {}
+        self.versions: dict[str, str] = {}
+        self.started: int | None = None
+        self.stopped: int | None = None
+
+    def read(self, planes: list[Plane]) -> HostTrace:
+        for plane in planes:
+            if plane.name == _METADATA:
+                self._read_metadata(PlaneMetadata(plane))
+            elif plane.name == _ENVIRONMENT:
+                stats = PlaneMetadata(plane).stats
+                self.started = _integer(stats.get("profile_start_time"))
+                self.stopped = _integer(stats.get("profile_stop_time"))
+        index = ModuleIndex(self.modules, self.notes)
+        timelines: list[Timeline] = []
+        steps: list[Step] = []
+        copies: dict[bytes, str] = {}
+        events = 0
+        for plane in planes:
+            if plane.name == _HOST:
+                host = HostPlane(PlaneMetadata(plane), self.name, index)
+                host.read(plane)
+                timelines += host.devices()
+                steps += host.steps
+                copies |= host.copies
+                events += host.events
+        for plane in planes:
+            timeline, count = self._read_device(plane, index, copies)
+            events += count
+            if timeline is not None:
+                timelines.append(timeline)
+        devices = tuple(timeline.finish() for timeline in timelines)
+        if not devices:
+            self.notes.append("no operation of a device is in the trace")
+        return HostTrace(
+            name=self.name,
+            devices=devices,
+            modules=self.modules,
+            steps=tuple(steps),
+            versions=self.versions,
+            start_unix_ns=self.started,
+            stop_unix_ns=self.stopped,
+            events=events,
+            notes=tuple(self.notes),
+        )
+
+    def _read_metadata(self, metadata: PlaneMetadata) -> None:
+        self.modules |= read_modules(metadata, self.notes)
+        self.versions |= {
+            name: value
+            for name, value in metadata.stats.items()
+            if name.endswith("_version") and isinstance(value, str)
+        }
+
+    def _read_device(
+        self, plane: Plane, index: ModuleIndex, copies: dict[bytes, str]
+    ) -> tuple[Timeline | None, int]:
+        """The device of a plane, if it is one of a device that did something, and the number of events read."""
+        if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
+            return None, 0
+        metadata = PlaneMetadata(plane)
+        if plane.name.startswith(_GPU):
+            timeline, events = read_gpu(plane, metadata, self.name, index, copies)
+        elif _TPU.match(plane.name):
+            timeline, events = read_tpu(plane, metadata, self.name, index)
+        else:
+            if plane.lines:
+                self.notes.append(f"the plane {plane.name} is of no kind that is known, and was left out")
+            return None, 0
+        if not timeline.intervals:
+            self.notes.append(f"{plane.name} ran nothing")
+            return None, events
+        return timeline, events
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

@@ -1,0 +1,208 @@
+"""One device while its plane is read: operations, their intervals, and what they amount to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from jaxobs.trace.attribution import Attribution, Interval, attribute
+from jaxobs.trace.device_kinds import device_kind
+from jaxobs.trace.modules import ModuleIndex
+from jaxobs.trace.operation_kinds import kind_of_opcode, opcode_in_name
+from jaxobs.trace.plane_metadata import Value
+from jaxobs.trace.result import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
+
+PICOSECONDS: Final = 1e12
+LONGEST: Final = 24 * 3600 * 10**12
+"""A day: no operation lasts longer, so a longer one's times are corrupted."""
+
+_COMMAND_BUFFERS = (
+    "{count} launches of command buffers hide their operations: only the whole time of each is known. To see them, "
+    "run with XLA_FLAGS=--xla_gpu_enable_command_buffer= (empty)"
+)
+
+
+@dataclass(slots=True)
+class Operation:
+    """An operation as it is met; its figures grow while the plane is read."""
+
+    name: str
+    instruction: str | None
+    module: str | None
+    program_id: int | None
+    category: str
+    kind: Kind
+    in_entry: bool = False
+    executions: int = 0
+    kernels: dict[str, None] = field(default_factory=dict)
+
+
+class Timeline:
+    """What one device did, in the making."""
+
+    def __init__(
+        self, name: str, host: str, platform: Literal["gpu", "tpu", "cpu"], modules: ModuleIndex
+    ) -> None:
+        self.name, self.host, self.platform = name, host, platform
+        self.operations: list[Operation] = []
+        self.intervals: list[Interval] = []
+        self.nested: dict[int, int] = {}
+        """Picoseconds of other events inside an operation's own, on the same line."""
+        self.streams: list[StreamTime] = []
+        self.steps: list[Step] = []
+        self.runs: dict[int | None, set[object]] = {}
+        """What tells one run of a program from another, by program id."""
+        self.capabilities: Mapping[str, Value] = {}
+        self.wrong_times = 0
+        self._modules = modules
+        self._indices: dict[tuple[str | None, int | None, str], int] = {}
+
+    def operation(
+        self,
+        name: str,
+        program_id: int | None,
+        *,
+        instruction: str | None,
+        module: str | None,
+        kind: Kind | None = None,
+        category: str | None = None,
+    ) -> int:
+        """The index of an operation. A kind or category given holds where its module does not tell better."""
+        key = (instruction, program_id, "" if instruction else name)
+        index = self._indices.get(key)
+        if index is None:
+            found = self._modules.instruction(program_id, instruction) if instruction else None
+            opcode = found.opcode if found else opcode_in_name(instruction) if instruction else None
+            self.operations.append(
+                Operation(
+                    name=instruction or name,
+                    instruction=instruction,
+                    module=self._modules.name(program_id) or module,
+                    program_id=program_id,
+                    category=(found and found.opcode) or category or opcode or "kernel",
+                    kind=(found and found.kind) or kind or kind_of_opcode(opcode or ""),
+                    in_entry=found.in_entry if found else False,
+                )
+            )
+            index = self._indices[key] = len(self.operations) - 1
+        return index
+
+    def finish(self) -> DeviceTrace:
+        """The figures of everything read so far."""
+        kinds: list[Kind] = [operation.kind for operation in self.operations]
+        found = attribute(self.intervals, kinds)
+        counts, totals = [0] * len(kinds), [0] * len(kinds)
+        for start, end, index in self.intervals:
+            counts[index] += 1
+            totals[index] += end - start
+        notes = []
+        if self.wrong_times:
+            notes.append(f"{self.wrong_times} events with impossible times were left out")
+        buffers = sum(count for count, kind in zip(counts, kinds, strict=True) if kind == "command_buffer")
+        if buffers:
+            notes.append(_COMMAND_BUFFERS.format(count=buffers))
+        kind, capabilities = device_kind(self.platform, self.capabilities)
+        return DeviceTrace(
+            name=self.name,
+            host=self.host,
+            platform=self.platform,
+            kind=kind,
+            capabilities=capabilities,
+            start_seconds=found.start / PICOSECONDS,
+            span_seconds=(found.end - found.start) / PICOSECONDS,
+            busy_seconds=found.busy / PICOSECONDS,
+            idle_seconds=max(0.0, found.end - found.start - found.busy) / PICOSECONDS,
+            compute_seconds=found.together[0] / PICOSECONDS,
+            collective_seconds=found.together[1] / PICOSECONDS,
+            exposed_communication_seconds=found.exposed[1] / PICOSECONDS,
+            transfer_seconds=found.together[2] / PICOSECONDS,
+            exposed_transfer_seconds=found.exposed[2] / PICOSECONDS,
+            operations=self._operation_times(found, counts, totals),
+            modules=self._module_times(found),
+            streams=tuple(self.streams),
+            steps=tuple(self.steps),
+            notes=tuple(notes),
+        )
+
+    def _operation_times(
+        self, found: Attribution, counts: Sequence[int], totals: Sequence[int]
+    ) -> tuple[OperationTime, ...]:
+        times = []
+        runs = self._runs_by_program()
+        for index, operation in enumerate(self.operations):
+            if not counts[index]:
+                continue
+            own = totals[index] - self.nested.get(index, 0)
+            if operation.kind == "control" and index not in self.nested:
+                own = round(found.charged[index])  # its body may run on other threads
+            kernels = tuple(operation.kernels)
+            times.append(
+                OperationTime(
+                    name=operation.name,
+                    instruction=operation.instruction,
+                    module=operation.module,
+                    program_id=operation.program_id,
+                    category=operation.category,
+                    kind=operation.kind,
+                    count=counts[index],
+                    executions=self._executions(operation, counts[index], runs),
+                    total_seconds=totals[index] / PICOSECONDS,
+                    self_seconds=own / PICOSECONDS,
+                    charged_seconds=found.charged[index] / PICOSECONDS,
+                    kernels=() if kernels == (operation.name,) else kernels,
+                )
+            )
+        times.sort(key=lambda time: -time.charged_seconds)
+        return tuple(times)
+
+    def _executions(
+        self, operation: Operation, count: int, runs: Mapping[int | None, tuple[int | None, str]]
+    ) -> int:
+        """Outside loops an instruction runs once in each run, however its kernels follow each other."""
+        seen = operation.executions or count
+        known, _ = runs.get(operation.program_id, (None, ""))
+        return min(seen, known) if operation.in_entry and known else seen
+
+    def _module_times(self, found: Attribution) -> tuple[ModuleTime, ...]:
+        charged: dict[tuple[int | None, str], float] = {}
+        for operation, own in zip(self.operations, found.charged, strict=True):
+            if operation.module is not None:
+                key = (operation.program_id, operation.module)
+                charged[key] = charged.get(key, 0.0) + own
+        runs = self._runs_by_program()
+        times = [
+            ModuleTime(name, program_id, *runs[program_id], own / PICOSECONDS)
+            for (program_id, name), own in charged.items()
+        ]
+        times.sort(key=lambda time: -time.charged_seconds)
+        return tuple(times)
+
+    def _runs_by_program(self) -> dict[int | None, tuple[int | None, str]]:
+        """How often each program ran, and what that was counted from, or why it is not known."""
+        entry: dict[int | None, list[int]] = {}
+        for operation in self.operations:
+            executions = entry.setdefault(operation.program_id, [])
+            if operation.in_entry and operation.executions:
+                executions.append(operation.executions)
+        found: dict[int | None, tuple[int | None, str]] = {}
+        for program_id, executions in entry.items():
+            if self.runs.get(program_id):
+                found[program_id] = (len(self.runs[program_id]), "run ids")
+            elif executions:
+                most = Counter(executions).most_common(1)[0][0]
+                found[program_id] = (most, "executions of its operations outside loops")
+            else:
+                found[program_id] = (None, "neither a run id nor an operation outside loops is in the trace")
+        return found
+
+
+def merged_seconds(intervals: Sequence[tuple[int, int]]) -> float:
+    """Seconds in which at least one of these stretches (picoseconds) runs."""
+    busy = reach = 0
+    for start, end in sorted(intervals):
+        if end > reach:
+            busy += end - max(start, reach)
+            reach = end
+    return busy / PICOSECONDS

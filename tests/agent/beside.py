@@ -1,0 +1,118 @@
+"""A real agent process, spoken to as the training process does, and plugins installed beside it."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxobs.config import Settings
+from jaxobs.flow import wire
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.events import Event
+from jaxobs.probe.agent_process import start_agent_process
+
+PATIENCE = 20.0
+"""Seconds: a loaded machine with two cores needs some to start a process."""
+
+
+class AgentProcess:
+    """Started as the job starts it. `logs` are the lines that it sent to the job's logger."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.logs: list[str] = []
+        self._address: str | None = None
+        self._replies: dict[int, Any] = {}
+        self._asked = 0
+        self._frames = wire.Frames()
+        plain = Settings(**{"interval": 0.1, **settings}).model_dump(mode="json")
+        self.ended = False
+        self.pipe, self.wait = start_agent_process()
+        hello = {
+            "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
+            "resource": {"service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid())},
+            "clock": tuple(ClockAnchor.read()),
+            "began": now(),
+            "agent": "process",
+        }
+        self.pipe.sendall(wire.frame(wire.HELLO, hello))
+
+    def send(self, events: Sequence[Event]) -> None:
+        self.pipe.sendall(wire.events_frame(events)[0])
+
+    def address(self) -> str:
+        self._listen_until(lambda: self._address is not None)
+        assert self._address is not None
+        return self._address
+
+    def snapshot(self) -> dict[str, Any]:
+        self._asked += 1
+        number = self._asked
+        self.pipe.sendall(wire.frame(wire.REQUEST, (number, "snapshot")))
+        self._listen_until(lambda: number in self._replies)
+        document: dict[str, Any] = self._replies.pop(number)
+        return document
+
+    def snapshot_when(self, condition: Any) -> dict[str, Any]:
+        """The first snapshot of which `condition` holds."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition(document := self.snapshot()):
+            assert time.monotonic() < deadline, document
+            time.sleep(0.05)
+        return document
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(self.address(), timeout=5) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def metrics_when(self, line: str) -> str:
+        """The first page with that line in it."""
+        deadline = time.monotonic() + PATIENCE
+        while line not in (text := self.metrics()):
+            assert time.monotonic() < deadline, f"{line} is not in:\n{text}"
+            time.sleep(0.05)
+        return text
+
+    def finish(self, timeout: float) -> float:
+        """Ask for the end; seconds until the pipe ended."""
+        began = time.monotonic()
+        self.pipe.sendall(wire.frame(wire.FINISH, timeout))
+        self._listen_until(lambda: self.ended)
+        return time.monotonic() - began
+
+    def close(self) -> None:
+        self.pipe.close()
+        self.wait(PATIENCE)
+
+    def _listen_until(self, condition: Any) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert not self.ended, f"the agent has ended; it said {self.logs}"
+            assert time.monotonic() < deadline, f"no answer from the agent; it said {self.logs}"
+            readable, _, _ = select.select([self.pipe], [], [], 0.1)
+            if not readable:
+                continue
+            piece = self.pipe.recv(1 << 20)
+            self.ended = not piece
+            for kind, body in self._frames.feed(piece):
+                if kind == wire.REPLY:
+                    self._replies[body[0]] = body[1]
+                elif kind == wire.ADDRESS:
+                    self._address = body
+                elif kind == wire.LOG:
+                    self.logs.append(body)
+
+
+def install(folder: Path, name: str, code: str, entry_points: dict[str, str]) -> None:
+    """A distribution of one module, `name`, with entry points by group: `plugin = module:Class`."""
+    information = folder / f"{name}-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    sections = [f"[{group}]\n{line}\n" for group, line in entry_points.items()]
+    (information / "entry_points.txt").write_text("\n".join(sections))
+    (folder / f"{name}.py").write_text(code)

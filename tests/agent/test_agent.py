@@ -1,0 +1,158 @@
+"""The agent process as the job meets it: what it derives, what it says of itself, and how it ends."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+
+from jaxobs.agent.main import serve
+from jaxobs.flow import wire
+from jaxobs.model.clock import now
+from jaxobs.model.events import (
+    BackendFound,
+    Event,
+    ExecutableCreated,
+    FunctionWatched,
+    Measured,
+    StepEnded,
+)
+from tests.agent.beside import AgentProcess
+from tests.derive.made_up import unexplained
+
+Start = Callable[..., AgentProcess]
+
+
+def steps(count: int, runs: tuple[int, ...] = (1,), loop: str = "train") -> list[Event]:
+    began = now()
+    return [
+        StepEnded(
+            loop, i, began + i * 1000, began + i * 1000 + 900, 0, 0, 0, 0, 0, 8.0, None, False, 1, runs, None
+        )
+        for i in range(count)
+    ]
+
+
+def created(number: int, proto: bytes) -> ExecutableCreated:
+    return ExecutableCreated(number, "f", now(), proto, "", (("argument", 1),), 1)
+
+
+def backend() -> BackendFound:
+    return BackendFound("cpu", ((0, "nothing known", "0"),), 0, 1, "0.10.2", "0.10.2", now())
+
+
+def test_steps_arrive_and_the_agents_own_cost_is_in_plain_sight(start_agent: Start) -> None:
+    agent = start_agent()
+    agent.send([backend(), *steps(500)])
+    document = agent.snapshot()
+    assert document["loops"]["train"]["steps"] == 500
+    assert unexplained(document) == []
+    assert document["agent"]["cpu_seconds"]["agent"] > 0.01
+    assert 1e7 < document["agent"]["resident_bytes"] < 1e9
+    text = agent.metrics_when('jaxobs_steps_total{loop="train"} 500.0')
+    lines = [line.rpartition(" ") for line in text.splitlines() if line[0] != "#"]
+    values = {name: float(value) for name, _, value in lines}
+    assert values['jaxobs_agent_cpu_seconds_total{where="agent"}'] > 0.01
+    assert values["jaxobs_agent_resident_bytes"] > 1e7
+    assert values['jaxobs_source_up{source="prometheus"}'] == 1.0
+
+
+@pytest.mark.parametrize("proto", [b"", b"\xff" * 100, b"not a module at all", b"\x0a\xff\xff\xff\xff\x0f"])
+def test_a_corrupted_module_has_no_cost_and_the_reason_is_shown(start_agent: Start, proto: bytes) -> None:
+    agent = start_agent()
+    agent.send([backend(), created(1, proto), FunctionWatched(-1, "f", "x", now()), *steps(3)])
+    document = agent.snapshot_when(lambda found: found["executables"][0]["executable"] is not None)
+    (executable,) = document["executables"]
+    assert executable["cost"] is None
+    assert executable["cost_reason"].startswith(
+        ("its module could not be read", "its cost could not be derived")
+    )
+    assert executable["runs"] == 3
+    assert document["loops"]["train"]["mfu"] is None
+    assert unexplained(document) == []
+
+
+def test_events_that_nobody_could_have_meant_do_not_end_the_agent(start_agent: Start) -> None:
+    agent = start_agent()
+    agent.send([Measured("jaxobs_steps_total", (5,), 1.0, now()), Measured("x", [], 2.0, None)])  # type: ignore[arg-type]
+    agent.send(steps(2))
+    document = agent.snapshot()
+    assert document["loops"]["train"]["steps"] == 2
+    assert document["agent"]["events_refused"] == 2
+
+
+def test_at_the_end_of_the_pipe_the_port_is_closed_and_the_process_gone(start_agent: Start) -> None:
+    """As when the job is killed: nobody says a word."""
+    agent = start_agent()
+    agent.send(steps(2))
+    where = urlsplit(agent.address())
+    agent.pipe.close()
+    began = time.monotonic()
+    while time.monotonic() - began < 5.0:
+        try:
+            socket.create_connection((str(where.hostname), where.port or 0), timeout=1).close()
+        except OSError:
+            break
+        time.sleep(0.02)
+    assert time.monotonic() - began < 2.0
+    agent.wait(5.0)
+
+
+def test_asked_to_finish_it_flushes_and_ends_well_before_its_deadline(start_agent: Start) -> None:
+    agent = start_agent()
+    agent.send(steps(2))
+    agent.address()
+    assert agent.finish(5.0) < 3.0
+
+
+def test_inline_gives_the_same_numbers_and_says_what_it_cannot_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same code on a thread: all but the agent's own figures are equal."""
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    events = [backend(), created(1, b"not a module"), FunctionWatched(-1, "f", "x", now()), *steps(300)]
+    documents = []
+    for inline in (True, False):
+        ours, theirs = socket.socketpair()
+        thread = threading.Thread(target=serve, args=(theirs,), kwargs={"inline": inline})
+        thread.start()
+        hello = {
+            "settings": {"interval": 0.1, "series_limit": 2000, "prometheus": False, "agent": "inline"},
+            "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(), "agent": "inline",
+        }  # fmt: skip
+        ours.sendall(wire.frame(wire.HELLO, hello) + wire.events_frame(events)[0])
+        time.sleep(0.3)
+        ours.sendall(wire.frame(wire.REQUEST, (1, "snapshot")))
+        frames = wire.Frames()
+        reply = None
+        while reply is None:
+            for kind, body in frames.feed(ours.recv(1 << 20)):
+                reply = body[1] if kind == wire.REPLY else reply
+        documents.append(reply)
+        ours.sendall(wire.frame(wire.FINISH, 2.0))
+        thread.join(10)
+        assert not thread.is_alive()
+        ours.close()
+    inline, process = documents
+    assert inline["loops"] == process["loops"]
+    assert inline["executables"] == process["executables"]
+    assert inline["agent"]["cpu_seconds"]["agent"] is None
+    assert inline["agent"]["resident_bytes"] is None
+    assert unexplained(inline) == []
+
+
+def test_ten_thousand_series_do_not_keep_the_agent_from_receiving(start_agent: Start) -> None:
+    agent = start_agent(series_limit=12_000)
+    labels = [
+        Measured("jaxobs_persistent_cache_requests_total", (f"o{i}",), 1.0, now()) for i in range(10_000)
+    ]
+    agent.send(labels)
+    agent.snapshot()
+    began = time.monotonic()
+    for _ in range(10):
+        agent.send(steps(1_000))
+        agent.snapshot()
+    assert (time.monotonic() - began) / 10 < 1.0
+    assert agent.snapshot()["loops"]["train"]["steps"] == 10_000

@@ -1,0 +1,152 @@
+"""Collectors and exporters that raise, hang or cannot be loaded: the others go on, and each says how it fares."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import SourceReported
+from tests.agent.beside import AgentProcess
+from tests.agent.test_agent import steps
+
+Start = Callable[..., AgentProcess]
+Install = Callable[..., None]
+
+SOON = """
+import time
+import jaxobs.agent.service
+jaxobs.agent.service.STUCK_SECONDS = 0.5  # a test does not wait for ten seconds
+"""
+EXPORTER = (
+    SOON
+    + """
+class Exporter:
+    metrics = ()
+    def start(self, agent):
+        {start}
+    def export(self, batch):
+        {export}
+    def stop(self, timeout):
+        {stop}
+"""
+)
+COLLECTOR = (
+    SOON
+    + """
+class Collector:
+    metrics = ()
+    interval = 0.1
+    def start(self, agent):
+        pass
+    def collect(self):
+        {collect}
+    def stop(self):
+        pass
+"""
+)
+
+
+def exporter(start: str = "pass", export: str = "pass", stop: str = "pass") -> str:
+    return EXPORTER.format(start=start, export=export, stop=stop)
+
+
+def down(agent: AgentProcess, name: str, reason: str) -> None:
+    """The plugin is shown as down, and steps and scrapes go on."""
+    document = agent.snapshot_when(lambda found: not found["sources"][name]["up"])
+    assert reason in document["sources"][name]["reason"]
+    agent.send(steps(7))
+    text = agent.metrics_when(f'jaxobs_source_up{{source="{name}"}} 0.0')
+    assert 'jaxobs_source_up{source="prometheus"} 1.0' in text
+    agent.metrics_when('jaxobs_steps_total{loop="train"} 7.0')
+
+
+def test_an_exporter_that_raises_is_down_and_counted(start_agent: Start, install_plugin: Install) -> None:
+    install_plugin(
+        "bad_one", exporter(export="raise ValueError('boom')"), {"jaxobs.exporters": "bad = bad_one:Exporter"}
+    )
+    agent = start_agent()
+    down(agent, "bad", "ValueError: boom")
+    text = agent.metrics()
+    assert 'jaxobs_exporter_failures_total{exporter="prometheus"} 0.0' in text
+    assert any(line.startswith("exporter bad failed: ValueError: boom") for line in agent.logs)
+    assert len([line for line in agent.logs if "boom" in line]) == 1
+    assert agent.finish(5.0) < 3.0
+
+
+def test_an_exporter_that_hangs_is_down_after_a_while_and_starves_nobody(
+    start_agent: Start, install_plugin: Install, tmp_path: Path
+) -> None:
+    install_plugin(
+        "stuck", exporter(export="time.sleep(3600)"), {"jaxobs.exporters": "stuck = stuck:Exporter"}
+    )
+    agent = start_agent(jsonl_directory=tmp_path / "lines")
+    down(agent, "stuck", "no answer for ")
+    began = time.monotonic()
+    agent.metrics()
+    assert time.monotonic() - began < 1.0
+    assert agent.finish(1.5) < 4.0  # not longer than it was told, and a little for the process to go
+    (file,) = (tmp_path / "lines").glob("*.jsonl")
+    assert file.read_text().count('"StepEnded"') == 7
+
+
+def test_an_exporter_that_hangs_while_it_starts_is_down_too(
+    start_agent: Start, install_plugin: Install
+) -> None:
+    install_plugin(
+        "stuck", exporter(start="time.sleep(3600)"), {"jaxobs.exporters": "stuck = stuck:Exporter"}
+    )
+    down(start_agent(), "stuck", "no answer for ")
+
+
+def test_an_exporter_that_cannot_start_or_exits_is_down(start_agent: Start, install_plugin: Install) -> None:
+    install_plugin(
+        "quits", exporter(start="raise SystemExit(3)"), {"jaxobs.exporters": "quits = quits:Exporter"}
+    )
+    down(start_agent(), "quits", "SystemExit: 3")
+
+
+def test_a_collector_that_hangs_is_down_and_the_scrape_answers_at_once(
+    start_agent: Start, install_plugin: Install
+) -> None:
+    code = COLLECTOR.format(collect="time.sleep(3600)")
+    install_plugin("slow", code, {"jaxobs.collectors": "slow = slow:Collector"})
+    agent = start_agent()
+    down(agent, "slow", "no answer for ")
+    first = agent.snapshot()["sources"]["slow"]["seconds"]
+    time.sleep(0.3)
+    assert agent.snapshot()["sources"]["slow"]["seconds"] >= first + 0.3  # its age grows
+
+
+def test_a_collector_that_raises_is_down(start_agent: Start, install_plugin: Install) -> None:
+    code = COLLECTOR.format(collect="raise OSError('no such device')")
+    install_plugin("broken", code, {"jaxobs.collectors": "broken = broken:Collector"})
+    down(start_agent(), "broken", "OSError: no such device")
+
+
+def test_a_collector_that_returns_rubbish_does_not_reach_the_exporters(
+    start_agent: Start, install_plugin: Install, tmp_path: Path
+) -> None:
+    code = COLLECTOR.format(collect="return [1, 'x', None]")
+    install_plugin("rubbish", code, {"jaxobs.collectors": "rubbish = rubbish:Collector"})
+    agent = start_agent(jsonl_directory=tmp_path / "lines")
+    agent.snapshot_when(lambda found: found["agent"]["events_refused"] >= 3)
+    agent.send(steps(7))
+    assert agent.snapshot()["sources"]["jsonl"]["up"]
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_with_the_reason(
+    start_agent: Start, install_plugin: Install
+) -> None:
+    install_plugin("absent", "import nowhere_to_be_found", {"jaxobs.exporters": "absent = absent:Exporter"})
+    down(start_agent(), "absent", "No module named 'nowhere_to_be_found'")
+
+
+def test_a_probe_that_only_the_agent_cannot_load_is_shown_as_down(
+    start_agent: Start, install_plugin: Install
+) -> None:
+    install_plugin("half", "raise RuntimeError('not here')", {"jaxobs.probes": "half = half:Probe"})
+    agent = start_agent()
+    agent.send([SourceReported("half", "probe", True, 0.0, 0, now(), "", now())])
+    down(agent, "half", "the agent cannot load it: RuntimeError: not here")

@@ -1,0 +1,181 @@
+"""`jaxobs analyze` on a recorded trace, without the devices that made it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+from launched import jaxobs
+from written import WrittenPlane, modules, space
+
+RECORDED = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
+PEAK_BYTES = 5.3e12
+"""Of an MI300X, AMD's data sheet."""
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    answered = jaxobs("analyze", str(RECORDED), "--json", folder=tmp_path_factory.mktemp("analyze"))
+    assert (answered.status, answered.stderr) == (0, "")
+    return json.loads(answered.stdout)
+
+
+def operation(document, name):
+    return next(row for row in document["operations"] if row["name"] == name)
+
+
+def test_each_operation_is_set_against_the_roof_of_its_device(document):
+    row = operation(document, "input_transpose_fusion")
+    assert row["executions"] == 40
+    assert row["devices"] == 8
+    assert row["seconds"] == pytest.approx(14344.14e-6)
+    assert row["bound"] == row["label"] == "memory"
+    assert row["efficiency"] == pytest.approx(row["bytes"] / PEAK_BYTES / row["self_seconds"])
+    assert row["source"].endswith("generate_conv_trace.py:23")
+
+
+def test_the_intensity_of_the_convolution_is_that_of_xprof(document):
+    row = operation(document, "cudnn-conv.1")
+    assert row["intensity"] == pytest.approx(56.49655172413793, rel=0.01)
+    assert row["achieved_flops_per_second"] == pytest.approx(row["flops"] / 12531.616e-6)
+
+
+def test_shares_are_of_the_busy_time(document):
+    assert sum(row["share"] for row in document["operations"]) == pytest.approx(1)
+    assert sum(row["seconds"] for row in document["operations"]) == pytest.approx(document["busy_seconds"])
+
+
+def test_what_has_no_cost_is_named_and_counted(document):
+    row = operation(document, "__amd_rocclr_copyBuffer.kd")
+    assert (row["flops"], row["efficiency"], row["label"]) == (None, None, "unmodelled")
+    assert "did not say which instruction" in row["reason"]
+    unmodelled = sum(row["seconds"] for row in document["operations"] if row["label"] == "unmodelled")
+    assert document["unmodelled_share"] == pytest.approx(unmodelled / document["busy_seconds"])
+
+
+def test_modules_and_devices_add_up(document):
+    (module,) = document["modules"]
+    assert (module["name"], module["devices"], module["runs"]) == ("jit_forward_3d_conv", 8, 40)
+    assert [device["device_kind"] for device in document["devices"]] == ["AMD Instinct MI300X"] * 8
+    assert document["devices"][0]["peaks"]["memory"]["value"] == PEAK_BYTES
+    assert 0 < document["devices"][0]["mfu"] < 0.01
+
+
+def test_the_table_names_operations_and_their_sources(tmp_path):
+    answered = jaxobs("analyze", str(RECORDED), "--top", "3", folder=tmp_path)
+    assert (answered.status, answered.stderr) == (0, "")
+    assert "jit_forward_3d_conv" in answered.stdout
+    assert "cudnn-conv.1" in answered.stdout
+    assert "loop_transpose" not in answered.stdout
+    assert "and 5 more operations" in answered.stdout
+    assert max(map(len, answered.stdout.splitlines())) <= 100
+
+
+class Page(HTMLParser):
+    """Tags and attributes of a page, and whether every tag was closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.addresses = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attributes if name in {"src", "href"}]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone(tmp_path):
+    answered = jaxobs("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
+    assert (answered.status, answered.stdout) == (0, "wrote page.html\n")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert page.addresses == []
+    assert "script" not in page.tags
+    assert "url(" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert page.tags.count("polyline") == 1  # one element type, one roof
+    assert page.tags.count("circle") == 5 + 1  # the legend, and the one operation with floating-point work
+
+
+HOSTILE = '<script>alert("x")</script>&amp;'
+
+
+def test_names_of_a_program_are_text_in_the_page_and_in_the_table(tmp_path):
+    stats = {"hlo_op": HOSTILE, "hlo_module": HOSTILE + "\x1b[31m", "program_id": 1}
+    gpu = WrittenPlane("/device:GPU:0", gpu_device_name=HOSTILE).line(
+        "Stream #1", [(HOSTILE, 0, 5, stats), ("[bold]k[/bold]", 9, 5, {})]
+    )
+    (tmp_path / "hostile.xplane.pb").write_bytes(space(gpu, hostname=HOSTILE, errors=[HOSTILE]))
+    answered = jaxobs("analyze", "hostile.xplane.pb", "--html", "page.html", folder=tmp_path)
+    assert answered.status == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "script" not in Page(text).tags
+    assert "&lt;script&gt;" in text
+    shown = jaxobs("analyze", "hostile.xplane.pb", folder=tmp_path).stdout
+    assert "[bold]k[/bold]" in shown
+    assert "\x1b" not in shown
+
+
+def test_peaks_of_an_unknown_device_come_from_the_trace_or_the_user(tmp_path):
+    gpu = WrittenPlane("/device:GPU:0", gpu_device_name="Unheard Of 1", memory_bandwidth=10**12)
+    gpu.line("Stream #1", [("k", 0, 5, {})])
+    (tmp_path / "t.xplane.pb").write_bytes(space(gpu))
+    peaks = json.loads(jaxobs("analyze", ".", "--json", folder=tmp_path).stdout)["devices"][0]["peaks"]
+    assert peaks["memory"]["value"] == 1e12
+    assert peaks["memory"]["provenance"] == "profiler"
+    assert "no datasheet is known" in peaks["reason"]
+    mine = jaxobs("analyze", ".", "--json", folder=tmp_path, JAXOBS_PEAK_BYTES_PER_SECOND="2e12")
+    assert json.loads(mine.stdout)["devices"][0]["peaks"]["memory"]["provenance"] == "user"
+
+
+def test_a_damaged_module_costs_its_figures_alone(tmp_path):
+    gpu = WrittenPlane("/device:GPU:0").line("Stream #1", [("k", 0, 5, {"hlo_op": "add.1", "program_id": 3})])
+    trace = space(
+        modules(jit_f=(3, {"add.1": "add"}, {})), gpu
+    )  # instructions without shapes: no valid module
+    (tmp_path / "t.xplane.pb").write_bytes(trace)
+    answered = jaxobs("analyze", "t.xplane.pb", "--json", folder=tmp_path)
+    (row,) = json.loads(answered.stdout)["operations"]
+    assert row["seconds"] == pytest.approx(5e-6)
+    assert (row["flops"], row["label"]) == (None, "unmodelled")
+    assert "its module cannot be read" in row["reason"]
+
+
+BAD_INPUT = {
+    "nothing": ([], "no trace given"),
+    "absent": (["absent"], "absent: no such file or directory"),
+    "no trace": (["."], "no trace in it"),
+    "foreign": (["text.txt"], "text.txt: "),
+    "two": (["a", "b"], "one trace at a time"),
+    "unknown option": (["--jsonn", "a"], "did you mean --json?"),
+    "no value": (["text.txt", "--html"], "--html needs a value"),
+    "no number": (["text.txt", "--top", "many"], "give a positive whole number"),
+    "too large": ([str(RECORDED), "--maximum-bytes", "1000"], "more than the limit of 1000"),
+    "no folder": ([str(RECORDED), "--html", "absent/page.html"], "cannot write absent/page.html"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_answered_with_one_line_and_status_2(tmp_path, case):
+    (tmp_path / "text.txt").write_text("no trace\n")
+    arguments, message = BAD_INPUT[case]
+    answered = jaxobs("analyze", *arguments, folder=tmp_path)
+    assert (answered.status, answered.stdout) == (2, "")
+    assert message in answered.stderr
+    assert answered.stderr.count("\n") == 1
+    assert answered.stderr.startswith("jaxobs analyze: ")

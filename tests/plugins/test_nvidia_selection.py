@@ -1,0 +1,106 @@
+"""Which devices a process uses, and which JAX device each is, by the rules of CUDA and of JAX."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs_plugins.nvidia.library import Board, Instance
+from jaxobs_plugins.nvidia.selection import jax_devices, visible
+
+
+def board(uuid: str, *instances: str, name: str = "H100", partitioned: bool | None = None) -> Board:
+    parts = tuple(Instance(part, None) for part in instances)
+    return Board(uuid, None, name, bool(parts) if partitioned is None else partitioned, parts)
+
+
+FOUR = [board(f"GPU-{letter}{letter}") for letter in "abcd"]
+SPLIT = [board("GPU-aa"), board("GPU-bb", "MIG-11", "MIG-12"), board("GPU-cc", partitioned=True)]
+MIXED = [board("GPU-aa", name="A2"), board("GPU-bb", name="H100")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "boards", "expected"),
+    [
+        (None, FOUR, "GPU-aa GPU-bb GPU-cc GPU-dd"),
+        ("", FOUR, ""),
+        ("-1", FOUR, ""),
+        ("NoDevFiles", FOUR, ""),
+        ("2,0", FOUR, "GPU-cc GPU-aa"),
+        (" 1 , 3", FOUR, "GPU-bb GPU-dd"),
+        ("1,-1,2", FOUR, "GPU-bb"),
+        ("0,9,1", FOUR, "GPU-aa"),
+        ("1gpu", FOUR, "GPU-bb"),
+        ("0,1,0", FOUR, ""),
+        ("GPU-cc,GPU-aa", FOUR, "GPU-cc GPU-aa"),
+        ("GPU-d", FOUR, "GPU-dd"),
+        ("GPU-", FOUR, ""),  # names more than one
+        ("GPU-zz,GPU-aa", FOUR, ""),
+        ("0,GPU-aa", FOUR, ""),  # the same one twice
+        (None, SPLIT, "MIG-11"),
+        ("MIG-12", SPLIT, "MIG-12"),
+        ("MIG-12,MIG-11", SPLIT, "MIG-12 MIG-11"),
+        ("1", SPLIT, "MIG-11"),
+        ("GPU-bb", SPLIT, "MIG-11"),
+        ("2", SPLIT, ""),  # has no instance to compute on
+        (None, [], ""),
+        ("0", [], ""),
+    ],
+)
+def test_cuda_shows(wanted: str | None, boards: list[Board], expected: str) -> None:
+    environment = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
+    seen = visible(environment, boards)
+    assert [device.uuid for device in seen.devices] == expected.split()
+    assert seen.ordered
+
+
+@given(st.text(alphabet="0123456789,-GPUMIabcd ", max_size=30))
+def test_whatever_the_list_says_no_device_comes_twice(wanted: str) -> None:
+    uuids = [device.uuid for device in visible({"CUDA_VISIBLE_DEVICES": wanted}, FOUR).devices]
+    assert len(set(uuids)) == len(uuids)
+
+
+def test_indices_of_different_models_need_the_order_of_the_bus() -> None:
+    by_index = {"CUDA_VISIBLE_DEVICES": "1"}
+    assert not visible(by_index, MIXED).ordered
+    assert len(visible(by_index, MIXED).devices) == 2  # either may be meant
+    known = visible(by_index | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, MIXED)
+    assert [device.uuid for device in known.devices] == ["GPU-bb"]
+    by_uuid = visible({"CUDA_VISIBLE_DEVICES": "GPU-bb"}, MIXED)
+    assert by_uuid.ordered
+
+
+@pytest.mark.parametrize(
+    ("environment", "resource", "expected"),
+    [
+        ({}, {}, {"0": "aa", "1": "bb", "2": "cc", "3": "dd"}),
+        ({"JAX_PLATFORMS": "cuda,cpu"}, {}, {"0": "aa", "1": "bb", "2": "cc", "3": "dd"}),
+        ({"JAX_PLATFORMS": "cpu"}, {}, {}),
+        ({}, {"jax.platform": "cpu"}, {}),
+        ({}, {"jax.platform": "gpu", "jax.local_hardware_ids": "3,1"}, {"0": "dd", "1": "bb"}),
+        ({"JAX_CUDA_VISIBLE_DEVICES": "all"}, {}, {"0": "aa", "1": "bb", "2": "cc", "3": "dd"}),
+        ({"JAX_CUDA_VISIBLE_DEVICES": "3,1"}, {}, {"0": "bb", "1": "dd"}),  # XLA keeps a set
+        ({"JAX_LOCAL_DEVICE_IDS": "2"}, {"jax.process_count": "4"}, {"0": "cc"}),
+        ({"CUDA_VISIBLE_DEVICES": "3"}, {"jax.process_count": "4"}, {"0": "dd"}),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {}, {}),
+    ],
+)
+def test_jax_counts(environment: dict[str, str], resource: dict[str, str], expected: dict[str, str]) -> None:
+    chosen = jax_devices(visible(environment, FOUR), environment, resource)
+    assert {ordinal: device.uuid.removeprefix("GPU-") for ordinal, device in chosen} == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "resource", "boards"),
+    [
+        ({}, {"jax.process_count": "4"}, FOUR),  # which of them are this process's is not said
+        ({"JAX_CUDA_VISIBLE_DEVICES": "7"}, {}, FOUR),  # there is none
+        ({}, {}, MIXED),
+    ],
+)
+def test_an_ordinal_that_is_not_known_is_not_guessed(
+    environment: dict[str, str], resource: dict[str, str], boards: list[Board]
+) -> None:
+    chosen = jax_devices(visible(environment, boards), environment, resource)
+    assert [ordinal for ordinal, _ in chosen] == [""] * len(boards)

@@ -1,0 +1,150 @@
+"""instrument() and shutdown(), in every order and number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+ANY_ORDER = """
+import gc, pathlib, threading, weakref
+import jaxobs
+from jaxobs.instrument import current
+
+def counts():
+    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+def children():
+    mine = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in mine if pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"]
+
+off = jaxobs.instrument(enabled=False)
+before = counts()
+function = lambda: 5
+assert off.watch(function) is function
+items = [1, 2]
+assert off.steps(items) is items
+with off.step(), off.phase("checkpoint"):
+    off.record(loss=1.0)
+assert off.address is None
+assert off.snapshot()["loops"] is None and off.snapshot()["loops_reason"]
+off.shutdown()
+off.shutdown()
+assert counts() == before and children() == [], (counts(), before, children())
+
+obs = jaxobs.instrument(interval=0.05)
+assert jaxobs.instrument() is obs is current()
+assert jaxobs.instrument(enabled=False) is obs
+with obs:
+    for _ in obs.steps(range(3)):
+        pass
+    open_iterator = iter(obs.steps(range(9)))
+    next(open_iterator)
+    mark = obs.step()
+    mark.__enter__()
+assert obs.has_ended and obs.final_snapshot["loops"]["train"]["steps"] == 3
+mark.__exit__(None, None, None)  # a mark that outlives the observer
+assert list(open_iterator) == list(range(1, 9))
+assert obs.snapshot() is obs.final_snapshot
+assert list(obs.steps([7])) == [7]
+obs.record(loss=2.0)
+
+again = jaxobs.instrument()
+assert again is not obs and not again.has_ended
+threads = [threading.Thread(target=again.shutdown) for _ in range(5)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert again.has_ended
+assert counts() == before and children() == [], (counts(), before, children())
+
+gone = []
+for turn in range(6):
+    with jaxobs.instrument(prometheus=False) as obs:
+        obs.watch(len)("ab")
+    gone.append(weakref.ref(obs))
+again = obs = mark = open_iterator = off = threads = None
+current()
+gc.collect()
+print([reference() is not None for reference in gone])
+assert counts() == before and children() == [], (counts(), before, children())
+"""
+
+
+def test_in_any_order_and_number_nothing_accumulates(run: Callable[..., Any]) -> None:
+    outcome = run(ANY_ORDER, observed=False, PYTHONWARNINGS="error")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert (
+        outcome.stdout == "[False, False, False, False, False, True]\n"
+    )  # the last is still the current one
+
+
+JAX_COMES_LATER = """
+import jaxobs.instrument, threading, os, sys
+from jaxobs.instrument import attach, current
+attach()
+listing = lambda: sorted(os.listdir("/proc/self/fd"))
+before = listing()
+import jax
+assert jax._src.xla_bridge._backends == {}
+assert threading.active_count() == 1 and listing() == before
+pid = os.fork()
+if pid == 0:
+    jax.jit(lambda x: x)(1.0)
+    import subprocess
+    assert current() is None
+    assert not [thread for thread in threading.enumerate() if "jaxobs" in thread.name]
+    os._exit(4)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
+assert not current().has_ended
+jax.config.update("jax_num_cpu_devices", 2)
+assert jax.jit(lambda x: x + 1)(1.0) == 2.0
+assert jax.device_count() == 2
+print(sorted(thread.name for thread in threading.enumerate() if "jaxobs" in thread.name))
+print(current().snapshot()["functions"]["<lambda>"]["compilations"])
+"""
+
+
+def test_a_launcher_starts_nothing_before_the_first_compile_and_nothing_in_a_fork(
+    run: Callable[..., Any],
+) -> None:
+    outcome = run(JAX_COMES_LATER, observed=False)
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout == "['jaxobs-completions', 'jaxobs-sender']\n1\n"
+
+
+HOSTILE = """
+import logging, threading
+class Raises(logging.Handler):
+    def emit(self, record): raise OSError("of the user's handler")
+logging.getLogger().addHandler(Raises())
+os.environ["JAXOBS_NO_SUCH"] = "1"
+obs = jaxobs.instrument(interval=0.05, sample_interval=0.05)
+import jax, jax.numpy as jnp, numpy
+class Bad:
+    def __float__(self): raise ZeroDivisionError
+    def __getattr__(self, name): raise RuntimeError(name)
+    def __repr__(self): raise RuntimeError("repr")
+step = obs.watch(jax.jit(lambda x: x + 1))
+for turn in obs.steps(range(300)):
+    y = step(jnp.float32(turn))
+    obs.record(bad=Bad(), text="no", none=None, array=numpy.ones(3), good=numpy.float32(turn), jax=y, last=0)
+    obs.record(**{f"name {turn}": turn, "caf\\udce9": 1.0, "nan": float("nan")})
+    if turn % 3 == 0:
+        y.delete()
+    time.sleep(0.002)
+last = step(jnp.float32(41))
+with obs.step():
+    obs.record(last=last)
+jax.block_until_ready(last)
+time.sleep(0.3)
+found = obs.snapshot()["loops"]["train"]
+assert found["steps"] == 301, found
+assert found["recorded"]["good"] == 299.0 and found["recorded"]["last"] == 42.0, found["recorded"]
+assert len(found["recorded"]) <= 200
+assert not {"bad", "text", "none", "array"} & set(found["recorded"])
+print("sound")
+"""
+
+
+def test_whatever_is_recorded_and_however_the_log_is_set_up_the_job_goes_on(run: Callable[..., Any]) -> None:
+    outcome = run("import jaxobs" + HOSTILE, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "sound\n"), outcome.stderr

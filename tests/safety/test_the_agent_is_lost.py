@@ -1,0 +1,142 @@
+"""An agent that cannot start, is killed or stops costs the job nothing but what it would have shown."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TRAINS = """
+step = obs.watch(lambda: None)
+def train(seconds):
+    until = time.monotonic() + seconds
+    slowest, count = 0.0, 0
+    for _ in obs.steps(iter(int, 1)):
+        began = time.monotonic()
+        step()
+        slowest = max(slowest, time.monotonic() - began)
+        count += 1
+        if time.monotonic() > until:
+            return count, slowest
+"""
+
+
+def test_an_agent_that_cannot_be_started_is_said_once(start: Callable[..., Any]) -> None:
+    jobs = []
+    for executable in ("'/does/not/exist'", "None", "''"):
+        source = f"""
+import jaxobs
+executable, sys.executable = sys.executable, {executable}
+obs = jaxobs.instrument(){TRAINS}
+print(train(0.3)[0] > 100)
+print(obs.address, obs.snapshot(timeout=0.2)["loops"], obs.snapshot(0.1)["loops_reason"] is not None)
+began = time.monotonic()
+obs.shutdown()
+print(time.monotonic() - began < 0.5)
+"""
+        jobs.append(start(source, observed=False))
+    for job in jobs:
+        outcome = job.end()
+        assert outcome.status == 0, outcome.stderr
+        assert outcome.stdout == "True\nNone None True\nTrue\n"
+        (line,) = outcome.stderr.splitlines()
+        assert "could not be started" in line
+        assert "JAXOBS_AGENT=inline" in line
+
+
+def test_an_agent_that_is_killed_is_started_again_so_often_and_then_given_up(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    source = f"""{TRAINS}
+print(obs.address is not None, flush=True)
+print("training", flush=True)
+while not os.path.exists(os.environ["ENDED"]):
+    train(0.1)
+print(obs.snapshot(timeout=0.3)["loops_reason"])
+"""
+    ended = tmp_path / "ended"
+    job = start(source, ENDED=str(ended), JAXOBS_INTERVAL="0.1")
+    job.wait_for("training")
+    killed: set[int] = set()
+    deadline = time.monotonic() + 30
+    while len(killed) < 4 and time.monotonic() < deadline:
+        for agent in job.agents():
+            if agent.pid not in killed:
+                killed.add(agent.pid)
+                agent.kill()
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert len(killed) == 4  # the first, and three more
+    assert job.agents() == []
+    ended.touch()
+    outcome = job.end()
+    assert (outcome.status, outcome.stdout) == (0, "the agent did not answer within 0.3 s\n")
+    lines = outcome.stderr.splitlines()
+    assert lines == ["the agent is gone; it is started again"] * 3 + [
+        "the agent is gone; nothing is observed any more"
+    ]
+
+
+def test_a_new_agent_knows_the_executables_that_were_made_before_it(run: Callable[..., Any]) -> None:
+    source = """
+import jax, signal, subprocess
+step = obs.watch(jax.jit(lambda x: x + 1))
+for _ in obs.steps(range(5)):
+    step(1.0)
+assert obs.snapshot()["executables"][0]["cost"]["flops"] == 1
+children = subprocess.run(["ps", "-o", "pid,args", "--ppid", str(os.getpid())], capture_output=True, text=True)
+for line in children.stdout.splitlines():
+    if "jaxobs.agent" in line:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+time.sleep(0.5)
+for _ in obs.steps(range(7)):
+    step(1.0)
+deadline = time.monotonic() + 10
+while not (found := obs.snapshot().document["executables"]):
+    assert time.monotonic() < deadline
+print(found[0]["function"], found[0]["cost"]["flops"], found[0]["runs"], obs.snapshot()["process"]["platform"])
+"""
+    outcome = run(source)
+    assert (outcome.status, outcome.stdout) == (0, "<lambda> 1.0 7 cpu\n"), outcome.stderr
+
+
+def test_an_agent_that_stops_is_not_waited_for_and_memory_is_bounded(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    source = f"""{TRAINS}
+import tracemalloc
+train(0.5)
+obs.snapshot(timeout=5)
+print("training", flush=True)
+while not os.path.exists(os.environ["STOPPED"]):
+    time.sleep(0.01)
+_, before = train(0.5)
+tracemalloc.start()
+count, _ = train(0.5)
+held, _ = tracemalloc.get_traced_memory()
+tracemalloc.stop()
+began = time.monotonic()
+reason = obs.snapshot(timeout=0.3)["loops_reason"]
+print(reason, time.monotonic() - began < 0.6)
+print(obs._side.ring.dropped() > 0, held < 20e6, flush=True)
+began = time.monotonic()
+obs.shutdown(timeout=1.0)
+print(time.monotonic() - began < 1.6, flush=True)
+"""
+    stopped = tmp_path / "stopped"
+    job = start(source, STOPPED=str(stopped), JAXOBS_RING_CAPACITY="2000", JAXOBS_INTERVAL="0.1")
+    job.wait_for("training")
+    agent = job.agent()
+    agent.process.send_signal(signal.SIGSTOP)
+    stopped.touch()
+    outcome = job.end(20)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.stdout.splitlines() == [
+        "the agent did not answer within 0.3 s True",
+        "True True",
+        "True",
+    ]
+    agent.process.send_signal(signal.SIGCONT)
+    assert agent.is_gone_within(7.0)
