@@ -39,7 +39,7 @@ format: .venv/installed  ## put the code into its one format, and mend what can 
 	.venv/bin/ruff format .
 
 trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XProf's own (ARGS=FILE for others)
-	PYTHONPATH=. TF_CPP_MIN_LOG_LEVEL=2 .venv-xprof/bin/python tests/trace/compare_with_xprof.py $(ARGS)
+	PYTHONPATH=. .venv-xprof/bin/python tests/trace/compare_with_xprof.py $(ARGS)
 
 benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchmark NAME=step_cost
 	@set -e; found=; for file in benchmarks/$(or $(NAME),*).py; do \

@@ -19,7 +19,13 @@ def table() -> str:
     rows = ["| variable | default | what |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "" if default is None or default == {} else str(default).lower() if isinstance(default, bool) else default
+        shown = (
+            ""
+            if default is None or default == {}
+            else str(default).lower()
+            if isinstance(default, bool)
+            else default
+        )
         rows.append(f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |")
     return "\n".join(rows) + "\n"
 

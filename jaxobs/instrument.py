@@ -13,9 +13,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType, TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
-from jaxobs.config import Settings, load_settings, unknown_variables
 from jaxobs.flow import wire
 from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
@@ -24,6 +23,9 @@ from jaxobs.probe.agent_process import Connection, start_agent_process, start_ag
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.probe.loops import Amount, PhaseMark, StepMark, Steps
 from jaxobs.probe.side import ProbeSide
+
+if TYPE_CHECKING:
+    from jaxobs.config import Settings
 
 Item = TypeVar("Item")
 Parameters = ParamSpec("Parameters")
@@ -112,15 +114,11 @@ class Observer:
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
         if self._ended or not self._started:
-            return self.final_snapshot or _empty(
-                "the observer has ended" if self._ended else "nothing has run yet"
-            )
+            return self.final_snapshot or _empty(self._why_nothing())
         answer = self._ask("snapshot", timeout)
-        return (
-            _empty(f"the agent did not answer within {timeout} s")
-            if answer is None
-            else Snapshot(now(), answer)
-        )
+        if answer is None:
+            return _empty(f"the agent did not answer within {timeout} s")
+        return Snapshot(now(), answer)
 
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
@@ -143,6 +141,11 @@ class Observer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.shutdown()
+
+    def _why_nothing(self) -> str:
+        if not self.settings.enabled:
+            return "jaxobs is switched off (JAXOBS_ENABLED)"
+        return "the observer has ended" if self._ended else "nothing has run yet"
 
     @property
     def belongs_here(self) -> bool:
@@ -247,6 +250,9 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
+    # Here and not above: a process that imports jaxobs without using it (a launcher's every child) loads no pydantic.
+    from jaxobs.config import load_settings, unknown_variables
+
     global _observer, _guards_forks
     loaded = load_settings(**settings)
     with _lock:

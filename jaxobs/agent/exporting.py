@@ -84,9 +84,7 @@ class Exporting:
         stopping = self._stopping
         # Having let go of everything is no success of a plugin that could not start: it stays down, with its reason.
         guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
-        guard.call(
-            self._plugin.stop, max(0.0, stopping - time.monotonic()) if stopping is not None else 0.0
-        )
+        guard.call(self._plugin.stop, max(0.0, stopping - time.monotonic()) if stopping is not None else 0.0)
 
     def _take(self) -> Batch | None:
         if self._snapshot is None:

@@ -36,6 +36,11 @@ class Executable:
     sample_count: int = 0
 
     @property
+    def is_analysed(self) -> bool:
+        """Whether its cost is known, or known not to be had."""
+        return bool(self.fingerprint)
+
+    @property
     def seconds_per_run(self) -> float | None:
         """Device seconds of one run: the median of the newest samples, and no more than the spacing of its runs."""
         if not self.samples:

@@ -16,8 +16,8 @@ from jaxobs.derive.roofline import Utilization, model_flops_utilization
 from jaxobs.derive.series import LARGEST, Series
 from jaxobs.derive.step_times import StepTimes
 from jaxobs.derive.window import WINDOW, Slice, Window
+from jaxobs.derive.work import Work, work_of
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
-from jaxobs.model.cost import Cost
 from jaxobs.model.events import LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar, Metric
 
@@ -48,12 +48,11 @@ class Loop:
         self.window = Window()
         self._pending = Slice(0)
         self._input_wait = self._compiling = self._checkpoint = 0.0
-        self._pending_runs: Counter[int] = Counter()
         self._waiting_for_cost: Counter[int] = Counter()
         self._waiting_for_bound: Counter[int] = Counter()
         self._refused_amounts: set[str] = set()
         self._not_finite: dict[str, str] = {}
-        self._recent = Slice(0)
+        self._recent, self._did = Slice(0), Work()
         self._quiet: str | None = None
         self._times = StepTimes(name, series)
         for metric in (core.STEPS, core.STEPS_FAILED):
@@ -73,7 +72,7 @@ class Loop:
         self._checkpoint += seconds(event.checkpoint)
         self._input_wait += seconds(max(0, event.input_wait - waiting))
         for run in event.runs:
-            self._pending_runs[run] += 1
+            self._pending.runs[run] += 1
             self._waiting_for_cost[run] += 1
             self._waiting_for_bound[run] += 1
             executables.ran(run)
@@ -117,30 +116,18 @@ class Loop:
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
         busy: defaultdict[str, float] = defaultdict(float)
-        known = bool(self._pending_runs)
-        work = Cost()
-        for run, count in self._pending_runs.items():
+        known = bool(piece.runs)
+        for run, count in piece.runs.items():
             made = executables.get(run)
             per_run = made.seconds_per_run if made is not None else None
-            if made is None:
-                piece.unseen_runs += count
-            elif made.cost is None:
-                piece.uncosted_runs += count
-            else:
-                work = work + made.cost.scaled(count)
             if made is None or per_run is None:
                 known = False
-                piece.untimed_runs += count
             else:
-                piece.device_seconds += per_run * count
-                label = _busy_label(made, per_run)
-                busy[label] += per_run * count
-        piece.work = work
+                busy[_busy_label(made, per_run)] += per_run * count
         piece.components = bottleneck.charge(
             piece.wall, compiling=self._compiling, checkpoint=self._checkpoint, input_wait=self._input_wait,
             busy=busy, all_busy_known=known,
         )  # fmt: skip
-        self._pending_runs = Counter()
         self._compiling = self._checkpoint = self._input_wait = 0.0
         self.wall += piece.wall
         for word, amount in piece.components.items():
@@ -153,11 +140,11 @@ class Loop:
         recent, used = self._recent, self._utilization(executables)
         step_seconds, source = self._times.step_seconds()
         host = self._times.host_seconds()
-        rate = _per_second(recent)
+        rate = _per_second(max(recent.wall, self._did.device_seconds))
         no_rate = None if recent.wall > 0 else self._quiet or "no step has ended yet"
         no_step_seconds = "too few steps have been timed: two completions, or a second of the host's turns"
         lower_bound = (
-            None if recent.work.exact else "a lower bound: " + "; ".join(recent.work.inexact_reasons)
+            None if self._did.cost.exact else "a lower bound: " + "; ".join(self._did.cost.inexact_reasons)
         )
         why = {word: self._why_no_amount(word) for word in ("examples", "tokens")}
         return {
@@ -194,9 +181,10 @@ class Loop:
         self._count_work(executables)
         self._count_bounds(executables)
         self._recent = self.window.total()
+        self._did = work_of(self._recent.runs, executables)
         self._quiet = _quiet(self._recent, now)
         if self._quiet is not None:
-            self._recent = Slice(now)
+            self._recent, self._did = Slice(now), Work()
         used, verdict = self._utilization(executables), self.verdict()
         self._series.set(core.MFU, (self.name,), used.mfu)
         self._series.set(core.HFU, (self.name,), used.hfu)
@@ -246,13 +234,13 @@ class Loop:
             return Utilization(None, None, "no backend has been found yet")
         if self._quiet is not None:
             return Utilization(None, None, self._quiet)
-        if recent.unseen_runs or recent.uncosted_runs:
-            reason = "the cost of some runs is not known"
-            return Utilization(None, None, reason)
-        if not recent.work.matrix_flops and not self._times.watched:
+        did = self._did
+        if did.uncosted_runs:
+            return Utilization(None, None, "the cost of some runs is not known")
+        if not did.cost.matrix_flops and not self._times.watched:
             return Utilization(None, None, "no function of the loop is watched: wrap it in obs.watch()")
-        used = model_flops_utilization(recent.work, recent.elapsed, executables.peaks)
-        if used.mfu is not None and recent.untimed_runs and not self._times.completions_seen:
+        used = model_flops_utilization(did.cost, max(recent.wall, did.device_seconds), executables.peaks)
+        if used.mfu is not None and did.untimed_runs and not self._times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
         return used
 
@@ -276,13 +264,13 @@ class Loop:
 
 
 def _busy_label(made: Executable, per_run: float) -> str:
-    if made.cost is not None and made.bound is None:
-        return "unknown"  # no peaks to hold it against
+    if not made.is_analysed or (made.cost is not None and made.bound is None):
+        return "unknown"  # not yet, or no peaks to hold it against
     return bottleneck.label_of_busy(made.bound, per_run, complete=made.is_modelled)
 
 
-def _per_second(recent: Slice) -> Any:
-    return lambda amount: amount / recent.elapsed if recent.elapsed > 0 else None
+def _per_second(elapsed: float) -> Any:
+    return lambda amount: amount / elapsed if elapsed > 0 else None
 
 
 def _quiet(recent: Slice, now: int) -> str | None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.cost import Cost
 
 WINDOW = 30 * NANOSECONDS
 """Rates, MFU and bottleneck speak of this much time: two scrapes at Prometheus's default interval."""
@@ -15,7 +14,7 @@ WINDOW = 30 * NANOSECONDS
 
 @dataclass(slots=True)
 class Slice:
-    """What was folded between two snapshots. `work` is on one device; None where a run's cost is not known."""
+    """What was folded between two snapshots. `runs` are watched calls by number, as in `StepEnded.runs`."""
 
     end: int
     wall: float = 0.0
@@ -23,16 +22,7 @@ class Slice:
     examples: float = 0.0
     tokens: float = 0.0
     components: Mapping[str, float] = field(default_factory=dict)
-    work: Cost = field(default_factory=Cost)
-    uncosted_runs: int = 0
-    unseen_runs: int = 0
-    untimed_runs: int = 0
-    device_seconds: float = 0.0
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds in which the work was done: a host that only dispatches is done before the device is."""
-        return max(self.wall, self.device_seconds)
+    runs: Counter[int] = field(default_factory=Counter)
 
 
 class Window:
@@ -56,11 +46,7 @@ class Window:
             whole.steps += piece.steps
             whole.examples += piece.examples
             whole.tokens += piece.tokens
-            whole.work = whole.work + piece.work
-            whole.uncosted_runs += piece.uncosted_runs
-            whole.unseen_runs += piece.unseen_runs
-            whole.untimed_runs += piece.untimed_runs
-            whole.device_seconds += piece.device_seconds
+            whole.runs.update(piece.runs)
             components.update(piece.components)
         whole.components = {word: float(amount) for word, amount in components.items()}
         return whole

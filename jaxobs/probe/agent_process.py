@@ -19,14 +19,15 @@ def start_agent_process() -> Connection:
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _ENTRY, str(theirs.fileno())],
+            [sys.executable, "-c", _ENTRY, str(theirs.fileno()), *_import_path()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # Ctrl-C at the terminal is the job's
             cwd="/",  # the job's directory must be free to be removed or unmounted
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+            # A launcher's sitecustomize comes by PYTHONPATH and would instrument the agent too.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )
     except OSError:
         ours.close()
@@ -45,13 +46,22 @@ def start_agent_process() -> Connection:
     return ours, wait
 
 
-_ENTRY = "import sys; from jaxobs.agent.main import main; sys.exit(main(int(sys.argv[1])))"
+_ENTRY = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from jaxobs.agent.main import main; sys.exit(main(int(sys.argv[1])))"
+)
 
 
 def _import_path() -> list[str]:
-    """So that the agent finds what the job finds, in the same order, wherever the job was started from."""
-    here = str(Path(__file__).resolve().parents[2])
-    return list(dict.fromkeys([*(str(Path(entry).resolve()) for entry in sys.path if entry), here]))
+    """So that the agent finds what the job finds, wherever the job was started from.
+
+    The script's own folder comes last: a `csv.py` beside the script is for the script, and not for the agent.
+    """
+    ours = str(Path(__file__).resolve().parents[2])
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    beside = str(Path(script).resolve().parent) if script else str(Path.cwd())
+    found = [str(Path(entry).resolve()) for entry in sys.path]
+    return list(dict.fromkeys([*(entry for entry in found if entry != beside), ours, beside]))
 
 
 def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:

@@ -70,7 +70,9 @@ class LoopState:
         self.name = name
         self.steps = 0
         self.last_end: int | None = None
-        self.thread = self.claimed_then = 0  # the thread, its `Current.claimed` and `Current.phase` at `last_end`
+        self.thread = self.claimed_then = (
+            0  # the thread, its `Current.claimed` and `Current.phase` at `last_end`
+        )
         self.phase: PhaseMark | None = None
         self.average = 0  # nanoseconds
 
@@ -152,7 +154,7 @@ class Steps(Generic[Item]):
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
-    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0912, PLR0915  # hot: a call a part costs as much as the part
+    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0915  # hot: a call a part costs as much as the part
         loops, current = self._loops, self._loops.current
         state = loops.state(self._loop)
         step = Step(self._loop)
@@ -179,7 +181,7 @@ class Steps(Generic[Item]):
                     annotation = loops.annotate(self._loop, step.number)
                 open_step = True
                 # Handed on without keeping a reference: the user's `del batch` must free it.
-                yield (item, item := None)[0]  # type: ignore[misc]  # the first is the item
+                yield (item, item := None)[0]  # type: ignore[assignment]  # never seen as None
                 open_step = False
                 if annotation is not None:
                     annotation.__exit__(None, None, None)

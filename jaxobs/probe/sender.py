@@ -130,7 +130,11 @@ class Sender:
         self._frames, self._unsent = wire.Frames(), b""
         try:
             self._socket, self._wait_for_agent = self._connect()
-        except (OSError, TypeError, ValueError) as error:  # the last two: a Python that does not know its own path
+        except (
+            OSError,
+            TypeError,
+            ValueError,
+        ) as error:  # the last two: a Python that does not know its own path
             self._socket = None
             self._starts = RESTARTS + 1
             self._log(

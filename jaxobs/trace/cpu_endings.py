@@ -1,15 +1,20 @@
 """When an operation of a CPU device ended, which may be on another thread than the one that started it.
 
 XLA's CPU runtime (openxla/xla, ``xla/backends/cpu/runtime/thunk_executor.cc``) writes an event while it starts an
-operation, and a second one, ``end: name``, after the operation has ended; a flow id ties the two together. The thread
-that finishes an operation may go on with the next ones before it writes the second event, so that this comes late:
-where, in the same task of the thread pool, it began another operation of the same run first, that is the end.
+operation, and a second one, ``end: name``, after the operation has ended; a flow id ties the two together. The second
+one may come late: the thread that finishes an operation can go on with the next ones first, or lose its processor. So
+an operation has ended by the earliest of
+
+- its second event,
+- the next operation of its run that the same thread begins in the same task of the thread pool (a loop, conditional or
+  call is left out here: such operations may be its body's),
+- the next execution of an instruction that uses its result, or of its own.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence, Set
 
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.timeline import LONGEST
@@ -22,7 +27,7 @@ class Endings:
         self.flows: list[tuple[bytes | None, bytes]] = []
         """Flow id and run of each operation."""
         self._lines: dict[int, tuple[str, int, int]] = {}
-        self._sorted: dict[int, list[tuple[int, bytes]]] = {}
+        self._begun: dict[tuple[int | None, bytes], list[tuple[int, int]]] = {}
 
     def add_line(self, name: str, number: int, first: int, last: int) -> None:
         """The intervals from `first` to before `last` came from this line."""
@@ -30,10 +35,19 @@ class Endings:
             self._lines[number] = (name, first, last)
 
     def applied(
-        self, intervals: list[Interval], ended: Mapping[bytes, tuple[int, int, int]]
+        self,
+        intervals: list[Interval],
+        users: Sequence[frozenset[int]],
+        containers: Set[int],
+        ended: Mapping[bytes, tuple[int, int, int]],
     ) -> list[Interval]:
-        """The intervals up to their ends; `ended` gives time, line and start of the task of each flow's second event."""
+        """The intervals up to their ends.
+
+        `users` are the operations that wait for each operation, `containers` those that run others; `ended` gives
+        time, line and start of the task of each flow's second event.
+        """
         longer = list(intervals)
+        self._begun.clear()
         for at, (flow, run) in enumerate(self.flows):
             known = ended.get(flow) if flow is not None else None
             if known is None:
@@ -41,11 +55,12 @@ class Endings:
             start, end, operation = intervals[at]
             moment, line, task_start = known
             if end < moment <= start + LONGEST:
-                longer[at] = (
-                    start,
-                    self._next(intervals, line, max(end, task_start), moment, run),
-                    operation,
-                )
+                if not self._begun:
+                    self._sort(intervals)
+                if operation not in containers:
+                    moment = self._next(line, run, max(end, task_start), moment, None)
+                moment = self._next(None, run, end, moment, users[operation])
+                longer[at] = (start, moment, operation)
         return longer
 
     def threads(self, intervals: list[Interval]) -> dict[str, list[tuple[int, int]]]:
@@ -55,17 +70,26 @@ class Endings:
             found.setdefault(name, []).extend((start, end) for start, end, _ in intervals[first:last])
         return found
 
-    def _next(self, intervals: list[Interval], line: int, after: int, moment: int, run: bytes) -> int:
-        """When this thread began an operation of this run after a moment; `moment` where it did not before that."""
-        begun = self._sorted.get(line)
-        if begun is None:
-            _, first, last = self._lines.get(line, ("", 0, 0))
-            begun = sorted((intervals[at][0], self.flows[at][1]) for at in range(first, last))
-            self._sorted[line] = begun
-        for place in range(bisect_right(begun, after, key=lambda one: one[0]), len(begun)):
-            start, other = begun[place]
-            if start >= moment:
+    def _sort(self, intervals: list[Interval]) -> None:
+        """Starts and operations in order, by line and run, and by run alone."""
+        for number, (_, first, last) in self._lines.items():
+            for at in range(first, last):
+                begun = (intervals[at][0], intervals[at][2])
+                run = self.flows[at][1]
+                self._begun.setdefault((number, run), []).append(begun)
+                self._begun.setdefault((None, run), []).append(begun)
+        for starts in self._begun.values():
+            starts.sort()
+
+    def _next(
+        self, line: int | None, run: bytes, after: int, until: int, wanted: frozenset[int] | None
+    ) -> int:
+        """When the next wanted operation of this run began, there or anywhere; `until` where none did before."""
+        begun = self._begun.get((line, run), [])
+        for place in range(bisect_left(begun, (after, -1)), len(begun)):
+            start, operation = begun[place]
+            if start >= until:
                 break
-            if other == run:
+            if wanted is None or operation in wanted:
                 return start
-        return moment
+        return until

@@ -53,7 +53,9 @@ class HostPlane:
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, each operation as long as it ran on whichever thread."""
         for ordinal, device in self._devices.items():
-            device.intervals = self._endings[ordinal].applied(device.intervals, self._ended)
+            containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
+            endings, users = self._endings[ordinal], device.users()
+            device.intervals = endings.applied(device.intervals, users, containers, self._ended)
             for name, spans in self._endings[ordinal].threads(device.intervals).items():
                 device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
         if self._strange and self._devices:

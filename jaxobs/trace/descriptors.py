@@ -55,6 +55,7 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "name 1 bytes",
         "opcode 2 bytes",
         "id 35 int",
+        "operand_ids 36 *int",
         "called_computation_ids 38 *int",
         "is_host_transfer 47 bool",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from jaxobs.trace.result import Kind
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
+_RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
 _PROTO_STATS: Final = frozenset(["Hlo Proto", "hlo_proto"])
 
 
@@ -27,6 +29,8 @@ class Instruction:
     kind: Kind
     in_entry: bool
     """It belongs to the entry computation, so that one run of the module executes it once."""
+    users: Set[str]
+    """Instructions that use its result, directly or through others that run nothing, so that they begin after it."""
 
 
 def read_modules(plane: PlaneMetadata, notes: list[str]) -> dict[int, bytes]:
@@ -91,13 +95,27 @@ def _instructions(message: Any) -> tuple[str, dict[str, Instruction]]:
     found: dict[str, Instruction] = {}
     for computation in message.computations:
         in_entry = computation.id == message.entry_computation_id
+        users = _users(computation)
         for instruction in computation.instructions:
             opcode = str(instruction.opcode, "utf-8", "replace")
             if opcode.startswith("async-"):  # such a pair wraps one instruction: what it is, the pair is
                 opcode = _wrapped(instruction, computations) + opcode.removeprefix("async")
             kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
-            found[str(instruction.name, "utf-8", "replace")] = Instruction(opcode, kind, in_entry)
+            name = str(instruction.name, "utf-8", "replace")
+            found[name] = Instruction(opcode, kind, in_entry, users.get(instruction.id, set()))
     return str(message.name, "utf-8", "replace"), found
+
+
+def _users(computation: Any) -> dict[int, set[str]]:
+    """By instruction's id; users come after what they use, so one walk from the end sees all of them."""
+    found: dict[int, set[str]] = {}
+    for instruction in reversed(computation.instructions):
+        passed_on = {str(instruction.name, "utf-8", "replace")}
+        if instruction.opcode in _RUN_NOTHING:
+            passed_on |= found.get(instruction.id, set())
+        for operand in instruction.operand_ids:
+            found.setdefault(operand, set()).update(passed_on)
+    return found
 
 
 def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:

@@ -89,6 +89,18 @@ class Timeline:
             index = self._indices[key] = len(self.operations) - 1
         return index
 
+    def users(self) -> list[frozenset[int]]:
+        """By operation, those that begin only when it has ended: users of its result, and its own next execution."""
+        found = []
+        for index, operation in enumerate(self.operations):
+            known = operation.instruction and self._modules.instruction(
+                operation.program_id, operation.instruction
+            )
+            names = known.users if known else frozenset()
+            indices = {self._indices.get((name, operation.program_id, "")) for name in names}
+            found.append(frozenset({index, *(at for at in indices if at is not None)}))
+        return found
+
     def finish(self) -> DeviceTrace:
         """The figures of everything read so far."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]

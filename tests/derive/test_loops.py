@@ -59,6 +59,13 @@ def test_a_compile_in_an_inner_loop_is_charged_there_and_not_to_the_step_around_
     assert loops["train"]["wall_seconds"] == 3.0
 
 
+def test_a_compile_over_the_end_of_a_step_is_shared_with_the_next() -> None:
+    fold = applied(new_fold(), [compiled(1.5, 2.25), step(0, 1.0, 2.0)])
+    assert fold.snapshot(at(2.1)).to_dict()["loops"]["train"]["components"]["compile"] == 0.5
+    fold.apply(step(1, 2.0, 3.0))
+    assert fold.snapshot(at(4)).to_dict()["loops"]["train"]["components"]["compile"] == 0.75
+
+
 def test_a_compile_on_another_thread_is_not_charged_to_the_loop() -> None:
     fold = applied(new_fold(), [compiled(1.0, 1.5, thread=2), step(0, 1.0, 2.0, thread=1)])
     assert fold.snapshot(at(3)).to_dict()["loops"]["train"]["components"]["compile"] == 0.0
@@ -278,3 +285,14 @@ def test_phases_outside_steps_do_not_touch_the_loop() -> None:
     assert snapshot.to_dict()["loops"]["train"]["components"]["checkpoint"] == 0.0
     assert families(snapshot)["jaxobs_run_seconds_total"]["checkpoint",] == 2.0
     check(snapshot, {})
+
+
+def test_runs_while_their_module_is_decoded_are_no_unknown_work() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    applied(fold, [step(0, 0.0, 1.0, runs=(1,)), StepCompleted("train", 0, at(1), 0)])
+    fold.snapshot(at(1))
+    fold.analysed(1, module(matrix=1e12))
+    loop = fold.snapshot(at(2)).to_dict()["loops"]["train"]
+    assert loop["mfu"] == pytest.approx(1.0)
+    assert loop["wall_seconds"] == pytest.approx(1.0)

@@ -107,6 +107,17 @@ def test_while_a_compile_is_under_way_nothing_is_said_of_its_time() -> None:
     assert (charged["compile"], charged["other"]) == (pytest.approx(100.0), pytest.approx(2.0))
 
 
+def test_loops_beside_each_other_on_two_threads_are_not_made_up_for_with_idle_time() -> None:
+    events = [
+        step(0, 1.0, 9.0, thread=1), step(0, 1.0, 9.0, loop="other", thread=2),
+        LoopEnded("train", at(9), 0), LoopEnded("other", at(9), 0),
+    ]  # fmt: skip
+    fold = applied(new_fold(), events)
+    assert run_seconds(fold, 9.0)["productive"] == pytest.approx(8.0)
+    charged = run_seconds(fold, 30.0)
+    assert (charged["productive"], charged["other"]) == (pytest.approx(8.0), pytest.approx(21.0))
+
+
 spans = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 50)), max_size=20)
 
 

@@ -13,7 +13,7 @@ from jaxobs.model.chips import chips_by_alias, known_chips, normalised
 from jaxobs.model.hardware import Peak, Peaks, peak_key, peaks_for, user_peaks
 
 UNKNOWN = [
-    "NVIDIA H20",
+    "NVIDIA H20-3e",
     "NVIDIA H200 NVL",
     "NVIDIA H800",
     "NVIDIA H100",
@@ -89,6 +89,11 @@ def test_every_device_kind_maps_to_its_row_and_no_other(alias: str) -> None:
     )
 
 
+def test_at_least_twenty_strings_are_held_to_be_unknown() -> None:
+    assert len({normalised(kind) for kind in UNKNOWN}) >= 20
+    assert not {normalised(kind) for kind in UNKNOWN} & set(chips_by_alias())
+
+
 @pytest.mark.parametrize("kind", UNKNOWN)
 def test_a_string_that_is_no_whole_alias_stays_unknown(kind: str) -> None:
     peaks = peaks_for(kind, "gpu")
@@ -124,6 +129,32 @@ def test_vector_and_special_rates_of_nvidia_chips_follow_from_cores_and_clock() 
             chip.name
         )
     assert checked > 15
+
+
+def test_chips_of_one_architecture_differ_by_their_cores_and_clock_alone() -> None:
+    by_name = {chip.name: chip for chip in known_chips()}
+    for like, reference, keys in (
+        ("A30", "A100 SXM4 40 GB", ("float64", "float32", "tensorfloat32", "bfloat16", "int8")),
+        ("GeForce RTX 5090", "GeForce RTX 4090", ("float32", "bfloat16", "float8", "int8")),
+    ):
+        chip, known = by_name[like], by_name[reference]
+        assert chip.cores
+        assert chip.clock
+        assert known.cores
+        assert known.clock
+        faster = chip.cores * chip.clock / (known.cores * known.clock)
+        for key in (f"matrix.{dtype}" for dtype in keys):
+            assert chip.values[key] == pytest.approx(known.values[key] * faster, rel=0.01), (like, key)
+
+
+def test_every_chip_that_was_asked_for_has_a_row() -> None:
+    asked = (
+        "V100 SXM, V100 PCIe, T4, A10, A30, A100 SXM4 40, A100 SXM4 80, RTX A6000, L4, L40S, RTX 4090, RTX 5090, "
+        "H100 SXM, H100 PCIe, H100 NVL, H20, H200, GH200, B200, GB200, B300, MI250X, MI300X, MI325X, MI350X, "
+        "MI355X, TPU v2, TPU v3, TPU v4, TPU v5e, TPU v5p, TPU v6e, TPU 7x"
+    )
+    names = [chip.name for chip in known_chips()]
+    assert [name for name in asked.split(", ") if not any(name in row for row in names)] == []
 
 
 def test_narrower_types_are_never_slower_and_every_other_source_differs() -> None:
@@ -165,6 +196,21 @@ def test_a_slice_with_known_multiprocessors_has_their_share_and_its_memory() -> 
     assert peaks.link is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 42 / 108),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.20gb", 14 / 108),
+        ("NVIDIA A100 80GB PCIe MIG 7g.80gb", 98 / 108),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", 60 / 132),
+    ],
+)
+def test_slices_have_the_share_of_their_multiprocessors(kind: str, share: float) -> None:
+    whole = peaks_for(kind.partition(" MIG")[0], "gpu")
+    for dtype, peak in peaks_for(kind, "gpu").matrix.items():
+        assert peak.value == pytest.approx(whole.matrix[dtype].value * share)
+
+
 def test_a_slice_whose_multiprocessors_are_not_known_has_memory_but_no_compute() -> None:
     peaks = peaks_for("NVIDIA H200 MIG 3g.71gb", "gpu")
     assert not peaks.matrix
@@ -176,7 +222,7 @@ def test_a_slice_whose_multiprocessors_are_not_known_has_memory_but_no_compute()
 
 
 @pytest.mark.parametrize(
-    "kind", ["NVIDIA H20 MIG 1g.12gb", "NVIDIA H100 80GB HBM3 MIG", "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"]
+    "kind", ["NVIDIA H800 MIG 1g.10gb", "NVIDIA H100 80GB HBM3 MIG", "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"]
 )
 def test_a_slice_of_something_unknown_or_of_a_slice_is_unknown(kind: str) -> None:
     assert peaks_for(kind, "gpu").memory is None

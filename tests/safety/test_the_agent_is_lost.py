@@ -119,11 +119,11 @@ held, _ = tracemalloc.get_traced_memory()
 tracemalloc.stop()
 began = time.monotonic()
 reason = obs.snapshot(timeout=0.3)["loops_reason"]
-print(reason, time.monotonic() - began < 0.6)
+print(reason, time.monotonic() - began < 1.0)
 print(obs._side.ring.dropped() > 0, held < 20e6, flush=True)
 began = time.monotonic()
 obs.shutdown(timeout=1.0)
-print(time.monotonic() - began < 1.6, flush=True)
+print(time.monotonic() - began < 2.0, flush=True)
 """
     stopped = tmp_path / "stopped"
     job = start(source, STOPPED=str(stopped), JAXOBS_RING_CAPACITY="2000", JAXOBS_INTERVAL="0.1")
@@ -139,4 +139,4 @@ print(time.monotonic() - began < 1.6, flush=True)
         "True",
     ]
     agent.process.send_signal(signal.SIGCONT)
-    assert agent.is_gone_within(7.0)
+    assert agent.is_gone_within(12.0)

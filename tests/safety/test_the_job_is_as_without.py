@@ -82,6 +82,7 @@ sys.exit(3)
 
 def without_seconds(text: str) -> str:
     """Compile times differ from run to run, and numbers of objects too."""
+    text = re.sub(r"WARNING:\d{4}-\d\d-\d\d [\d:,]+", "WARNING", text)  # the time, in older versions
     return re.sub(r"\d+\.\d+(e-\d+)?( sec|ms| s)", "N", re.sub(r"0x[0-9a-f]+|id=\d+", "ADDRESS", text))
 
 

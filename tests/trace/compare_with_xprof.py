@@ -5,7 +5,9 @@ over devices, so each device is put into a trace of its own. Of a GPU it counts 
 so that its busy time is compared with theirs; kernels without one are compared by the kernels' times.
 """
 
+import contextlib
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -38,11 +40,24 @@ def varint(number):
 
 def xprof(data, tool):
     """One of XProf's tools on a trace, in a folder of its own: it keeps its results beside the trace."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, quiet():
         path = Path(folder) / "host.xplane.pb"
         path.write_bytes(data)
         found, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], tool, {})
     return json.loads(found)
+
+
+@contextlib.contextmanager
+def quiet():
+    """Without the lines that XProf writes to standard error at every call."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def rows(table):

@@ -7,7 +7,7 @@ from traced_programs import STEPS, TRIPS
 from jaxobs.cost_model import module_cost
 from jaxobs.trace import read_trace
 
-RECORDS_OPERATIONS = jax.__version_info__ >= (0, 7)
+RECORDS_OPERATIONS = jax.__version_info__ >= (0, 8)
 """JAX 0.6's profiler writes no event for an operation of a CPU."""
 
 pytestmark = pytest.mark.skipif(not RECORDS_OPERATIONS, reason="this JAX records no operations of a CPU")
