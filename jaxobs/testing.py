@@ -28,7 +28,9 @@ class FakeJob:
     """What a probe gets of the training process; keeps what was emitted in `events`, and failed hooks in `failures`."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
-        self.settings: Mapping[str, Any] = settings if settings is not None else {"maximum_module_bytes": 2**26}
+        self.settings: Mapping[str, Any] = (
+            settings if settings is not None else {"maximum_module_bytes": 2**26}
+        )
         self.events: list[Event] = []
         self.failures: list[str] = []
         self._guard = Guard("probe under test", "probe", self.failures.append)
@@ -63,10 +65,15 @@ class FakeAgent:
     """What a collector or an exporter gets of the agent process; keeps what it was told."""
 
     def __init__(
-        self, settings: Mapping[str, Any] | None = None, metrics: Iterable[Metric] = (), pid: int | None = None
+        self,
+        settings: Mapping[str, Any] | None = None,
+        metrics: Iterable[Metric] = (),
+        pid: int | None = None,
     ) -> None:
         self.settings: Mapping[str, Any] = settings if settings is not None else {}
-        self.resource: Mapping[str, str] = {"service.name": "jax"} | ({"process.pid": str(pid)} if pid else {})
+        self.resource: Mapping[str, str] = {"service.name": "jax"} | (
+            {"process.pid": str(pid)} if pid else {}
+        )
         self.clock = ClockAnchor.read()
         self.catalogue = Catalogue((*CORE_METRICS, *metrics))
         self.addresses: list[str] = []
@@ -112,7 +119,9 @@ def check_collector(collector: Any, pid: int | None = None) -> list[Measured]:
     took = time.monotonic() - started
     collector.stop()
     collector.stop()
-    assert took < collector.interval, f"collect() took {took:.2f} s, longer than its interval {collector.interval} s"
+    assert took < collector.interval, (
+        f"collect() took {took:.2f} s, longer than its interval {collector.interval} s"
+    )
     _declared(values, collector.metrics)
     return values
 
@@ -137,7 +146,9 @@ def _conforms(group: str, plugin: Any) -> None:
     catalogue = Catalogue(CORE_METRICS)
     for metric in plugin.metrics:
         assert isinstance(metric, Metric), f"{metric!r} is no Metric"
-        assert catalogue.get(metric.name) is None, f"metric {metric.name} belongs to the core: use a prefix of your own"
+        assert catalogue.get(metric.name) is None, (
+            f"metric {metric.name} belongs to the core: use a prefix of your own"
+        )
         catalogue.add(metric)
 
 
@@ -147,4 +158,6 @@ def _declared(events: Iterable[Any], metrics: Iterable[Metric]) -> None:
         if isinstance(event, Measured):
             metric = known.get(event.metric)
             assert metric is not None, f"metric {event.metric} was emitted and not declared"
-            assert len(event.labels) == len(metric.labels), f"{metric.name} has labels {metric.labels}: {event.labels}"
+            assert len(event.labels) == len(metric.labels), (
+                f"{metric.name} has labels {metric.labels}: {event.labels}"
+            )

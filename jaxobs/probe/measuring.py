@@ -11,6 +11,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, overload
 
 from jaxobs.config import load_settings
@@ -39,7 +40,8 @@ def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
     `function` may be plain, jitted or watched; it is compiled for these arguments (arrays or `jax.ShapeDtypeStruct`),
     not run. Raises what tracing and compiling raise, and HloDecodeError (a ValueError) where its module cannot be read.
     """
-    return _module(_jitted(function, "cost").lower(*args, **kwargs).compile()).cost
+    jitted, args = _jitted(function, "cost", args)
+    return _module(_compiled(jitted, args, kwargs)).cost
 
 
 @overload
@@ -72,7 +74,8 @@ def roofline(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs
         if args:
             raise TypeError(f"roofline() takes a function first, or numbers by keyword, not {args[0]!r}")
         return _of_numbers(**kwargs)
-    return _of_function(_jitted(function, "roofline"), args, kwargs)
+    jitted, args = _jitted(function, "roofline", args)
+    return _of_function(jitted, args, kwargs)
 
 
 def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Roofline:
@@ -83,7 +86,7 @@ def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         raise ValueError(
             "roofline() runs the function, so its arguments are arrays; jax.ShapeDtypeStruct is for cost()"
         )
-    compiled = jitted.lower(*args, **kwargs).compile()
+    compiled = _compiled(jitted, args, kwargs)
     module = _module(compiled)
     device = compiled.runtime_executable().local_devices()[0]
     peaks = _peaks(device)
@@ -129,15 +132,33 @@ def _of_numbers(
     return measured_run(work, bound_time(work, peaks), elapsed, None, 1, used, device.device_kind, peaks)
 
 
-def _jitted(function: Any, asker: str) -> Any:
-    """The function as `jax.jit` made it; of a watched one what it watches, so that runs here count in no loop."""
+def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The function as `jax.jit` made it, and its arguments.
+
+    Of a watched one it is what is watched, so that runs here count in no loop. A method's first argument is its object:
+    `.lower` of a jitted method is the function's, which knows no object.
+    """
     import jax
 
-    while isinstance(function, Watched):
-        function = function.__wrapped__
+    while True:
+        if isinstance(function, Watched):
+            function = function.__wrapped__
+        elif isinstance(function, MethodType) and hasattr(function.__func__, "lower"):
+            function, args = function.__func__, (function.__self__, *args)
+        else:
+            break
     if not callable(function):
         raise TypeError(f"{asker}() takes a function first, not a {type(function).__name__}")
-    return function if hasattr(function, "lower") else jax.jit(function)
+    return (function if hasattr(function, "lower") else jax.jit(function)), args
+
+
+def _compiled(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    compiled = jitted.lower(*args, **kwargs).compile()
+    if not hasattr(compiled, "runtime_executable"):
+        raise TypeError(
+            f"{jitted!r} compiles to an object of type {type(compiled).__name__}: give a function of jax.jit"
+        )
+    return compiled
 
 
 def _module(compiled: Any) -> ModuleCost:

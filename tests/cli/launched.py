@@ -29,7 +29,13 @@ def environment(**extra: str) -> dict[str, str]:
 
 def outcome(command: list[str], folder: Path, **extra: str) -> Outcome:
     done = subprocess.run(
-        command, cwd=folder, env=environment(**extra), capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=folder,
+        env=environment(**extra),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -92,6 +92,41 @@ def test_static_arguments_stay_static(donated: dict[str, int]) -> None:
     assert jaxobs.roofline(power, jnp.ones((N, N)), 3, mode="chain").cost.matrix_flops == 3 * PRODUCT
 
 
+class Model:
+    """Methods, jitted with a static object, watched, and plain."""
+
+    @partial(jax.jit, static_argnums=0)
+    def jitted(self, x: jax.Array) -> jax.Array:
+        return x @ x
+
+    def plain(self, x: jax.Array) -> jax.Array:
+        return x @ x
+
+
+def test_methods_keep_their_object(observed: Any) -> None:
+    class Other(Model):
+        watched = observed.side.watch(Model.jitted)
+
+    model = Other()
+    for method in (model.jitted, model.plain, model.watched):
+        assert jaxobs.cost(method, SQUARE).matrix_flops == PRODUCT
+        assert jaxobs.roofline(method, SQUARE).cost.matrix_flops == PRODUCT
+
+
+def test_what_compiles_to_something_else_is_refused() -> None:
+    class Own:
+        def __call__(self) -> None: ...
+
+        def lower(self) -> Any:
+            return self
+
+        def compile(self) -> int:
+            return 3
+
+    with pytest.raises(TypeError, match=r"compiles to an object of type int: give a function of jax\.jit"):
+        jaxobs.cost(Own())
+
+
 def test_keywords_are_the_functions_own_whatever_their_names() -> None:
     def function(
         x: jax.Array,
