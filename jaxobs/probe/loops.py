@@ -24,6 +24,9 @@ LONGEST_GAP = 60_000_000_000
 """Nanoseconds between two `step()` of a loop that still count as the loop's own time: a longer pause is somebody
 thinking in a notebook, not training."""
 
+AVERAGED_EVERY = 16
+"""Every so many steps go into the loop's average duration, and those that are slow; the others save the time."""
+
 SLOW = 3
 """A step this many times slower than the loop's average notes the current span, so that its own span has a parent."""
 
@@ -33,11 +36,14 @@ CHECKPOINT = "checkpoint"
 class Step:
     """The step under way on a thread; watched calls add to it."""
 
-    __slots__ = ("checkpoint", "dispatch", "failed", "hidden", "loop", "nested", "number", "runs", "thread")
+    __slots__ = (
+        "checkpoint", "dispatch", "failed", "hidden", "loop", "nested", "number", "plain", "ran", "runs", "thread",
+    )  # fmt: skip
 
     def __init__(self, loop: str) -> None:
         self.loop = loop
         self.hidden = False  # True while JAX traces: nobody sees this step, and nothing runs in it
+        self.plain = True  # whether there is nothing nested, no checkpoint and no failure
         self.thread = threading.get_ident()
         self.number = 0
         self.dispatch = 0
@@ -45,11 +51,17 @@ class Step:
         self.checkpoint = 0
         self.failed = False
         self.runs: list[int] = []
+        self.ran = self.runs.append
 
-    def clear(self) -> None:
-        self.dispatch = self.nested = self.checkpoint = 0
-        self.failed = False
-        self.runs = []
+    def fail(self) -> None:
+        """A watched function raised in it."""
+        self.failed, self.plain = True, False
+
+    def claim(self, nested: int, checkpoint: int = 0) -> None:
+        """Take time out of it that belongs to an inner loop, a phase or a checkpoint."""
+        self.nested += nested
+        self.checkpoint += checkpoint
+        self.plain = False
 
 
 class Current(threading.local):
@@ -84,7 +96,7 @@ class Loops:
         self.current = Current()
         self.profiler: Any = None
         self.annotation: Any = None
-        self._emit = emit
+        self.emit = emit
         self._loops: dict[str, LoopState] = {}
 
     def state(self, name: str) -> LoopState:
@@ -116,10 +128,10 @@ class Loops:
         number = state.steps
         duration = end - start - step.nested - step.checkpoint
         average = state.average
-        state.average = average + ((duration - average) >> 3) if number else duration
+        state.average = average + ((duration - average) >> 2) if average else duration
         slow = duration > SLOW * average and number > SLOW
         parent = current_span_context() if slow else None
-        self._emit(
+        self.emit(
             (
                 STEP_ENDED, state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
                 examples, tokens, step.failed, step.thread, tuple(step.runs),
@@ -130,10 +142,10 @@ class Loops:
         state.last_end = end
 
     def leave(self, state: LoopState, waited: int) -> None:
-        self._emit(LoopEnded(state.name, now(), waited))
+        self.emit(LoopEnded(state.name, now(), waited))
 
     def phase_ended(self, name: str, inside: str | None, start: int, end: int, nested: int) -> None:
-        self._emit(PhaseEnded(name, inside, start, end, nested))
+        self.emit(PhaseEnded(name, inside, start, end, nested))
 
 
 class Steps(Generic[Item]):
@@ -154,7 +166,7 @@ class Steps(Generic[Item]):
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
-    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0915  # hot: a call a part costs as much as the part
+    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0912, PLR0915  # hot: a call a part costs as much as the part
         loops, current = self._loops, self._loops.current
         state = loops.state(self._loop)
         step = Step(self._loop)
@@ -170,6 +182,8 @@ class Steps(Generic[Item]):
         iterator = iter(self._iterable)
         step.number = state.steps
         current.step = step
+        emit, name, thread, runs = loops.emit, state.name, step.thread, step.runs
+        slow_after = SLOW * state.average
         try:
             for item in iterator:
                 ready = now()
@@ -187,12 +201,25 @@ class Steps(Generic[Item]):
                     annotation.__exit__(None, None, None)
                     annotation = None
                 end = now()
-                loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
+                number = state.steps
+                if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
+                    # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
+                    emit(
+                        (
+                            STEP_ENDED, name, number, start, end, 0, ready - start, step.dispatch, 0, 0,
+                            examples_now, tokens_now, False, thread, tuple(runs), None,
+                        )
+                    )  # fmt: skip
+                    state.steps = number + 1
+                else:
+                    loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
+                    slow_after = SLOW * state.average
+                    step.nested = step.checkpoint = 0
+                    step.failed, step.plain = False, True
                 start = end
-                step.dispatch = step.nested = step.checkpoint = 0
-                step.failed = False
-                step.runs = []
-                step.number = state.steps
+                step.dispatch = 0
+                runs.clear()
+                step.number = number + 1
                 current.step = step
         finally:
             # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
@@ -212,7 +239,7 @@ class Steps(Generic[Item]):
                 current.step = outer
             state.last_end = None
             if outer is not None:
-                outer.nested += end - entered - body
+                outer.claim(end - entered - body)
             current.claimed = claimed + end - entered - body
             loops.leave(state, end - start - body)
 
@@ -254,7 +281,7 @@ class StepMark:
         current = self._loops.current
         current.step = self._outer
         if kind is not None:
-            self._step.failed = True
+            self._step.fail()
         examples, tokens = self._amounts
         state, gap = self._state, self._gap
         self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)
@@ -262,7 +289,7 @@ class StepMark:
         if self._outer is None:
             state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed
         else:
-            self._outer.nested += end - self._start
+            self._outer.claim(end - self._start)
             state.last_end = None  # what follows is the outer step's own time
 
 
@@ -290,11 +317,11 @@ class PhaseMark:
         current.phase = self._around
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         if outer is not None:
-            outer.nested += nested
+            own = end - self._start - nested
             if self._name == CHECKPOINT:
-                outer.checkpoint += end - self._start - nested
+                outer.claim(nested, own)
             else:
-                outer.nested += end - self._start - nested
+                outer.claim(nested + own)
         current.claimed = self._claimed + end - self._start
         self._loops.phase_ended(
             self._name, outer.loop if outer is not None else None, self._start, end, nested

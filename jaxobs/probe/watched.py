@@ -75,7 +75,7 @@ class Watched(Generic[Parameters, Result]):
             result = self._function(*args, **kwargs)
         except BaseException:
             if step is not None:
-                step.failed = True
+                step.fail()
             raise
         ended = now()
         if executables.count != count or self._new:
@@ -85,7 +85,7 @@ class Watched(Generic[Parameters, Result]):
             self._outside[run] = self._outside.get(run, 0) + 1
         else:
             step.dispatch += ended - started
-            step.runs.append(run)
+            step.ran(run)
         if sampling:
             loop, number = (step.loop, step.number) if step is not None else ("", 0)
             completions.after_call(self._leaf, result, run, loop, number, started, ended)
