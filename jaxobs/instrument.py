@@ -76,18 +76,25 @@ class Observer:
         loop: str = "train",
         examples: Amount = None,
         tokens: Amount = None,
+        flops: float | None = None,
     ) -> Iterable[Item]:
         """Iterate as over `iterable`, timing each turn and the wait for each item.
 
-        `examples` and `tokens` are what one step consumes in this process: a number, or a function of the item.
+        `examples` and `tokens` are what one step consumes in this process: a number, or a function of the item. `flops`
+        are your own model FLOPs of one step on all devices of this process; the MFU then goes by them.
         """
-        return Steps(self._side.loops, iterable, loop, examples, tokens) if not self._ended else iterable
+        return iterable if self._ended else Steps(self._side.loops, iterable, loop, examples, tokens, flops)
 
     def step(
-        self, *, loop: str = "train", examples: float | None = None, tokens: float | None = None
+        self,
+        *,
+        loop: str = "train",
+        examples: float | None = None,
+        tokens: float | None = None,
+        flops: float | None = None,
     ) -> AbstractContextManager[None]:
         """One step, for loops that are no iteration. A step that raises is counted as failed."""
-        return StepMark(self._side.loops, loop, examples, tokens) if not self._ended else nullcontext()
+        return nullcontext() if self._ended else StepMark(self._side.loops, loop, examples, tokens, flops)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A stretch of time charged to itself: `checkpoint`, `evaluation`, `initialisation`, or a word of your own."""

@@ -33,6 +33,7 @@ class Executables:
         self._unseen_runs: Counter[int] = Counter()
         self._told: dict[tuple[str, int], float] = {}
         self.peaks: Peaks | None = None
+        self.local_devices = 1
 
     def created(self, event: ExecutableCreated) -> None:
         if event.executable in self._by_number:

@@ -67,6 +67,7 @@ class Fold:
             events.SpanEnded: lambda event: self._finished.append(self._spans.of_plugin(event)),
             events.StepEnded: self._step_ended,
             events.StepCompleted: self._step_completed,
+            events.LoopDeclared: lambda event: self._loop(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
             events.PhaseEnded: self.run_time.phase_ended,
             events.Recorded: lambda event: self._loop(event.loop or "train").record(event),
@@ -77,7 +78,7 @@ class Fold:
             events.CompilePhaseEnded: self._compile_phase_ended,
             events.Compilation: self._compiled,
             events.ExecutableCreated: self.executables.created,
-            events.BackendFound: self.devices.found,
+            events.BackendFound: self._backend_found,
             events.SourceReported: self._source,
             events.ProbeReported: self._probe_reported,
         }
@@ -147,6 +148,10 @@ class Fold:
     def _finish_step(self, loop: Loop, span: Span, step: int) -> None:
         self._finished.append(span)
         loop.exemplify(self._exemplar(span, span.end - span.start), step)
+
+    def _backend_found(self, event: events.BackendFound) -> None:
+        self.devices.found(event)
+        self.executables.local_devices = max(1, len(event.devices))
 
     def _loop_ended(self, event: events.LoopEnded) -> None:
         self._loop(event.loop).ended(event)

@@ -18,7 +18,7 @@ from jaxobs.derive.step_times import StepTimes
 from jaxobs.derive.window import WINDOW, Slice, Window
 from jaxobs.derive.work import Work, work_of
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
-from jaxobs.model.events import LoopEnded, Recorded, StepCompleted, StepEnded
+from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar, Metric
 
 NOT_FINITE = "the value recorded last is no finite number"
@@ -45,6 +45,7 @@ class Loop:
         self.wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(core.COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
+        self._model_flops: float | None = None
         self.window = Window()
         self._pending = Slice(0)
         self._input_wait = self._compiling = self._checkpoint = 0.0
@@ -92,6 +93,12 @@ class Loop:
 
     def completed(self, event: StepCompleted, executables: Executables) -> None:
         self._times.completed(event, executables)
+
+    def declared(self, event: LoopDeclared) -> None:
+        require(
+            is_amount(event.model_flops) and event.model_flops > 0, "model FLOPs that are no positive number"
+        )
+        self._model_flops = event.model_flops
 
     def ended(self, event: LoopEnded) -> None:
         require(event.input_wait >= 0, "a wait of negative duration")
@@ -239,7 +246,13 @@ class Loop:
             return Utilization(None, None, "the cost of some runs is not known")
         if not did.cost.matrix_flops and not self._times.watched:
             return Utilization(None, None, "no function of the loop is watched: wrap it in obs.watch()")
-        used = model_flops_utilization(did.cost, max(recent.wall, did.device_seconds), executables.peaks)
+        elapsed = max(recent.wall, did.device_seconds)
+        own = (
+            None
+            if self._model_flops is None
+            else self._model_flops * recent.steps / executables.local_devices
+        )
+        used = model_flops_utilization(did.cost, elapsed, executables.peaks, own)
         if used.mfu is not None and did.untimed_runs and not self._times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
         return used

@@ -74,6 +74,14 @@ class StepCompleted(NamedTuple):
     uncertainty: int
 
 
+class LoopDeclared(NamedTuple):
+    """The user's own count of a loop's work: model FLOPs of one step, of all this process's devices together."""
+
+    loop: str
+    model_flops: float
+    time: int
+
+
 class LoopEnded(NamedTuple):
     """The iteration of a loop is over (exhausted or left); `input_wait`: the wait for an item that never came."""
 
@@ -228,6 +236,7 @@ Event = (
     | SpanEnded
     | StepEnded
     | StepCompleted
+    | LoopDeclared
     | LoopEnded
     | PhaseEnded
     | Recorded
@@ -248,6 +257,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     SpanEnded,
     StepEnded,
     StepCompleted,
+    LoopDeclared,
     LoopEnded,
     PhaseEnded,
     Recorded,

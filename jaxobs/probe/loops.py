@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import STEP_ENDED, LoopEnded, PhaseEnded
+from jaxobs.model.events import STEP_ENDED, LoopDeclared, LoopEnded, PhaseEnded
 from jaxobs.probe.plain_values import amount, as_name, plain_number
 from jaxobs.probe.trace_context import current_span_context
 
@@ -87,6 +87,7 @@ class LoopState:
         )
         self.phase: PhaseMark | None = None
         self.average = 0  # nanoseconds
+        self.flops: float | None = None
 
 
 class Loops:
@@ -141,6 +142,12 @@ class Loops:
         state.steps = number + 1
         state.last_end = end
 
+    def declare(self, state: LoopState, flops: float | None) -> None:
+        """The user's own FLOPs of a step; told once, and again when they change."""
+        if flops is not None and flops != state.flops:
+            state.flops = flops
+            self.emit(LoopDeclared(state.name, flops, now()))
+
     def leave(self, state: LoopState, waited: int) -> None:
         self.emit(LoopEnded(state.name, now(), waited))
 
@@ -152,7 +159,13 @@ class Steps(Generic[Item]):
     """What `obs.steps(iterable)` returns: iterable any number of times, with the length of what it wraps."""
 
     def __init__(
-        self, loops: Loops, iterable: Iterable[Item], loop: str, examples: Amount, tokens: Amount
+        self,
+        loops: Loops,
+        iterable: Iterable[Item],
+        loop: str,
+        examples: Amount,
+        tokens: Amount,
+        flops: float | None = None,
     ) -> None:
         if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
             # Asking by `iter()` would start the workers of a data loader twice.
@@ -162,6 +175,7 @@ class Steps(Generic[Item]):
         self._loop = as_name(loop)
         self._examples = examples if callable(examples) else plain_number(examples)
         self._tokens = tokens if callable(tokens) else plain_number(tokens)
+        self._flops = plain_number(flops)
 
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
@@ -169,6 +183,7 @@ class Steps(Generic[Item]):
     def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0912, PLR0915  # hot: a call a part costs as much as the part
         loops, current = self._loops, self._loops.current
         state = loops.state(self._loop)
+        loops.declare(state, self._flops)
         step = Step(self._loop)
         examples, tokens = self._examples, self._tokens
         examples_vary, tokens_vary = callable(examples), callable(tokens)
@@ -248,17 +263,26 @@ class StepMark:
     """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
 
     def __init__(
-        self, loops: Loops, loop: str, examples: float | None, tokens: float | None, *, annotated: bool = True
+        self,
+        loops: Loops,
+        loop: str,
+        examples: float | None,
+        tokens: float | None,
+        flops: float | None = None,
+        *,
+        annotated: bool = True,
     ) -> None:
         self._loops = loops
         self._loop = as_name(loop)
         self._amounts = (plain_number(examples), plain_number(tokens))
+        self._flops = plain_number(flops)
         self._annotated = annotated
         self._annotation: Any = None
 
     def __enter__(self) -> None:
         current = self._loops.current
         self._state = state = self._loops.state(self._loop)
+        self._loops.declare(state, self._flops)
         self._outer, self._claimed = current.step, current.claimed
         self._step = current.step = Step(self._loop)
         self._step.number = state.steps

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from jaxobs.model.events import ExecutableRan, LoopEnded, PhaseEnded, Recorded, StepCompleted
+from jaxobs.model.events import ExecutableRan, LoopDeclared, LoopEnded, PhaseEnded, Recorded, StepCompleted
 from tests.derive.made_up import (
     MILLISECOND,
     NO_PEAKS,
@@ -296,3 +296,20 @@ def test_runs_while_their_module_is_decoded_are_no_unknown_work() -> None:
     loop = fold.snapshot(at(2)).to_dict()["loops"]["train"]
     assert loop["mfu"] == pytest.approx(1.0)
     assert loop["wall_seconds"] == pytest.approx(1.0)
+
+
+def test_the_users_own_flops_go_into_the_mfu_and_not_into_the_hfu() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=5e11))
+    devices = len(backend().devices)
+    declared = LoopDeclared("train", 4e11 * devices, at(0))
+    applied(fold, [declared, step(0, 0.0, 1.0, runs=(1,)), StepCompleted("train", 0, at(1), 0)])
+    loop = fold.snapshot(at(1)).to_dict()["loops"]["train"]
+    assert (loop["mfu"], loop["hfu"]) == (pytest.approx(0.4), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize("flops", [0.0, -1.0, float("nan"), float("inf")])
+def test_flops_that_are_no_positive_number_are_refused(flops: float) -> None:
+    fold = applied(new_fold(), [LoopDeclared("train", flops, at(0))])
+    assert fold.refused == 1

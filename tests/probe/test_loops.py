@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from jaxobs.flow.ring import Ring
 from jaxobs.flow.wire import Frames, events_frame, events_of
-from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
+from jaxobs.model.events import LoopDeclared, LoopEnded, PhaseEnded, StepEnded
 from jaxobs.probe import loops as loops_module
 from jaxobs.probe.loops import Loops, PhaseMark, StepMark, Steps
 
@@ -368,3 +368,13 @@ def _has_phase(programs: list[Any]) -> bool:
     return any(
         part[0] == "phase" or _has_phase(part[-1] if isinstance(part[-1], list) else []) for part in programs
     )
+
+
+def test_the_users_own_flops_are_told_once_and_again_when_they_change(marks: Marks) -> None:
+    for flops in (1e9, 1e9, 2e9):
+        for _ in Steps(marks.loops, range(3), "train", None, None, flops):
+            marks.work(1)
+        with StepMark(marks.loops, "train", None, None, flops):
+            marks.work(1)
+    told = [event.model_flops for event in marks.events() if isinstance(event, LoopDeclared)]
+    assert told == [1e9, 2e9]
