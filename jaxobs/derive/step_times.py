@@ -53,6 +53,7 @@ class StepTimes:
         self._turns: deque[Turn] = deque(maxlen=STEPS_REMEMBERED)
         self._last_end: int | None = None
         self._first_run: int | None = None
+        self.completions_seen = False  # whether the device was ever seen to finish a step
         self._completed: StepCompleted | None = None
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._last_spacing: tuple[int, float] | None = None
@@ -65,11 +66,6 @@ class StepTimes:
     def watched(self) -> bool:
         """Whether any step has called a watched function."""
         return self._first_run is not None
-
-    @property
-    def completions_seen(self) -> bool:
-        """Whether the device was ever seen to finish a step."""
-        return self._completed is not None or bool(self._spacings)
 
     def step_ended(self, event: StepEnded, turn: int, executables: Executables) -> None:
         """`turn` is the host's, in nanoseconds, without what is nested in it."""
@@ -89,6 +85,7 @@ class StepTimes:
 
     def completed(self, event: StepCompleted, executables: Executables) -> None:
         """The device is done with a step. Used as soon as all of the host's turns up to that step are known."""
+        self.completions_seen = True
         if self._turns and self._turns[-1].step >= event.step:
             self._space(event, executables)
         else:

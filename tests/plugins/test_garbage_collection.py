@@ -102,6 +102,7 @@ def test_its_callbacks_never_raise_and_cost_less_than_a_microsecond(probe: Garba
     assert best < 1000  # nanoseconds a callback, in the least disturbed of 50 rounds
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns of any fork; this one is the test
 def test_a_forked_child_has_none_of_it(probe: GarbageCollectionProbe) -> None:
     ours = gc.callbacks[0]
     pid = os.fork()

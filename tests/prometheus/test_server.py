@@ -293,6 +293,7 @@ def test_a_page_that_cannot_be_rendered_is_500_and_one_line_in_the_log(serve: Ca
 @pytest.mark.filterwarnings(
     "ignore:.*multi-threaded:DeprecationWarning"
 )  # Python 3.12 says so of any such fork
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns of any fork; this one is the test
 def test_a_forked_child_holds_no_socket(serve: Callable, families: tuple[Family, ...]) -> None:
     server = serve(families)
     client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
