@@ -58,6 +58,12 @@ class Exporting:
             self.dropped += before + added - len(self._events) - len(self._spans)
             self._news.notify()
 
+    def job_ended(self) -> None:
+        """Tell a plugin that wants to know it at once."""
+        told = getattr(self._plugin, "job_ended", None)
+        if callable(told):
+            self.guard.call(told)
+
     def finish(self, timeout: float) -> None:
         """Ask for a last turn and the end; `join` waits for it."""
         with self._news:

@@ -186,6 +186,8 @@ class Service:
 
     def _end(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
+        for exporter in self._exporters:
+            exporter.job_ended()
         for collector in self._collectors:
             collector.stop()
         for done in self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)):

@@ -109,7 +109,10 @@ class Collector(Protocol):
 
 
 class Exporter(Protocol):
-    """In the agent process, on a thread of its own, about once a second and once more at the end."""
+    """In the agent process, on a thread of its own, about once a second and once more at the end.
+
+    Optional method: `job_ended()`, called at once when the job is over, before the last flush; it must not wait.
+    """
 
     metrics: tuple[Metric, ...]
 

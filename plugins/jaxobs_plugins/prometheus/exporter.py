@@ -59,6 +59,11 @@ class PrometheusExporter:
         self._page = self._make_page(self._agent, batch.snapshot.families)
         self._publish(self._agent)
 
+    def job_ended(self) -> None:
+        """Nobody is scraped any more: the next process on this host may want the port."""
+        if self._server is not None:
+            self._server.stop_listening()
+
     def stop(self, timeout: float) -> None:
         """Close the port at once, then the connections, and withdraw the target."""
         server, self._server = self._server, None

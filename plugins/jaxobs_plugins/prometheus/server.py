@@ -54,10 +54,14 @@ class HttpServer:
         _started.add(self)
         self._thread.start()
 
+    def stop_listening(self) -> None:
+        """Refuse new clients from now on; those that are connected are served to the end."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+
     def stop(self, timeout: float) -> None:
         """Close the port at once, then the connections; wait for that `timeout` seconds at most."""
-        with suppress(OSError):  # ends listening from any thread, even while the loop's thread renders
-            self._listener.shutdown(socket.SHUT_RDWR)
+        self.stop_listening()  # from any thread, even while the loop's renders
         if self._loop is None:
             self._listener.close()
             return
