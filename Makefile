@@ -9,7 +9,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-jax test-jax-versions lint format benchmark accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus
+.PHONY: help demo test test-jax test-jax-versions lint format benchmark accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -17,10 +17,10 @@ help:  ## this list
 demo: .venv/installed  ## train a small model, observed (ARGS="--seconds 20 --json")
 	.venv/bin/jaxobs demo $(ARGS)
 
-test: lint check-prometheus  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
+test: lint check-prometheus check-compiler  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
 	.venv/bin/python -m pytest $(ARGS)
 
-test-jax: .venv-jax-$(JAX)/installed check-prometheus  ## the tests on one JAX version: make test-jax JAX=0.6.2
+test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests on one JAX version: make test-jax JAX=0.6.2
 	.venv-jax-$(JAX)/bin/python -m pytest $(ARGS)
 
 test-jax-versions:  ## the tests on each JAX version supported
@@ -116,3 +116,7 @@ check-python:
 check-prometheus:
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || \
 	  echo "jaxobs: prometheus and promtool not found, tests that need them are skipped: apt install prometheus" >&2
+
+check-compiler:
+	@command -v cc >/dev/null || \
+	  echo "jaxobs: no C compiler (cc) found, tests that need one are skipped: apt install gcc libc6-dev" >&2

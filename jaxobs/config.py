@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -79,7 +80,10 @@ def load_settings(**arguments: Any) -> Settings:
     except ValidationError as error:
         raise SettingsError("; ".join(_explain(problem, arguments) for problem in error.errors())) from None
     except ValueError as error:  # pydantic-settings: a JSON value that does not parse
-        raise SettingsError(f"{error}: {error.__cause__}") from None
+        field = re.search(r'field "(\w+)"', str(error))
+        name = PREFIX + field[1].upper() if field else "a setting"
+        value = os.environ.get(name, "its value")
+        raise SettingsError(f"environment variable {name}={value!r} is no JSON: {error.__cause__}") from None
 
 
 def origin(name: str, arguments: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""`instrument()` and what it returns: one observer a process, made of a probe side here and an agent beside it."""
+"""`instrument()` and what it returns: one observer a process, made of a probe side here and an agent beside it.
+
+Longer than other files, because the public object and the order in which it begins and ends belong on one page.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
@@ -21,7 +25,8 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.probe.agent_process import Connection, start_agent_process, start_agent_thread
 from jaxobs.probe.import_hook import when_imported
-from jaxobs.probe.loops import Amount, PhaseMark, StepMark, Steps
+from jaxobs.probe.loops import Amount, Steps
+from jaxobs.probe.marks import PhaseMark, StepMark
 from jaxobs.probe.side import ProbeSide
 
 if TYPE_CHECKING:
@@ -52,11 +57,15 @@ class Observer:
         self._address: str | None = None
         self._address_known = threading.Event()
         self._answers: dict[int, Any] = {}
+        self._awaited: set[int] = set()
         self._answered = threading.Condition()
         self._asked = 0
         self._started = False
         self._ended = not settings.enabled
         plain = settings.model_dump(mode="json")
+        for name in ("file_sd_directory", "jsonl_directory", "cache_directory"):
+            if plain[name] is not None:  # relative to where the job is: the agent is elsewhere
+                plain[name] = str(Path(plain[name]).absolute())
         plain |= {"rank_on_host": self._identity.rank_on_host, "in_kubernetes": self._identity.in_kubernetes}
         self._plain_settings = plain
         self._side = ProbeSide(plain, self._hello, self._connect, self._heard, _warn)
@@ -223,17 +232,20 @@ class Observer:
             _warn(body)
         elif kind == wire.REPLY:
             with self._answered:
-                self._answers[body[0]] = body[1]
-                self._answered.notify_all()
+                if body[0] in self._awaited:  # else it came too late for whoever asked
+                    self._answers[body[0]] = body[1]
+                    self._answered.notify_all()
 
     def _ask(self, what: str, timeout: float) -> Any:
         with self._answered:
             self._asked += 1
             number = self._asked
+            self._awaited.add(number)
         self._side.sender.request(number, what)
         with self._answered:
             sender = self._side.sender
             self._answered.wait_for(lambda: number in self._answers or sender.given_up, timeout)
+            self._awaited.discard(number)
             return self._answers.pop(number, None)
 
 
@@ -272,6 +284,13 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                 _warn(f"unknown setting {name}" + (f" (did you mean {meant}?)" if meant else ""))
             _observer = running = Observer(loaded, wait_for_backend=wait_for_backend)
         elif not wait_for_backend:
+            if running.settings != loaded:
+                different = [
+                    name for name in settings if getattr(running.settings, name) != getattr(loaded, name)
+                ]
+                _warn(
+                    f"already observing: {', '.join(different) or 'changed settings'} of this instrument() not taken"
+                )
             running.start()
         return running
 

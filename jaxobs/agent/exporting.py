@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxobs.model.events import Event
@@ -35,9 +35,11 @@ class Exporting:
         self._news = threading.Condition()
         self._stopping: float | None = None
         self._failed = False
+        self._log: Callable[[str], None] = lambda line: None
         self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
+        self._log = agent.log
         self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-exporter", daemon=True)
         self._thread.start()
 
@@ -62,7 +64,9 @@ class Exporting:
         """Tell a plugin that wants to know it at once."""
         told = getattr(self._plugin, "job_ended", None)
         if callable(told):
-            self.guard.call(told)
+            # On a thread and under a guard of its own: it neither keeps the last flush waiting nor counts as a success.
+            guard = Guard(self.guard.source, self.guard.kind, self._log)
+            threading.Thread(target=guard.call, args=(told,), name="jaxobs-job-ended", daemon=True).start()
 
     def finish(self, timeout: float) -> None:
         """Ask for a last turn and the end; `join` waits for it."""

@@ -39,9 +39,13 @@ def serve(pipe: socket.socket, *, inline: bool = False) -> None:
     kind, hello = waiting.pop(0)
     if kind != wire.HELLO:
         raise wire.WireError(f"the first frame is of kind {kind!r}, not a greeting")
-    service = Service(hello, pipe, inline=inline)
-    service.start()
-    service.serve(frames, waiting)
+    try:
+        service = Service(hello, pipe, inline=inline)
+        service.start()
+        service.serve(frames, waiting)
+    except Exception as error:  # noqa: BLE001  # the job is told why its agent ends, on its logger and not its console
+        with contextlib.suppress(OSError):
+            pipe.sendall(wire.frame(wire.LOG, f"the agent failed: {type(error).__name__}: {error}"))
     with contextlib.suppress(OSError):
         pipe.shutdown(socket.SHUT_RDWR)
     pipe.close()

@@ -12,18 +12,9 @@ table; metadata is read for few.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-_PACKAGE: Final = "jaxobs.hlo"
-_Field = descriptor_pb2.FieldDescriptorProto
-_SCALARS: Final = {
-    "bytes": _Field.TYPE_BYTES,
-    "int": _Field.TYPE_INT64,
-    "int32": _Field.TYPE_INT32,
-    "bool": _Field.TYPE_BOOL,
-}
+from jaxobs.model.protobuf_messages import message_classes
 
 # message -> "field number type", a star for repeated fields. Enums are read as int32.
 _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
@@ -144,38 +135,9 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
     "SubAxis": ("size 2 int",),
 }
 
+_classes: Final = message_classes("jaxobs.hlo", _MESSAGES)
 
-def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name="jaxobs/hlo.proto", package=_PACKAGE, syntax="proto3")
-    for message_name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=message_name)
-        for text in fields:
-            name, number, kind = text.split()
-            repeated = kind.startswith("*")
-            kind = kind.lstrip("*")
-            field = message.field.add(
-                name=name,
-                number=int(number),
-                label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL,
-            )
-            if kind in _SCALARS:
-                field.type = _SCALARS[kind]
-            else:
-                field.type = _Field.TYPE_MESSAGE
-                field.type_name = f".{_PACKAGE}.{kind}"
-    return file
-
-
-_POOL: Final = descriptor_pool.DescriptorPool()
-_POOL.Add(_file_descriptor())
-
-
-def _message_class(name: str) -> Any:
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-ModuleMessage: Final = _message_class("Module")
-InstructionMessage: Final = _message_class("Instruction")
-ShapeMessage: Final = _message_class("Shape")
-MetadataMessage: Final = _message_class("Metadata")
-DotDimensionNumbersMessage: Final = _message_class("DotDimensionNumbers")
+ModuleMessage: Final = _classes["Module"]
+InstructionMessage: Final = _classes["Instruction"]
+ShapeMessage: Final = _classes["Shape"]
+MetadataMessage: Final = _classes["Metadata"]

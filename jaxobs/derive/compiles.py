@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from typing import Any
 
 from jaxobs.derive import catalogue as core
@@ -11,7 +11,7 @@ from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
-from jaxobs.model.labels import OTHER
+from jaxobs.model.labels import EAGER, OTHER
 from jaxobs.model.metrics import Exemplar
 
 INTERVALS_KEPT = 10_000
@@ -29,6 +29,7 @@ class Compiles:
         self.recompilations: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._told: dict[tuple[str, ...], float] = {}
+        self._made: deque[Compilation] = deque(maxlen=INTERVALS_KEPT)
         self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for phase in core.PHASES:
@@ -55,10 +56,19 @@ class Compiles:
 
     def compiled(self, event: Compilation, exemplar: Exemplar | None) -> None:
         self.count[event.function] += 1
+        if event.function != EAGER:
+            self._made.append(event)
         if event.recompilation is not None:
             self.recompilations[event.function][event.recompilation] += 1
         if exemplar is not None:
             self._series.exemplify(core.COMPILE_SECONDS, ("backend",), exemplar)
+
+    def made_within(self, thread: int, start: int, end: int) -> set[str]:
+        """Functions whose executables that thread made in [start, end]; each is told once, to the innermost step."""
+        within = [made for made in self._made if made.thread == thread and start <= made.time <= end]
+        for made in within:
+            self._made.remove(made)
+        return {made.function for made in within}
 
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
         """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.

@@ -60,8 +60,10 @@ class Executable:
     @property
     def is_modelled(self) -> bool:
         """Whether its bound time holds all work that could dominate it."""
-        if self.bound is None or self.lower_bound_reason is not None:
+        if self.bound is None or self.cost is None or self.lower_bound_reason is not None:
             return False
+        if self.cost.collective_bytes:
+            return False  # how much of its time went to its collectives cannot be told from outside
         return not any(name.startswith(("matrix", "memory")) for name in self.bound.missing)
 
     @property

@@ -93,6 +93,10 @@ class Executables:
         if made is not None:
             made.spacings.append(spacing)
 
+    def is_watched(self, function: str) -> bool:
+        """Whether a function of that name was given to `obs.watch()`."""
+        return function in self._watched_names
+
     def get(self, run: int) -> Executable | None:
         return self._by_number.get(run)
 

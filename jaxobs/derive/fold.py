@@ -69,6 +69,7 @@ class Fold:
             events.StepCompleted: self._step_completed,
             events.LoopDeclared: lambda event: self._loop(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
+            events.PhaseStarted: self.run_time.phase_started,
             events.PhaseEnded: self.run_time.phase_ended,
             events.Recorded: lambda event: self._loop(event.loop or "train").record(event),
             events.FunctionWatched: self.executables.watched,

@@ -55,6 +55,7 @@ class Loop:
         self._not_finite: dict[str, str] = {}
         self._recent, self._did = Slice(0), Work()
         self._quiet: str | None = None
+        self._compiled_here: set[str] = set()
         self._times = StepTimes(name, series)
         for metric in (core.STEPS, core.STEPS_FAILED):
             series.add(metric, (name,), 0.0)
@@ -65,6 +66,7 @@ class Loop:
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
         waiting = compiles.overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
         compiling = min(turn, compiles.overlap(event.thread, event.start - event.gap, event.end, forget=True))
+        self._compiled_here |= compiles.made_within(event.thread, event.start - event.gap, event.end)
         self.steps += 1
         self.failed += event.failed
         self._pending.steps += 1
@@ -123,7 +125,7 @@ class Loop:
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
         busy: defaultdict[str, float] = defaultdict(float)
-        known = bool(piece.runs)
+        known = bool(piece.runs) and self._unwatched(executables) is None
         for run, count in piece.runs.items():
             made = executables.get(run)
             per_run = made.seconds_per_run if made is not None else None
@@ -176,9 +178,9 @@ class Loop:
             "tokens_per_second_reason": why["tokens"] or no_rate,
             "components": dict(self.components),
             "mfu": used.mfu,
-            "mfu_reason": used.reason if used.mfu is None else lower_bound,
+            "mfu_reason": used.reason or lower_bound,
             "hfu": used.hfu,
-            "hfu_reason": used.reason if used.hfu is None else lower_bound,
+            "hfu_reason": used.reason or lower_bound,
             "recorded": self.recorded
             | {f"{name}_reason": NOT_FINITE for name, value in self.recorded.items() if value is None},
             "bottleneck": self.verdict().to_dict(),
@@ -236,26 +238,36 @@ class Loop:
                 self._series.add(core.BOUND_SECONDS, (self.name, "communication"), amount)
 
     def _utilization(self, executables: Executables) -> Utilization:
-        recent = self._recent
-        if executables.peaks is None:
-            return Utilization(None, None, "no backend has been found yet")
-        if self._quiet is not None:
-            return Utilization(None, None, self._quiet)
-        did = self._did
-        if did.uncosted_runs:
-            return Utilization(None, None, "the cost of some runs is not known")
-        if not did.cost.matrix_flops and not self._times.watched:
-            return Utilization(None, None, "no function of the loop is watched: wrap it in obs.watch()")
+        reason, peaks = self._why_no_utilization(executables), executables.peaks
+        if reason is not None or peaks is None:
+            return Utilization(None, None, reason or "no backend has been found yet")
+        recent, did = self._recent, self._did
         elapsed = max(recent.wall, did.device_seconds)
         own = (
             None
             if self._model_flops is None
             else self._model_flops * recent.steps / executables.local_devices
         )
-        used = model_flops_utilization(did.cost, elapsed, executables.peaks, own)
+        used = model_flops_utilization(did.cost, elapsed, peaks, own)
         if used.mfu is not None and did.untimed_runs and not self._times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
         return used
+
+    def _why_no_utilization(self, executables: Executables) -> str | None:
+        if self._quiet is not None:
+            return self._quiet
+        unwatched = self._unwatched(executables)
+        if unwatched is not None:
+            return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
+        if self._did.uncosted_runs:
+            return "the cost of some runs is not known"
+        if not self._did.cost.matrix_flops and not self._times.watched:
+            return "no function of the loop is watched: wrap it in obs.watch()"
+        return None
+
+    def _unwatched(self, executables: Executables) -> str | None:
+        """A function that runs in this loop without being watched, so that not all of the device's time is known."""
+        return next((name for name in sorted(self._compiled_here) if not executables.is_watched(name)), None)
 
     def _amount(self, word: str, value: float | None, metric: Metric) -> float | None:
         """What the user said of a step; NaN, infinity and negative amounts are refused."""

@@ -208,7 +208,10 @@ def model_flops_utilization(
         model = hardware * model_flops / cost.matrix_flops if _usable(model_flops) else None
     mfu, hfu = _usable(model / wall if model is not None else None), _usable(hardware / wall)
     amount = "the model's matrix work" if model_flops is None else f"the FLOPs given, {model_flops},"
-    return Utilization(mfu, hfu, None if mfu and hfu else f"{amount} over {wall} s is no positive number")
+    reason = None if mfu and hfu else f"{amount} over {wall} s is no positive number"
+    if reason is None and max(mfu or 0.0, hfu or 0.0) > 1:
+        reason = "above 1: the matrix peak is too low (measured while other work ran?), or the time is"
+    return Utilization(mfu, hfu, reason)
 
 
 def ceiling(peaks: Peaks, dtype: str, points: int = CEILING_POINTS) -> tuple[tuple[float, float], ...]:

@@ -9,7 +9,7 @@ from jaxobs.derive.intervals import Intervals
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, StepEnded
+from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
@@ -19,16 +19,16 @@ steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loo
 
 
 LONGEST_COMPILE = 3600 * NANOSECONDS
-"""A compile under way holds the charging back no longer: its end may have been dropped."""
+"""A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 
 class RunTime:
     """Time is charged up to the last moment of which it is known what it was spent on.
 
-    That is the end of the last step of each loop that runs, the beginning of a compile under way, else now. What no
-    event explains is `initialisation` before the first step, and `other` after it. So no category ever falls, and
-    together they are the age at that moment. A phase is only told when it ends: what was charged to `other` meanwhile
-    is made good with time that is unexplained later.
+    That is the end of the last step of each loop that runs, the beginning of a compile or phase under way, else now.
+    What no event explains is `initialisation` before the first step, and `other` after it. So no category ever falls,
+    and together they are the age at that moment. Where the beginning of a phase was lost, what was charged to `other`
+    meanwhile is made good with time that is unexplained later.
     """
 
     def __init__(self, series: Series, began: int) -> None:
@@ -37,6 +37,7 @@ class RunTime:
         self._first_step: int | None = None
         self._running: dict[str, int] = {}
         self._compiling = Intervals()
+        self._open_phases: set[int] = set()
         self._unexplained = 0.0
         self._late = {"checkpoint": 0.0, "initialisation": 0.0}
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
@@ -53,8 +54,13 @@ class RunTime:
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)
 
+    def phase_started(self, event: PhaseStarted) -> None:
+        if event.inside is None:
+            self._open_phases.add(event.time)
+
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
+        self._open_phases.discard(event.start)
         if event.inside is None and event.phase in self._phases:
             # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
             self._phases[event.phase].add(event.start, event.end)
@@ -70,6 +76,7 @@ class RunTime:
         until = min([now, *(end for end in self._running.values() if now - end <= PAUSE)])
         if compiling_since is not None and now - compiling_since <= LONGEST_COMPILE:
             until = min(until, compiling_since)
+        until = min([until, *(start for start in self._open_phases if now - start <= LONGEST_COMPILE)])
         self._note_late_phases()
         known = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
         for wall, components in loops:
@@ -87,7 +94,9 @@ class RunTime:
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._told = {word: amount - new[word] * kept for word, amount in known.items()}
         total = sum(self.seconds.values())
-        self._series.set(core.GOODPUT, (), self.seconds["productive"] / total if total > 0 else None)
+        # Without any step it is not known what was productive.
+        known_steps = self._first_step is not None and total > 0
+        self._series.set(core.GOODPUT, (), self.seconds["productive"] / total if known_steps else None)
 
     def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
         """Charge the time up to `until`: what loops told first, then compiles and phases outside them, then the rest.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import Attributes, Compilation, SpanContext, SpanEnded, StepCompleted, StepEnded
+from jaxobs.model.labels import EAGER
 from jaxobs.model.spans import Span
 
 SAMPLED_EVERY = 10 * NANOSECONDS
@@ -23,7 +24,6 @@ SLOW = 3.0
 """A step this many times slower than its loop's average gets a span."""
 
 STEPS_REMEMBERED = 512
-EAGER = "(eager)"
 PHASE_NAMES = {"backend": "backend_compile"}
 
 

@@ -90,6 +90,14 @@ class LoopEnded(NamedTuple):
     input_wait: int
 
 
+class PhaseStarted(NamedTuple):
+    """A stretch that the user named began; `inside` as in `PhaseEnded`, whose `start` is this `time`."""
+
+    phase: str
+    inside: str | None
+    time: int
+
+
 class PhaseEnded(NamedTuple):
     """A stretch of the run that the user named: `checkpoint`, `evaluation`, `initialisation` or any other word.
 
@@ -238,6 +246,7 @@ Event = (
     | StepCompleted
     | LoopDeclared
     | LoopEnded
+    | PhaseStarted
     | PhaseEnded
     | Recorded
     | FunctionWatched
@@ -259,6 +268,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     StepCompleted,
     LoopDeclared,
     LoopEnded,
+    PhaseStarted,
     PhaseEnded,
     Recorded,
     FunctionWatched,

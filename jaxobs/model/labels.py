@@ -7,6 +7,9 @@ import hashlib
 LABEL_LENGTH = 200
 """Characters a label keeps. Prometheus has no limit of its own; names of functions and operations stay below it."""
 
+EAGER = "(eager)"
+"""The one function name for operations that JAX compiles one by one outside any function of the user's."""
+
 OTHER = "__other__"
 """The label value under which counters of series beyond the limit are summed."""
 

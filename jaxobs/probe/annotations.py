@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.probe.jax_internals import profiler_state
-from jaxobs.probe.loops import Loops, StepMark
+from jaxobs.probe.loops import Loops
+from jaxobs.probe.marks import StepMark
 
 _LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"
 

@@ -42,6 +42,10 @@ SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 TOLERANCE = 0.15
 """A run whose duration is not known to within this share is not reported."""
 
+LARGEST_LEAF = 2**20
+"""Bytes. A sampled leaf stays alive until it is ready, also where the job has let go of it: a few of this size take no
+memory that a job could miss, and logits or a whole state might."""
+
 PATIENCE = 600.0
 """Seconds after which a sample is given up: a device that does not finish shows as steps that do not end."""
 
@@ -181,14 +185,14 @@ class Completions:
             sample = self._samples[position]
             if not self._await(sample, self._samples[position - 1] if position else None):
                 break
+            sample.leaf = None
             position += 1
         self.armed = False
         done = self._samples[:position]
-        if not done:
-            return
-        self._rounds += 1
-        self._report(done, burst)
         self._samples = []
+        if done:
+            self._rounds += 1
+            self._report(done, burst)
 
     def _await(self, sample: Sample, before: Sample | None) -> bool:
         """Poll until the leaf is ready. False where it died or patience ended."""
@@ -262,5 +266,5 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
                 break
         else:
             # Of equals the later one: state comes first by custom, and is donated to the next step.
-            found.append((getattr(leaf, "nbytes", 0), -len(found), tuple(way)))
-    return [way for _, _, way in sorted(found)]
+            found.append((int(getattr(leaf, "nbytes", LARGEST_LEAF + 1)), -len(found), tuple(way)))
+    return [way for size, _, way in sorted(found) if size <= LARGEST_LEAF]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from jaxobs.model.clock import now
@@ -72,7 +71,7 @@ class Current(threading.local):
 
     step: Step | None = None
     claimed: int = 0
-    phase: PhaseMark | None = None
+    phase: object = None
 
 
 class LoopState:
@@ -85,7 +84,7 @@ class LoopState:
         self.thread = self.claimed_then = (
             0  # the thread, its `Current.claimed` and `Current.phase` at `last_end`
         )
-        self.phase: PhaseMark | None = None
+        self.phase: object = None
         self.average = 0  # nanoseconds
         self.flops: float | None = None
 
@@ -257,96 +256,3 @@ class Steps(Generic[Item]):
                 outer.claim(end - entered - body)
             current.claimed = claimed + end - entered - body
             loops.leave(state, end - start - body)
-
-
-class StepMark:
-    """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
-
-    def __init__(
-        self,
-        loops: Loops,
-        loop: str,
-        examples: float | None,
-        tokens: float | None,
-        flops: float | None = None,
-        *,
-        annotated: bool = True,
-    ) -> None:
-        self._loops = loops
-        self._loop = as_name(loop)
-        self._amounts = (plain_number(examples), plain_number(tokens))
-        self._flops = plain_number(flops)
-        self._annotated = annotated
-        self._annotation: Any = None
-
-    def __enter__(self) -> None:
-        current = self._loops.current
-        self._state = state = self._loops.state(self._loop)
-        self._loops.declare(state, self._flops)
-        self._outer, self._claimed = current.step, current.claimed
-        self._step = current.step = Step(self._loop)
-        self._step.number = state.steps
-        if self._annotated:
-            self._annotation = self._loops.annotate(self._loop, state.steps)
-        self._start = start = now()
-        self._gap = 0
-        here = state.thread == self._step.thread and state.phase is current.phase
-        if state.last_end is not None and self._outer is None and here:
-            # Phases and other loops since then have their own time.
-            gap = start - state.last_end - (current.claimed - state.claimed_then)
-            self._gap = gap if gap <= LONGEST_GAP else 0
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        end = now()
-        if self._annotation is not None:
-            self._annotation.__exit__(kind, error, traceback)
-        current = self._loops.current
-        current.step = self._outer
-        if kind is not None:
-            self._step.fail()
-        examples, tokens = self._amounts
-        state, gap = self._state, self._gap
-        self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)
-        current.claimed = self._claimed + gap + end - self._start
-        if self._outer is None:
-            state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed
-        else:
-            self._outer.claim(end - self._start)
-            state.last_end = None  # what follows is the outer step's own time
-
-
-class PhaseMark:
-    """A named stretch of time: `with obs.phase("checkpoint"): …`."""
-
-    def __init__(self, loops: Loops, name: str) -> None:
-        self._loops = loops
-        self._name = as_name(name)
-
-    def __enter__(self) -> None:
-        current = self._loops.current
-        self._outer = current.step
-        self._claimed, self._around = current.claimed, current.phase
-        current.step = None  # what runs in a phase is charged to the phase
-        current.phase = self
-        self._start = now()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        end = now()
-        current = self._loops.current
-        outer = current.step = self._outer
-        current.phase = self._around
-        nested = current.claimed - self._claimed  # loops inside the phase keep their own time
-        if outer is not None:
-            own = end - self._start - nested
-            if self._name == CHECKPOINT:
-                outer.claim(nested, own)
-            else:
-                outer.claim(nested + own)
-        current.claimed = self._claimed + end - self._start
-        self._loops.phase_ended(
-            self._name, outer.loop if outer is not None else None, self._start, end, nested
-        )

@@ -23,6 +23,7 @@ from jaxobs.model.events import (
     Event,
     ExecutableCreated,
     FunctionWatched,
+    LoopDeclared,
     ProbeReported,
     StepRow,
 )
@@ -61,6 +62,8 @@ class Sender:
         self._other_cpu = other_cpu
         self._retained: list[Event] = []
         self._retained_bytes = 0
+        self._declared: dict[str, Event] = {}
+        self._lost_events = 0
         self._starts = 0
         self._refused = 0
         self._socket: socket.socket | None = None
@@ -145,7 +148,7 @@ class Sender:
         self._socket.setblocking(False)
         self._unsent = wire.frame(wire.HELLO, self._hello())
         if self._retained:
-            self._unsent += wire.events_frame(self._retained)[0]
+            self._unsent += wire.events_frame([*self._retained, *self._declared.values()])[0]
 
     def _lost(self) -> None:
         if self._socket is None:
@@ -201,7 +204,7 @@ class Sender:
         deadline = time.monotonic() + patience
         for event in self._gather():
             self._ring.emit(event)
-        dropped = self._ring.dropped()
+        dropped = self._ring.dropped() + self._lost_events
         cpu = time.thread_time() + self._other_cpu()
         self._ring.emit(ProbeReported(dropped, self._refused, self.listeners_restored, cpu, now()))
         if not self._send(b"", deadline):
@@ -212,12 +215,17 @@ class Sender:
                 self._retain(sent)
             encoded, refused = wire.events_frame(chunk)
             self._refused += refused
+            connections = self._starts
             if not self._send(encoded, deadline):
+                if self._socket is None or self._starts != connections:
+                    self._lost_events += len(chunk)  # they went with the agent
                 return
         requests, self._requests = self._requests, []
         self._send(b"".join(requests), deadline)
 
     def _retain(self, event: Event | StepRow) -> None:
+        if isinstance(event, LoopDeclared):
+            self._declared[event.loop] = event
         if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
             return
         size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0

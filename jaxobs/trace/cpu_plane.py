@@ -10,9 +10,9 @@ from jaxobs.trace.event_stats import EventStats, payload
 from jaxobs.trace.lines import decoded_lines
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.result import Step, StreamTime
 from jaxobs.trace.timeline import LONGEST, PICOSECONDS, Timeline, merged_seconds
-from jaxobs.trace.wire import Plane
 
 _TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
 _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")

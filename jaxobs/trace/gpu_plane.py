@@ -13,9 +13,9 @@ from jaxobs.trace.lines import decoded_lines
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.operation_kinds import kind_of_event
 from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.result import StreamTime
 from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
-from jaxobs.trace.wire import Plane
 
 _TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"])
 _STREAM: Final = "Stream #"

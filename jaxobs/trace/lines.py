@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.trace.descriptors import LineMessage
 from jaxobs.trace.errors import TraceError
-from jaxobs.trace.wire import Plane, chunks
+from jaxobs.trace.protobuf_fields import Plane, chunks
 
 _PICOSECONDS_A_NANOSECOND: Final = 1000
 

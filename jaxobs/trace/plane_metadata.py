@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.trace.descriptors import EventMetadataEntryMessage, StatMessage, StatMetadataEntryMessage
 from jaxobs.trace.errors import TraceError
-from jaxobs.trace.wire import Plane
+from jaxobs.trace.protobuf_fields import Plane
 
 Value = int | float | str | bytes
 

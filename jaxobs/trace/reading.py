@@ -16,10 +16,10 @@ from jaxobs.trace.files import trace_files
 from jaxobs.trace.gpu_plane import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
 from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.protobuf_fields import Plane, Space, split_plane, split_space
 from jaxobs.trace.result import HostTrace, Step, Trace
 from jaxobs.trace.timeline import Timeline
 from jaxobs.trace.tpu_plane import read_tpu
-from jaxobs.trace.wire import Plane, Space, split_plane, split_space
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
 """Of one host's trace. Reading takes about seven times its bytes of memory, and 18 s for so many (measured)."""

@@ -13,9 +13,9 @@ from jaxobs.trace.event_stats import EventStats
 from jaxobs.trace.lines import decoded_lines
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.result import Step, StreamTime
 from jaxobs.trace.timeline import LONGEST, PICOSECONDS, Timeline, merged_seconds
-from jaxobs.trace.wire import Plane
 
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"

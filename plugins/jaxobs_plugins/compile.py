@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, TypeVar, cast
 
 from jaxobs.model.clock import NANOSECONDS, now
@@ -22,6 +23,7 @@ from jaxobs.model.events import (
     ExecutableCreated,
     Measured,
 )
+from jaxobs.model.labels import EAGER
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe import jax_internals
@@ -40,9 +42,6 @@ CACHE_OUTCOMES = {
     "/jax/compilation_cache/cache_hits": "hit",
     "/jax/compilation_cache/cache_misses": "written",
 }
-EAGER = "(eager)"
-"""One name for operations that JAX compiles one by one outside any function of the user's."""
-
 MEMORY_KINDS = {
     "argument": "argument_size_in_bytes",
     "output": "output_size_in_bytes",
@@ -75,6 +74,7 @@ class ThreadState(threading.local):
         self.stack: list[Phase] = []
         self.ended: dict[tuple[str, str], tuple[int, int]] = {}
         self.eager: set[str] = set()
+        self.code: dict[str, CodeType | None] = {}
         self.cache = "off"
         self.began_anew = 0
 
@@ -87,7 +87,7 @@ class CompileProbe:
     def __init__(self) -> None:
         self._job: Job | None = None
         self._thread = ThreadState()
-        self._compiled: set[str] = set()
+        self._compiled: set[tuple[str, CodeType | None]] = set()
         self._began_anew = 0
 
     def start(self, job: Job) -> None:
@@ -220,6 +220,8 @@ class CompileProbe:
             traced = jax_internals.traced_function(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             module = str(getattr(traced, "__module__", "") or "")
             (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
+            code = getattr(traced, "__code__", None)
+            self._thread.code[inner] = code if isinstance(code, CodeType) else None
         elif phase == "lower":
             own = jax_internals.lowered_by_jax(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             if own is not None:
@@ -236,8 +238,10 @@ class CompileProbe:
             if (phase, function) in thread.ended
         )
         thread.ended.clear()
-        again = function != EAGER and function in self._compiled
-        self._compiled.add(function)
+        # By its code as well as its name: two functions may be called `loss`. An argument's shape, say, changes neither.
+        key = (function, thread.code.get(function))
+        again = function != EAGER and key in self._compiled
+        self._compiled.add(key)
         job.emit(
             Compilation(
                 function, number, threading.get_ident(), at, phases, thread.cache, "other" if again else None, (),

@@ -12,9 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from launched import jaxobs, outcome, without_summary
 
 CONFIGURES = """
-import os
-os.environ['JAX_ENABLE_X64'] = '1'
 import jax, jax.numpy as jnp, socket
+jax.config.update('jax_enable_x64', True)
 if hasattr(jax.config, 'jax_num_cpu_devices'):
     jax.config.update('jax_num_cpu_devices', 3)
 with socket.socket() as free:
@@ -37,6 +36,8 @@ def broken(x):
 broken(1.0)
 """
 
+OBSERVES_ITSELF = "import jaxobs; jaxobs.instrument()"
+
 ONLY_IMPORTS = "import jax; print(jax.__version__)"
 
 
@@ -57,6 +58,18 @@ def test_the_summary_tells_what_was_compiled_also_when_the_script_raised(tmp_pat
     # 2 · 64³ floating operations, a multiply and an add each.
     assert re.search(r"^product +[0-9a-f]{8} .* 524 k ", summary, re.MULTILINE), observed.stderr
     assert "\x1b" not in summary
+
+
+@pytest.mark.parametrize(
+    "first", [OBSERVES_ITSELF, f"import jax; {OBSERVES_ITSELF}"], ids=["before jax", "after jax"]
+)
+def test_a_script_that_observes_itself_can_configure_its_jax_afterwards(tmp_path: Path, first: str) -> None:
+    (tmp_path / "plain.py").write_text(CONFIGURES)
+    (tmp_path / "script.py").write_text(f"{first}\n{CONFIGURES}")
+    plain = outcome([sys.executable, "plain.py"], tmp_path)
+    observed = jaxobs("run", "--", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    assert plain.status == 0, plain.stderr
+    assert without_summary(observed) == plain
 
 
 def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from jaxobs.model.events import (
     StepEnded,
 )
 from jaxobs.probe import jax_internals
-from jaxobs.probe.loops import StepMark
+from jaxobs.probe.marks import StepMark
 
 EAGER = "(eager)"
 

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from jaxobs.flow.ring import Ring
 from jaxobs.flow.wire import Frames, events_frame, events_of
-from jaxobs.model.events import LoopDeclared, LoopEnded, PhaseEnded, StepEnded
+from jaxobs.model.events import LoopDeclared, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.probe import loops as loops_module
-from jaxobs.probe.loops import Loops, PhaseMark, StepMark, Steps
+from jaxobs.probe import marks as marks_module
+from jaxobs.probe.loops import Loops, Steps
+from jaxobs.probe.marks import PhaseMark, StepMark
 
 
 class Marks:
@@ -28,6 +30,7 @@ class Marks:
     def __init__(self) -> None:
         self.time = 1_000
         self.ring = Ring(100_000)
+        self.phases_started: list[PhaseStarted] = []
         self.loops = Loops(self.ring.emit)
 
     def work(self, duration: int) -> None:
@@ -51,7 +54,9 @@ class Marks:
     def events(self) -> list[Any]:
         data, refused = events_frame(self.ring.drain())
         assert refused == 0
-        return [event for _, body in Frames().feed(data) for event in events_of(body)]
+        told = [event for _, body in Frames().feed(data) for event in events_of(body)]
+        self.phases_started += [event for event in told if isinstance(event, PhaseStarted)]
+        return [event for event in told if not isinstance(event, PhaseStarted)]
 
     def slow_items(self, count: int, wait: int) -> Iterator[int]:
         for item in range(count):
@@ -63,6 +68,7 @@ class Marks:
 def marks(monkeypatch: pytest.MonkeyPatch) -> Marks:
     made = Marks()
     monkeypatch.setattr(loops_module, "now", lambda: made.time)
+    monkeypatch.setattr(marks_module, "now", lambda: made.time)
     return made
 
 
@@ -378,3 +384,13 @@ def test_the_users_own_flops_are_told_once_and_again_when_they_change(marks: Mar
             marks.work(1)
     told = [event.model_flops for event in marks.events() if isinstance(event, LoopDeclared)]
     assert told == [1e9, 2e9]
+
+
+def test_the_beginning_of_a_phase_is_told_as_well_as_its_end(marks: Marks) -> None:
+    marks.work(7)
+    with marks.phase("checkpoint"):
+        marks.work(5)
+    [ended] = marks.events()
+    assert [(begun.phase, begun.inside, begun.time) for begun in marks.phases_started] == [
+        ("checkpoint", None, ended.start)
+    ]

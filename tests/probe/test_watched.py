@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import ExecutableCreated, FunctionCalled, FunctionWatched, StepEnded
-from jaxobs.probe.loops import StepMark
+from jaxobs.probe.marks import StepMark
 
 
 @jax.jit

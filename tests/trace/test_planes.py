@@ -211,7 +211,7 @@ def test_what_the_profiler_reported_is_passed_on():
 def test_a_line_of_many_events_is_read_in_parts(monkeypatch):
     events = [("a", at, 0.5, kernel(f"fusion.{at % 7}", at)) for at in range(500)]
     whole = read_trace(space(gpu(events)))
-    monkeypatch.setattr("jaxobs.trace.wire.CHUNK_BYTES", 2_000)
+    monkeypatch.setattr("jaxobs.trace.protobuf_fields.CHUNK_BYTES", 2_000)
     assert read_trace(space(gpu(events))) == whole
 
 

@@ -49,7 +49,10 @@ class PrometheusExporter:
         self._page = self._make_page(agent, ())
         self._server = HttpServer(listener, lambda request: answer(request, self._page), agent.log)
         self._server.start()
-        agent.announce_address(f"http://{address.netloc()}{METRICS_PATH}")
+        url = f"http://{address.netloc()}{METRICS_PATH}"
+        agent.announce_address(url)
+        if wanted.port not in {0, address.port}:
+            agent.log(f"port {wanted.port} is taken: metrics are at {url}")
         self._target_file = self._start_target_file(agent, settings, address)
 
     def export(self, batch: Batch) -> None:

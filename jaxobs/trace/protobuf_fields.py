@@ -1,6 +1,6 @@
-"""Splitting a serialized space and its planes by hand, so that only one line of events is decoded at a time.
+"""The fields of a serialized space and its planes, split by hand: only one line of events is decoded at a time.
 
-The encoding is that of protocol buffers, https://protobuf.dev/programming-guides/encoding: each field a key
+The encoding is that of Protocol Buffers, https://protobuf.dev/programming-guides/encoding: each field a key
 (number and wire type), then a varint, 8 bytes, 4 bytes, or a length and so many bytes.
 """
 

@@ -1,0 +1,106 @@
+"""Steps and phases marked by `with`: for loops that are no iteration, and for what lies outside them."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import PhaseStarted
+from jaxobs.probe.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
+from jaxobs.probe.plain_values import as_name, plain_number
+
+
+class StepMark:
+    """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        loop: str,
+        examples: float | None,
+        tokens: float | None,
+        flops: float | None = None,
+        *,
+        annotated: bool = True,
+    ) -> None:
+        self._loops = loops
+        self._loop = as_name(loop)
+        self._amounts = (plain_number(examples), plain_number(tokens))
+        self._flops = plain_number(flops)
+        self._annotated = annotated
+        self._annotation: Any = None
+
+    def __enter__(self) -> None:
+        current = self._loops.current
+        self._state = state = self._loops.state(self._loop)
+        self._loops.declare(state, self._flops)
+        self._outer, self._claimed = current.step, current.claimed
+        self._step = current.step = Step(self._loop)
+        self._step.number = state.steps
+        if self._annotated:
+            self._annotation = self._loops.annotate(self._loop, state.steps)
+        self._start = start = now()
+        self._gap = 0
+        here = state.thread == self._step.thread and state.phase is current.phase
+        if state.last_end is not None and self._outer is None and here:
+            # Phases and other loops since then have their own time.
+            gap = start - state.last_end - (current.claimed - state.claimed_then)
+            self._gap = gap if gap <= LONGEST_GAP else 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        end = now()
+        if self._annotation is not None:
+            self._annotation.__exit__(kind, error, traceback)
+        current = self._loops.current
+        current.step = self._outer
+        if kind is not None:
+            self._step.fail()
+        examples, tokens = self._amounts
+        state, gap = self._state, self._gap
+        self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)
+        current.claimed = self._claimed + gap + end - self._start
+        if self._outer is None:
+            state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed
+        else:
+            self._outer.claim(end - self._start)
+            state.last_end = None  # what follows is the outer step's own time
+
+
+class PhaseMark:
+    """A named stretch of time: `with obs.phase("checkpoint"): …`."""
+
+    def __init__(self, loops: Loops, name: str) -> None:
+        self._loops = loops
+        self._name = as_name(name)
+
+    def __enter__(self) -> None:
+        current = self._loops.current
+        self._outer = current.step
+        self._claimed, self._around = current.claimed, current.phase
+        current.step = None  # what runs in a phase is charged to the phase
+        current.phase = self
+        self._start = now()
+        inside = self._outer.loop if self._outer is not None else None
+        self._loops.emit(PhaseStarted(self._name, inside, self._start))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        end = now()
+        current = self._loops.current
+        outer = current.step = self._outer
+        current.phase = self._around
+        nested = current.claimed - self._claimed  # loops inside the phase keep their own time
+        if outer is not None:
+            own = end - self._start - nested
+            if self._name == CHECKPOINT:
+                outer.claim(nested, own)
+            else:
+                outer.claim(nested + own)
+        current.claimed = self._claimed + end - self._start
+        self._loops.phase_ended(
+            self._name, outer.loop if outer is not None else None, self._start, end, nested
+        )
