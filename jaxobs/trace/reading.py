@@ -66,8 +66,9 @@ def _read_file(path: Path, name: str, maximum_bytes: int, *, renamed: bool = Fal
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
                 return _read_host(memoryview(b""), name, maximum_bytes)
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-                return _read_host(data, name, maximum_bytes, renamed=renamed)
+            # Not closed by hand: where reading fails, the error still holds views of it; it goes with the last of them.
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return _read_host(memoryview(mapped), name, maximum_bytes, renamed=renamed)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
     except OSError as error:

@@ -41,7 +41,17 @@ OBSERVES_ITSELF = "import jaxobs; jaxobs.instrument()"
 ONLY_IMPORTS = "import jax; print(jax.__version__)"
 
 
-@pytest.mark.parametrize("source", [CONFIGURES, RAISES], ids=["configures", "raises"])
+INTERRUPTED = """\
+import jax, os, signal, time
+jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(10)
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [CONFIGURES, RAISES, INTERRUPTED], ids=["configures", "raises", "interrupted"]
+)
 def test_the_script_and_its_jax_are_as_without(tmp_path: Path, source: str) -> None:
     (tmp_path / "script.py").write_text(source)
     plain = outcome([sys.executable, "script.py"], tmp_path)

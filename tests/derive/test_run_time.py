@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.intervals import Intervals
-from jaxobs.model.events import LoopEnded, PhaseEnded
+from jaxobs.model.events import LoopEnded, PhaseEnded, PhaseStarted
 from tests.derive.made_up import BEGAN, SECOND, applied, at, compiled, families, new_fold, step
 
 
@@ -139,3 +139,17 @@ def test_intervals_are_counted_once_whatever_their_order(
 def test_the_process_began_before_it_was_observed() -> None:
     assert sum(run_seconds(new_fold(), 7.0).values()) == pytest.approx(7.0)
     assert new_fold().snapshot(BEGAN + 3 * SECOND).to_dict()["process"]["seconds"] == 3.0
+
+
+def test_a_phase_under_way_is_charged_to_nothing_else_before_it_ends() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
+    fold.apply(PhaseStarted("checkpoint", None, at(2.0)))
+    for moment in (3.0, 4.0, 5.0):
+        assert run_seconds(fold, moment)["other"] == 0
+    applied(fold, [PhaseEnded("checkpoint", None, at(2.0), at(5.5), 0)])
+    charged = run_seconds(fold, 6.0)
+    assert (charged["checkpoint"], charged["other"]) == (pytest.approx(3.5), pytest.approx(0.5))
+
+
+def test_without_steps_there_is_no_goodput_and_not_one_of_zero() -> None:
+    assert "jaxobs_goodput_ratio" not in families(new_fold().snapshot(at(5.0)))

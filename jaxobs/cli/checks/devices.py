@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
+from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.discovery import Found
 
@@ -60,6 +61,14 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
         except ValueError as error:
             problems.append(f"the peaks in the settings cannot be used: {error}")
             peaks = known_peaks(kind, platform, report["jaxlib"], without)
+        measured, _ = load_calibration(
+            this_host(kind, report["jaxlib"]), cache_directory(settings.cache_directory)
+        )
+        if measured is not None and measured.disturbed:
+            problems.append(
+                f"the peaks of {kind} were measured while other processes took {measured.other_load:.1f} cores: "
+                "run `jaxobs calibrate` when the machine is quiet"
+            )
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
 

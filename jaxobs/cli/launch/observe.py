@@ -6,6 +6,7 @@ Loaded before the script, so it imports at its top nothing but what Python's own
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 
@@ -45,6 +46,18 @@ def _report(launched: int) -> None:
         sys.stderr.flush()
     except Exception:  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
         pass
+    _die_as_interrupted()
+
+
+def _die_as_interrupted() -> None:
+    """A script that Ctrl-C ended dies of SIGINT, as a shell expects, also after the summary was made.
+
+    Python remembers an uncaught KeyboardInterrupt until source text is run again, as dataclasses and named tuples do
+    when a module with them is imported. So it is reminded, by source text that ends in the same way.
+    """
+    if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")  # noqa: S102  # only text that is run by `exec` is remembered
 
 
 def closing_text() -> str:
