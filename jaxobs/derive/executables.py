@@ -144,7 +144,12 @@ class Executables:
         per_run, cost, bound = made.seconds_per_run, made.cost, made.bound
         near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
         runs_reason = self._why_no_runs(made)
-        unmeasured = None if per_run is not None else runs_reason or "no run has been sampled yet"
+        unmeasured = (
+            None
+            if per_run is not None
+            else runs_reason
+            or "no run has been timed: that takes an output of at most 1 MiB that is not donated"
+        )
         unbound = self._bound_reason(made)
         achieved, attainable = _rate(cost, per_run), _rate(cost, bound.seconds if bound else None)
         no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None

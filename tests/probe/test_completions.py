@@ -95,7 +95,7 @@ def test_spacing_and_device_seconds_are_those_of_blocking(polled: Any, sync_ever
         spacing = (done[-1].time - done[0].time) / 1e9 / (done[-1].step - done[0].step)
         device = statistics.median(ran) if ran else float("nan")
         found.append((spacing / seconds, device / seconds))
-        if all(0.7 <= ratio <= 1.3 for ratio in found[-1]):
+        if all(0.5 <= ratio <= 2.0 for ratio in found[-1]):
             return
     pytest.fail(f"spacing and device seconds as shares of the blocked time: {found}")
 
@@ -121,6 +121,12 @@ def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(po
         state = step(state)
     time.sleep(0.1)
     assert polled.of(StepCompleted, ExecutableRan) == []
+
+
+def test_a_large_output_is_not_kept_alive_to_be_asked() -> None:
+    leaf = OutputLeaf()
+    assert leaf.take({"logits": jnp.ones((1024, 1024))}) is None
+    assert leaf.exhausted
 
 
 def test_the_smallest_output_is_asked_and_after_it_was_donated_the_next() -> None:
