@@ -284,13 +284,10 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                 _warn(f"unknown setting {name}" + (f" (did you mean {meant}?)" if meant else ""))
             _observer = running = Observer(loaded, wait_for_backend=wait_for_backend)
         elif not wait_for_backend:
-            if running.settings != loaded:
-                different = [
-                    name for name in settings if getattr(running.settings, name) != getattr(loaded, name)
-                ]
-                _warn(
-                    f"already observing: {', '.join(different) or 'changed settings'} of this instrument() not taken"
-                )
+            given = [name for name, value in settings.items() if value is not None]
+            other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]
+            if other:
+                _warn(f"already observing, so these settings are not taken: {', '.join(other)}")
             running.start()
         return running
 
