@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 ANY_ORDER = """
-import gc, pathlib, threading, weakref
+import gc, logging, pathlib, threading, weakref
 import jaxobs
 from jaxobs.instrument import current
 
@@ -33,7 +33,13 @@ assert counts() == before and children() == [], (counts(), before, children())
 
 obs = jaxobs.instrument(interval=0.05)
 assert jaxobs.instrument() is obs is current()
-assert jaxobs.instrument(enabled=False) is obs
+told = []
+handler = logging.Handler()
+handler.emit = lambda record: told.append(record.getMessage())
+logging.getLogger("jaxobs").addHandler(handler)
+assert jaxobs.instrument(interval=0.05, enabled=False) is obs
+assert told == ["already observing, so these settings are not taken: enabled"]
+logging.getLogger("jaxobs").removeHandler(handler)
 with obs:
     for _ in obs.steps(range(3)):
         pass
