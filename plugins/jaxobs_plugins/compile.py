@@ -220,8 +220,9 @@ class CompileProbe:
             traced = jax_internals.traced_function(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             module = str(getattr(traced, "__module__", "") or "")
             (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
-            code = getattr(traced, "__code__", None)
-            self._thread.code[inner] = code if isinstance(code, CodeType) else None
+            if not self._thread.stack:  # JAX's own `add` may be traced inside the user's
+                code = getattr(traced, "__code__", None)
+                self._thread.code[inner] = code if isinstance(code, CodeType) else None
         elif phase == "lower":
             own = jax_internals.lowered_by_jax(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             if own is not None:
