@@ -12,12 +12,8 @@ COMPONENTS: Final = (
 )  # fmt: skip
 """What wall time can be charged to: the components of a step and the bottleneck labels."""
 
-CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
+CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "other")
 PHASES: Final = ("trace", "lower", "backend", "cache_read")
-CAUSES: Final = (
-    "shape", "dtype", "weak_type", "sharding", "pytree", "static_argument", "redefined", "context", "other",
-)  # fmt: skip
-BOUNDS: Final = ("compute", "memory", "communication")
 
 STEP_BUCKETS: Final = (
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,

@@ -1,4 +1,7 @@
-"""One loop of the user's: its steps, where their time went, and how well the device was used."""
+"""One loop of the user's: its steps, where their time went, and how well the device was used.
+
+A few lines longer than other files: the document of a loop names each of its values and why it may be absent.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_the_categories_add_up_to_the_age_of_the_process() -> None:
     ]
     charged = run_seconds(applied(new_fold(), events), 10.0)
     assert charged == pytest.approx(
-        {"productive": 2.25, "input": 0.5, "checkpoint": 0.25, "compile": 2.0, "initialisation": 1.0, "stalled": 0,
+        {"productive": 2.25, "input": 0.5, "checkpoint": 0.25, "compile": 2.0, "initialisation": 1.0,
          "other": 4.0}
     )  # fmt: skip
     assert sum(charged.values()) == pytest.approx(10.0)
