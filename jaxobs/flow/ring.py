@@ -18,9 +18,11 @@ class Ring:
 
     def __init__(self, capacity: int) -> None:
         self._events: deque[Event | StepRow] = deque(maxlen=capacity)
+        self.append = self._events.append
+        """With `advance` the two halves of `emit`, for the one caller whose every nanosecond counts."""
         # `next` of itertools.count is one C call, so it never loses an increment to another thread.
-        self._advance = itertools.count(1).__next__
-        self.emit = _emitter(self._events.append, self._advance)
+        self.advance = itertools.count(1).__next__
+        self.emit = _emitter(self.append, self.advance)
         self._readings = 0  # how often the counter was advanced only to read it
         self._taken = 0
 
@@ -43,7 +45,7 @@ class Ring:
 
     def emitted(self) -> int:
         """Events emitted so far. For one consumer at a time."""
-        count = self._advance() - 1 - self._readings
+        count = self.advance() - 1 - self._readings
         self._readings += 1
         return count
 

@@ -216,6 +216,25 @@ class BackendFound(NamedTuple):
     local_hardware_ids: tuple[int, ...] = ()
 
 
+class ProfileWindow(NamedTuple):
+    """A session of JAX's profiler is over, ours or the user's own.
+
+    `kind`: `scheduled`, `requested` or `user`. It recorded from `start` to `end`; `cost` is the time that it took from
+    the job in all: start, `stop()`, and what the traced steps were slower. `xspace` is the serialised trace, None where
+    there is none to read, and then `reason` says why. `outcome` is the label of `jaxobs_profile_windows_total`.
+    `path`: where the raw trace was kept, empty where it was not.
+    """
+
+    kind: str
+    outcome: str
+    start: int
+    end: int
+    cost: int
+    xspace: bytes | None
+    path: str
+    reason: str
+
+
 class SourceReported(NamedTuple):
     """How a plugin fares: seconds spent in it, failures, when it last worked, and why it is set aside if it is."""
 
@@ -257,6 +276,7 @@ Event = (
     | Compilation
     | ExecutableCreated
     | BackendFound
+    | ProfileWindow
     | SourceReported
     | ProbeReported
 )
@@ -279,6 +299,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     Compilation,
     ExecutableCreated,
     BackendFound,
+    ProfileWindow,
     SourceReported,
     ProbeReported,
 )

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
 from jaxobs.model.events import STEP_ENDED, LoopDeclared, LoopEnded, PhaseEnded
 from jaxobs.probe.plain_values import amount, as_name, plain_number
@@ -36,7 +37,7 @@ class Step:
     """The step under way on a thread; watched calls add to it."""
 
     __slots__ = (
-        "checkpoint", "dispatch", "failed", "hidden", "loop", "nested", "number", "plain", "ran", "runs", "thread",
+        "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "plain", "runs", "thread",
     )  # fmt: skip
 
     def __init__(self, loop: str) -> None:
@@ -49,8 +50,18 @@ class Step:
         self.nested = 0
         self.checkpoint = 0
         self.failed = False
-        self.runs: list[int] = []
-        self.ran = self.runs.append
+        # Most steps run one watched function: its tuple is ready to be sent, and only what comes after it needs a list.
+        self.runs: tuple[int, ...] = ()
+        self.later_runs: list[int] = []
+
+    def ran(self, run: int, dispatch: int) -> None:
+        """A watched call ran this. `Watched.__call__` does the same in its own lines: a call costs as much again."""
+        if self.runs:
+            self.later_runs.append(run)
+            self.dispatch += dispatch
+        else:
+            self.runs = (run,)
+            self.dispatch = dispatch
 
     def fail(self) -> None:
         """A watched function raised in it."""
@@ -90,13 +101,14 @@ class LoopState:
 
 
 class Loops:
-    """Makes the marks. `emit` takes events; `profiler` is JAX's profiler state or None until JAX is imported."""
+    """Makes the marks, into `ring`. `profiler` is JAX's profiler state or None until JAX is imported."""
 
-    def __init__(self, emit: Callable[[Any], None]) -> None:
+    def __init__(self, ring: Ring) -> None:
         self.current = Current()
         self.profiler: Any = None
         self.annotation: Any = None
-        self.emit = emit
+        self.emit = ring.emit
+        self.ring = ring
         self._loops: dict[str, LoopState] = {}
 
     def state(self, name: str) -> LoopState:
@@ -134,7 +146,7 @@ class Loops:
         self.emit(
             (
                 STEP_ENDED, state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
-                examples, tokens, step.failed, step.thread, tuple(step.runs),
+                examples, tokens, step.failed, step.thread, (*step.runs, *step.later_runs),
                 None if parent is None else tuple(parent),
             )
         )  # fmt: skip
@@ -196,7 +208,8 @@ class Steps(Generic[Item]):
         iterator = iter(self._iterable)
         step.number = state.steps
         current.step = step
-        emit, name, thread, runs = loops.emit, state.name, step.thread, step.runs
+        append, advance = loops.ring.append, loops.ring.advance
+        name, thread, later_runs = state.name, step.thread, step.later_runs
         slow_after = SLOW * state.average
         try:
             for item in iterator:
@@ -218,12 +231,14 @@ class Steps(Generic[Item]):
                 number = state.steps
                 if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
                     # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
-                    emit(
+                    append(
                         (
                             STEP_ENDED, name, number, start, end, 0, ready - start, step.dispatch, 0, 0,
-                            examples_now, tokens_now, False, thread, tuple(runs), None,
+                            examples_now, tokens_now, False, thread,
+                            (*step.runs, *later_runs) if later_runs else step.runs, None,
                         )
                     )  # fmt: skip
+                    advance()
                     state.steps = number + 1
                 else:
                     loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
@@ -232,7 +247,9 @@ class Steps(Generic[Item]):
                     step.failed, step.plain = False, True
                 start = end
                 step.dispatch = 0
-                runs.clear()
+                step.runs = ()
+                if later_runs:
+                    later_runs.clear()
                 step.number = number + 1
                 current.step = step
         finally:

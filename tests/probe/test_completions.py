@@ -110,10 +110,10 @@ def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(po
     step = polled.side.watch(jax.jit(renewed.__wrapped__, donate_argnums=0))
     state = {name: jnp.ones((99, 99)) for name in "ab"}
     deadline = time.monotonic() + 5.0
-    while not step._leaf.exhausted and time.monotonic() < deadline:
+    while not step._calls.leaf.exhausted and time.monotonic() < deadline:
         for _ in Steps(polled.side.loops, range(20), "train", None, None):
             state = step(state)
-    assert step._leaf.exhausted
+    assert step._calls.leaf.exhausted
     jax.block_until_ready(state)
     polled.of()
     polled.events.clear()

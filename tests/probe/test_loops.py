@@ -31,7 +31,7 @@ class Marks:
         self.time = 1_000
         self.ring = Ring(100_000)
         self.phases_started: list[PhaseStarted] = []
-        self.loops = Loops(self.ring.emit)
+        self.loops = Loops(self.ring)
 
     def work(self, duration: int) -> None:
         self.time += duration
@@ -49,7 +49,7 @@ class Marks:
         """What a watched function does."""
         step = self.loops.current.step
         if step is not None:
-            step.runs.append(run)
+            step.ran(run, 0)
 
     def events(self) -> list[Any]:
         data, refused = events_frame(self.ring.drain())

@@ -173,8 +173,8 @@ def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: An
         watched(y, 1)
     first, _, third = executables(observed, "scaled")
     counted = runs(observed)
-    assert counted == {first: 1, third: 6, watched._number: 6}
-    reasons = [event.reason for event in observed.of(FunctionWatched) if event.number == watched._number]
+    assert counted == {first: 1, third: 6, watched._calls.number: 6}
+    reasons = [event.reason for event in observed.of(FunctionWatched) if event.number == watched._calls.number]
     assert "several executables" in reasons[-1]
 
 
@@ -205,7 +205,7 @@ def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
     watched = observed.side.watch(known_before)
     watched(jnp.ones(5))  # compiles, but the other two are also there
     watched(jnp.ones(3))
-    assert runs(observed) == {watched._number: 2}
+    assert runs(observed) == {watched._calls.number: 2}
 
     @jax.jit
     def once_before(x: Any) -> Any:
@@ -215,7 +215,7 @@ def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
     watched = observed.side.watch(once_before)
     watched(jnp.ones(5))
     watched(jnp.ones(3))
-    assert runs(observed)[watched._number] == 2
+    assert runs(observed)[watched._calls.number] == 2
 
 
 def test_after_clear_cache_the_new_executable_is_told(observed: Any) -> None:
@@ -251,7 +251,7 @@ def test_inside_another_functions_trace_nothing_runs(observed: Any) -> None:
     jax.eval_shape(watched, 1.0)
     (made,) = executables(observed, "outer")
     assert runs(observed) == {made: 2}
-    assert watched._leaf._ways is None
+    assert watched._calls.leaf._ways is None
     with pytest.raises(ZeroDivisionError):
         jax.jit(lambda x: watched(x) / (1 // 0))(1.0)
     with step(observed):

@@ -1,0 +1,131 @@
+"""The calls of one watched function: what each ran, how long dispatching took, and which of them are sampled.
+
+An object of its own beside `Watched`: a class that hands every unknown attribute on (`__getattr__`) is looked up three
+times slower by Python, and a call looks up a dozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import FunctionCalled, FunctionWatched
+from jaxobs.probe.completions import Completions, OutputLeaf
+from jaxobs.probe.executables import Executables
+from jaxobs.probe.jax_internals import executables_alive
+from jaxobs.probe.loops import Current
+from jaxobs.probe.signatures import Signature, reader, signature, telling_paths
+
+LAMBDA = "<lambda>"
+"""A name that says nothing about which function it is."""
+
+NOT_SEEN = "it was compiled before it was watched, or is not a jitted function itself"
+NOT_TOLD = "it has several executables, and shapes and types of its arguments do not tell which one ran"
+
+
+class Calls:
+    """`number` (negative) stands for this function wherever it is not visible which of its executables ran."""
+
+    __slots__ = (
+        "_complete", "_earlier", "_emit", "_known", "_name", "_outside_told", "_table", "completions", "current",
+        "executables", "function", "leaf", "new", "number", "outside", "read", "run",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        number: int,
+        emit: Callable[[Any], None],
+        current: Current,
+        executables: Executables,
+        completions: Completions,
+    ) -> None:
+        self.function = function
+        self.number = number
+        self.current = current
+        self.executables = executables
+        self.completions = completions
+        self.leaf = OutputLeaf()
+        self.read: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]] | None = None
+        self.run = number  # what a call runs while there is only one executable
+        self.new = True
+        self.outside: dict[int, int] = {}
+        self._emit = emit
+        self._name = getattr(function, "__name__", type(function).__name__)
+        self._known: list[tuple[Signature, int]] = []
+        self._table: dict[tuple[Any, ...], int] = {}
+        self._earlier = executables_alive(function)
+        self._complete = True  # whether every executable it has is known here
+        self._outside_told: dict[int, int] = {}
+        self._explain(NOT_SEEN)
+
+    def which(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Which executable ran, told by the arguments, where there are several."""
+        try:
+            assert self.read is not None
+            return self._table.get(self.read(args, kwargs), self.number)
+        except Exception:  # noqa: BLE001  # arguments of another structure than those seen
+            return self.number
+
+    def learn(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Something was compiled during the call: if it was this function, remember for which arguments."""
+        try:
+            made = self.executables.since(count, self._name)
+            if self.new:
+                self.new = False
+                if not made and self._earlier == 1 and self._name != LAMBDA:
+                    # Called before it was watched: the one executable seen under its name is it.
+                    seen = self.executables.of(self._name)
+                    made = seen if len(seen) == 1 else []
+                    self._complete = bool(made)
+                else:
+                    self._complete = bool(made) and not self._earlier
+            if made and self._complete:
+                self._remember(signature(args, kwargs), made[-1])
+        except Exception as error:  # noqa: BLE001  # never into the user's call
+            self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
+
+    def _remember(self, seen: Signature, executable: int) -> None:
+        if executables_alive(self.function) == 1:
+            self._known = []  # `jax.clear_caches()`, or a function that was let go
+        for index, (known, _) in enumerate(self._known):
+            if known == seen:
+                # The same shapes, another static argument or sharding: both are alive.
+                self._known[index] = (known, self.number)
+                self._explain(NOT_TOLD)
+                break
+        else:
+            self._known.append((seen, executable))
+        if len(self._known) == 1:
+            self.read, self.run = None, self._known[0][1]
+            return
+        self.run = self.number
+        paths = telling_paths([known for known, _ in self._known])
+        if paths is None:
+            self._give_up(NOT_TOLD)
+            return
+        self._table = {tuple(known[path] for path in paths): number for known, number in self._known}
+        self.read = reader(paths)
+
+    def _give_up(self, reason: str) -> None:
+        self.read, self.run = None, self.number
+        self._explain(reason)
+
+    def forget(self) -> None:
+        """Its executables are gone: `clear_cache()`."""
+        self._known, self.read, self._table, self.run = [], None, {}, self.number
+        self.new, self._earlier, self._complete = True, 0, True
+
+    def _explain(self, reason: str) -> None:
+        self._emit(FunctionWatched(self.number, self._name, reason, now()))
+
+    def outside_steps(self) -> list[FunctionCalled]:
+        """Calls outside any step since this was last asked: an event each would flood a loop that marks no steps."""
+        calls = []
+        for run, total in list(self.outside.items()):
+            new = total - self._outside_told.get(run, 0)
+            if new:
+                self._outside_told[run] = total
+                calls.append(FunctionCalled(run, new, now()))
+        return calls
