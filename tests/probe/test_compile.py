@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxobs.cost_model import module_cost
@@ -23,10 +27,13 @@ from jaxobs.model.events import (
     CompilePhaseEnded,
     CompilePhaseStarted,
     ExecutableCreated,
+    Measured,
     StepEnded,
 )
 from jaxobs.probe import jax_internals
 from jaxobs.probe.marks import StepMark
+from jaxobs_plugins.compile import causes
+from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
 
 EAGER = "(eager)"
 
@@ -87,6 +94,75 @@ def test_phases_are_exclusive_of_what_is_nested_in_them(observed: Any) -> None:
     assert all(0 <= event.exclusive <= event.end - event.start for event in ended)
 
 
+def test_what_holds_a_function_of_jax_or_comes_in_one_of_its_types_is_the_users_own(observed: Any) -> None:
+    class Layer:
+        def __init__(self) -> None:
+            self.f = jnp.tanh
+
+        def __call__(self, x: Any) -> Any:
+            return self.f(x)
+
+    def scaled(by: float, x: Any) -> Any:
+        return by * x
+
+    for function in (Layer(), jax.tree_util.Partial(scaled, 2.0)):
+        jitted = jax.jit(function)
+        for size in (3, 4):
+            jitted(np.ones(size, np.float32))
+    compiled = observed.of(Compilation)
+    assert [event.recompilation for event in compiled] == [None, "shape", None, "shape"]
+    assert EAGER not in {event.function for event in compiled}
+    assert all("trace" in {phase for phase, _, _ in event.phases} for event in compiled)
+
+
+class AlarmError(Exception):
+    """What a handler of the user's raises."""
+
+
+@pytest.fixture
+def ring() -> Iterator[Callable[..., None]]:
+    """Sends this process a signal, whose handler raises."""
+
+    def handler(*_: Any) -> None:
+        raise AlarmError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    yield lambda *_: signal.raise_signal(signal.SIGALRM)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("where", ["call_site", "signature_of"])
+def test_what_a_signal_handler_raises_while_a_compile_is_looked_at_reaches_the_user(
+    observed: Any, where: str, ring: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causes, where, ring)
+    with pytest.raises(AlarmError):
+        jax.jit(lambda x: x + 1)(np.ones(3, np.float32))
+    assert observed.of(ExecutableCreated) == []
+
+
+def test_what_a_signal_handler_raises_while_an_executable_is_read_reaches_the_user(
+    ring: Callable[..., None],
+) -> None:
+    executable = SimpleNamespace(hlo_modules=ring, get_compiled_memory_stats=ring, local_devices=ring)
+    for read in (
+        lambda: module_of(executable, 1),
+        lambda: memory_of(executable),
+        lambda: local_devices_of(executable),
+    ):
+        with pytest.raises(AlarmError):
+            read()
+
+
+def test_transformations_of_one_function_are_programs_of_their_own(observed: Any) -> None:
+    def loss(x: Any) -> Any:
+        return (x * x).sum()
+
+    for transformed in (loss, jax.grad(loss), jax.vmap(loss)):
+        jax.jit(transformed)(np.ones((3, 3), np.float32))
+    assert [event.recompilation for event in observed.of(Compilation)] == [None, None, None]
+
+
 def test_what_jax_compiles_by_itself_is_eager_and_no_recompile(observed: Any) -> None:
     for size in (11, 12):
         x = jnp.arange(float(size)) * 3
@@ -133,8 +209,7 @@ def test_the_users_functions_keep_their_names_whatever_wraps_them(observed: Any)
     assert counted.pop("add") >= 3
     assert counted == own
     causes = [event.recompilation for event in observed.of(Compilation) if event.function == "add"]
-    assert causes[0] is None
-    assert None not in causes[1:]
+    assert causes[:2] == [None, "shape"]
 
 
 def test_ahead_of_time_compiles_are_seen(observed: Any) -> None:
@@ -297,6 +372,8 @@ assert made.proto
 totals = {{}}
 for event in observed.of(Measured):
     totals[event.labels[0]] = totals.get(event.labels[0], 0) + event.value
+saved = dict(compiled.attributes).get("jax.persistent_cache.seconds_saved")
+assert (saved is not None) == (compiled.persistent_cache == "hit")
 print(compiled.persistent_cache, read > 0, totals["request"] > 0, totals["hit"] > 0, totals["written"] > 0)
 observed.side.stop(0)
 """
@@ -319,3 +396,10 @@ def test_the_persistent_cache_is_told_and_its_reading_is_a_phase_of_its_own(tmp_
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.split())
     assert said == [["miss", "False", "True", "False", "True"], ["hit", "True", "True", "True", "False"]]
+
+
+def test_without_a_persistent_cache_there_are_neither_requests_nor_misses(observed: Any) -> None:
+    assert not jax.config.jax_compilation_cache_dir
+    jax.jit(lambda x: x + 51)(1.0)
+    assert {event.persistent_cache for event in observed.of(Compilation)} == {"off"}
+    assert {event.value for event in observed.of(Measured) if "persistent_cache" in event.metric} == {0.0}

@@ -3,6 +3,9 @@
 JAX tells its listeners when a phase begins and ends, on the thread that compiles. Nothing is traced or compiled a second
 time: the executable is the one that JAX has just made. Serialising its module is the only work done here that could
 delay the job, and is the only work that cannot be done later.
+
+What a function is compiled for is noted where its trace and its lowering begin, and compared with the times before when
+the executable is there (`history.py`): so each recompile has its cause.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any, TypeVar, cast
 
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
+    CACHE_SECONDS_SAVED,
     Compilation,
     CompilePhaseEnded,
     CompilePhaseStarted,
@@ -28,6 +31,8 @@ from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe import jax_internals
 from jaxobs.probe.trace_context import current_span_context
+from jaxobs_plugins.compile.causes import Causes
+from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
@@ -37,17 +42,11 @@ PHASES = {
     "/jax/core/compile/backend_compile_duration": "backend",
 }
 CACHE_READ = "/jax/compilation_cache/cache_retrieval_time_sec"
+CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 CACHE_OUTCOMES = {
     "/jax/compilation_cache/compile_requests_use_cache": "request",
     "/jax/compilation_cache/cache_hits": "hit",
     "/jax/compilation_cache/cache_misses": "written",
-}
-MEMORY_KINDS = {
-    "argument": "argument_size_in_bytes",
-    "output": "output_size_in_bytes",
-    "temporary": "temp_size_in_bytes",
-    "alias": "alias_size_in_bytes",
-    "code": "generated_code_size_in_bytes",
 }
 CACHE_REQUESTS = Metric(
     "jaxobs_persistent_cache_requests_total",
@@ -74,8 +73,8 @@ class ThreadState(threading.local):
         self.stack: list[Phase] = []
         self.ended: dict[tuple[str, str], tuple[int, int]] = {}
         self.eager: set[str] = set()
-        self.code: dict[str, CodeType | None] = {}
         self.cache = "off"
+        self.saved: float | None = None
         self.began_anew = 0
 
 
@@ -87,7 +86,7 @@ class CompileProbe:
     def __init__(self) -> None:
         self._job: Job | None = None
         self._thread = ThreadState()
-        self._compiled: set[tuple[str, CodeType | None]] = set()
+        self._causes = Causes()
         self._began_anew = 0
 
     def start(self, job: Job) -> None:
@@ -110,7 +109,11 @@ class CompileProbe:
     def stop(self) -> None:
         if self._job is not None:
             jax_internals.unregister_listeners(self._on_event, self._on_duration, self._on_start)
+            for phase in self._thread.stack:
+                if phase.name == "trace":
+                    self._job.trace_ended()
             self._job = None
+            self._thread, self._causes = ThreadState(), Causes()
 
     def _register(self) -> None:
         from jax import monitoring
@@ -121,8 +124,8 @@ class CompileProbe:
 
     def _event(self, event: str, **_: Any) -> None:
         outcome = CACHE_OUTCOMES.get(event)
-        if outcome is None or self._job is None:
-            return
+        if outcome is None or self._job is None or not jax_internals.persistent_cache_is_on():
+            return  # JAX tells of requests where there is no cache, too
         self._thread.cache = {"request": "miss", "hit": "hit"}.get(outcome, self._thread.cache)
         self._job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 1.0, now()))
 
@@ -135,6 +138,14 @@ class CompileProbe:
         if phase == "trace":
             self._job.trace_began()
         function = self._function(str(labels.get("fun_name", "")), phase)
+        if function != EAGER:
+            frame = sys._getframe(1)  # noqa: SLF001  # the public way to a frame
+            if phase == "lower":
+                self._causes.lowering_began(function, frame)
+            elif phase == "backend":
+                self._causes.compiling_began(function, frame)
+            elif phase == "trace" and not stack:
+                self._causes.trace_began(function, frame)
         stack.append(Phase(phase, function, at))
         if len(stack) == 1:
             self._job.emit(CompilePhaseStarted(function, phase, threading.get_ident(), at))
@@ -144,6 +155,8 @@ class CompileProbe:
             return
         if event == CACHE_READ:
             self._cache_was_read(int(duration_secs * NANOSECONDS))
+        elif event == CACHE_SAVED:
+            self._thread.saved = duration_secs
         phase = PHASES.get(event)
         stack = self._stack()
         if phase is None or not stack or stack[-1].name != phase:
@@ -162,7 +175,7 @@ class CompileProbe:
             executable = jax_internals.new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
             if executable is not None:
                 self._executable_made(executable, ended.function, end)
-            self._thread.cache = "off"
+            self._thread.cache, self._thread.saved = "off", None
 
     def _or_begin_anew(self, hook: Hook) -> Hook:
         """A hook that failed may have left a phase open, and the guard may keep its end from us: forget all of them."""
@@ -220,9 +233,6 @@ class CompileProbe:
             traced = jax_internals.traced_function(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             module = str(getattr(traced, "__module__", "") or "")
             (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
-            if not self._thread.stack:  # JAX's own `add` may be traced inside the user's
-                code = getattr(traced, "__code__", None)
-                self._thread.code[inner] = code if isinstance(code, CodeType) else None
         elif phase == "lower":
             own = jax_internals.lowered_by_jax(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
             if own is not None:
@@ -239,50 +249,23 @@ class CompileProbe:
             if (phase, function) in thread.ended
         )
         thread.ended.clear()
-        # By its code as well as its name: two functions may be called `loss`. An argument's shape, say, changes neither.
-        key = (function, thread.code.get(function))
-        again = function != EAGER and key in self._compiled
-        self._compiled.add(key)
-        job.emit(
-            Compilation(
-                function, number, threading.get_ident(), at, phases, thread.cache, "other" if again else None, (),
-                current_span_context(),
-            )
-        )  # fmt: skip
-        if function == EAGER:
-            return  # its cost is asked for by nobody, and there can be hundreds
-        proto, reason = self._proto(executable)
-        job.emit(
-            ExecutableCreated(
-                number, function, at, proto, reason, _memory(executable), _local_devices(executable)
-            )
-        )
-        job.executable_created(function, number)
-
-    def _proto(self, executable: Any) -> tuple[bytes | None, str]:
-        assert self._job is not None
-        limit = int(self._job.settings["maximum_module_bytes"])
+        cause, attributes = (None, ()) if function == EAGER else self._causes.explained(function)
+        if thread.saved is not None:
+            attributes += ((CACHE_SECONDS_SAVED, thread.saved),)
+        created = None
         try:
-            proto: bytes = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
-        except Exception as error:  # noqa: BLE001  # a backend that does not give its modules
-            return None, f"the backend gave no module: {type(error).__name__}: {error}"[:200]
-        if len(proto) > limit:
-            return None, f"the module has {len(proto)} bytes, more than JAXOBS_MAXIMUM_MODULE_BYTES={limit}"
-        return proto, ""
-
-
-def _memory(executable: Any) -> tuple[tuple[str, int], ...]:
-    try:
-        stats = executable.get_compiled_memory_stats()
-        return tuple(
-            (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
-        )
-    except Exception:  # noqa: BLE001  # not every backend has the analysis: then its memory is absent
-        return ()
-
-
-def _local_devices(executable: Any) -> int:
-    try:
-        return len(executable.local_devices())
-    except Exception:  # noqa: BLE001  # as above; an executable runs on one device at least
-        return 1
+            if function != EAGER:  # whose cost is asked for by nobody, and there can be hundreds
+                proto, reason = module_of(executable, int(job.settings["maximum_module_bytes"]))
+                memory, devices = memory_of(executable), local_devices_of(executable)
+                created = ExecutableCreated(number, function, at, proto, reason, memory, devices)
+        finally:
+            # Its time is now: what was done here since `at` is part of what the compile took.
+            job.emit(
+                Compilation(
+                    function, number, threading.get_ident(), now(), phases, thread.cache, cause, attributes,
+                    current_span_context(),
+                )
+            )  # fmt: skip
+        if created is not None:
+            job.emit(created)
+            job.executable_created(function, number)

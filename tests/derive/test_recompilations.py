@@ -1,0 +1,137 @@
+"""Recompiles in the snapshot: ranked by what they cost, with their reasons, and the persistent cache beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxobs.derive.recompilations import ROWS
+from jaxobs.model import events
+from jaxobs.model.events import Attributes, Compilation, CompilePhaseStarted, ProbeReported
+from tests.derive.made_up import applied, at, families, new_fold
+
+
+def again(
+    cause: str | None,
+    argument: str | None = None,
+    *,
+    seconds: int = 1,
+    site: int = 7,
+    **told: str | int | float,
+) -> Compilation:
+    attributes: Attributes = ((events.CALL_FILE, "/home/ada/train.py"), (events.CALL_LINE, site))
+    if argument is not None:
+        attributes += ((events.MISS_ARGUMENT, argument),)
+    attributes += tuple((getattr(events, name), value) for name, value in told.items())
+    phases = (("trace", at(0), at(1)), ("lower", at(1), at(2)), ("backend", at(2), at(2 + seconds)))
+    phases += (("cache_read", at(2), at(3)),)
+    return Compilation("step", 1, 1, at(9), phases, "off", cause, attributes, None)
+
+
+def document(*compilations: Compilation) -> dict[str, Any]:
+    return dict(applied(new_fold(), list(compilations)).snapshot(at(60)).to_dict())
+
+
+def test_reasons_are_ranked_by_the_seconds_they_cost() -> None:
+    step = document(
+        again(None),
+        again("shape", "x", MISS_OLD="float32[8]", MISS_NEW="float32[9]", MISS_DIFFERENCES=2),
+        again("shape", "x", MISS_OLD="float32[8]", MISS_NEW="float32[7]", MISS_DIFFERENCES=1),
+        again("dtype", "y", seconds=10, MISS_OLD="float32[8]", MISS_NEW="bfloat16[8]", MISS_DIFFERENCES=1),
+    )["functions"]["step"]
+    assert (step["compilations"], step["recompilation_count"]) == (4, 3)
+    dtype, shape = step["recompilations"]
+    assert (dtype["cause"], dtype["count"], dtype["seconds"]) == ("dtype", 1, 12.0)
+    assert shape == {
+        "cause": "shape", "argument": "x", "argument_reason": None, "old": "float32[8]", "old_reason": None,
+        "new": "float32[7]", "new_reason": None, "differences": 1, "call_site": "/home/ada/train.py:7",
+        "call_site_reason": None, "count": 2, "seconds": 6.0,
+    }  # fmt: skip
+
+
+def test_each_call_site_is_a_reason_of_its_own() -> None:
+    rows = document(again(None), again("shape", "x", site=7), again("shape", "x", site=8))["functions"][
+        "step"
+    ]
+    assert sorted(row["call_site"] for row in rows["recompilations"]) == [
+        "/home/ada/train.py:7", "/home/ada/train.py:8",
+    ]  # fmt: skip
+
+
+def test_what_is_not_known_has_its_reason() -> None:
+    step = document(again(None), again("other", MISS_REASON="it was let go of"), again("redefined"))
+    for row in step["functions"]["step"]["recompilations"]:
+        assert row["argument"] is None
+        assert row["argument_reason"]
+        assert row["old_reason"]
+    assert "it was let go of" in {
+        row["argument_reason"] for row in step["functions"]["step"]["recompilations"]
+    }
+
+
+def test_a_storm_of_reasons_keeps_the_table_and_the_count() -> None:
+    storm = [again("shape", f"x[{number}]") for number in range(3 * ROWS)]
+    step = document(again(None), *storm)["functions"]["step"]
+    assert len(step["recompilations"]) == ROWS + 1
+    assert sum(row["count"] for row in step["recompilations"]) == step["recompilation_count"] == 3 * ROWS
+    summed = next(row for row in step["recompilations"] if row["argument"] is None)
+    assert summed["count"] == 2 * ROWS
+    assert "too many" in summed["argument_reason"]
+
+
+def test_seconds_lost_are_counted_by_cause_from_zero() -> None:
+    fold = applied(new_fold(), [again(None), again("shape", "x"), again("context", "mesh", seconds=4)])
+    lost = families(fold.snapshot(at(60)))["jaxobs_recompilation_seconds_total"]
+    assert lost["shape",] == 3.0
+    assert lost["context",] == 6.0
+    assert lost["other",] == 0.0
+    assert len(lost) == 9
+
+
+@pytest.mark.parametrize(
+    "name", ["jaxobs_persistent_cache_enabled", "jaxobs_persistent_cache_saved_seconds_total"]
+)
+def test_the_persistent_cache_is_not_known_before_a_compile(name: str) -> None:
+    snapshot = new_fold().snapshot(at(1))
+    cache = snapshot.to_dict()["process"]["persistent_cache"]
+    assert (cache["enabled"], cache["enabled_reason"]) == (None, "nothing was compiled yet")
+    assert ("enabled" in name) == (name not in families(snapshot))
+
+
+def test_the_persistent_caches_outcomes_and_savings_are_told() -> None:
+    def compiled(outcome: str, saved: float | None = None) -> Compilation:
+        attributes: Attributes = () if saved is None else ((events.CACHE_SECONDS_SAVED, saved),)
+        return Compilation("step", 1, 1, at(9), (), outcome, None, attributes, None)
+
+    off = document(compiled("off"))["process"]["persistent_cache"]
+    assert (off["enabled"], off["hits"], off["misses"], off["seconds_saved"]) == (False, 0, 0, 0.0)
+    fold = applied(
+        new_fold(),
+        [compiled("miss"), compiled("hit", 2.5), compiled("hit", -0.5), compiled("hit", float("nan"))],
+    )
+    snapshot = fold.snapshot(at(60))
+    cache = snapshot.to_dict()["process"]["persistent_cache"]
+    assert cache == {"enabled": True, "enabled_reason": None, "hits": 3, "misses": 1, "seconds_saved": 2.0}
+    assert families(snapshot)["jaxobs_persistent_cache_enabled"] == {(): 1.0}
+    assert families(snapshot)["jaxobs_persistent_cache_saved_seconds_total"] == {(): 2.5}
+
+
+def test_a_compile_whose_end_may_be_lost_is_not_said_to_go_on() -> None:
+    fold = applied(new_fold(), [CompilePhaseStarted("step", "backend", 7, at(1))])
+    fold.apply(ProbeReported(0, 0, 0, 0.0, at(2)))
+    assert families(fold.snapshot(at(60)))["jaxobs_compiling_seconds"] == {("step",): 59.0}
+    fold.apply(ProbeReported(3, 0, 0, 0.0, at(61)))
+    assert "jaxobs_compiling_seconds" not in families(fold.snapshot(at(3_600)))
+
+
+def test_a_span_says_why_and_where() -> None:
+    whole, *_ = applied(
+        new_fold(), [again("shape", "x", MISS_OLD="float32[8]", MISS_NEW="float32[9]")]
+    ).finished_spans()
+    attributes = dict(whole.attributes)
+    assert attributes["jax.recompilation.cause"] == "shape"
+    assert attributes["jax.recompilation.argument"] == "x"
+    assert attributes["jax.recompilation.old"] == "float32[8]"
+    assert attributes["jax.recompilation.new"] == "float32[9]"
+    assert (attributes["code.file.path"], attributes["code.line.number"]) == ("/home/ada/train.py", 7)
