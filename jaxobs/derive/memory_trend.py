@@ -1,0 +1,116 @@
+"""Whether memory in use grows steadily, and when it will reach its limit if that goes on.
+
+The highest use in each of the last minutes' stretches is taken, because it is the highest use that runs out, and because
+what comes and goes within a step is not growth. The slope is Theil and Sen's (the median of the slopes between all
+pairs: H. Theil 1950, P. K. Sen 1968), which up to 29 % of outliers do not move; whether there is a trend at all is asked
+by Mann and Kendall's test (H. B. Mann 1945, M. G. Kendall 1948), and of the newer half alone as well: what has grown and
+then stopped is no trend.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+STRETCH_SECONDS = 10.0
+STRETCHES = 60
+"""Ten minutes: shorter than a leak that ends a run takes, longer than the ups and downs of evaluation and checkpoints."""
+
+LEAST_STRETCHES = 18
+"""Three minutes. Kendall's statistic is close to normal from ten values on (Kendall 1948, 4.6), each half has nine."""
+
+CLEAR = 3.0
+"""Standard deviations of Kendall's statistic: one series in 740 without a trend passes by chance."""
+
+STILL_GOING = 0.5
+"""The newer half must rise at least so fast, compared with the whole: what levels off is no steady growth."""
+
+FURTHEST_SECONDS = 7 * 86_400.0
+"""A forecast further ahead than a thousand times what was watched says nothing."""
+
+TOO_FEW = f"watched for less than {LEAST_STRETCHES * STRETCH_SECONDS / 60:.0f} minutes"
+NO_TREND = "memory in use does not grow steadily"
+NO_LIMIT = "its limit is not known"
+TOO_FAR = f"further ahead than {FURTHEST_SECONDS / 86_400:.0f} days"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`seconds` until the limit is reached at `bytes_per_second`; None with its reason where that cannot be told."""
+
+    seconds: float | None
+    bytes_per_second: float | None
+    reason: str | None
+
+
+class Highest:
+    """The highest value in each of the newest stretches of time."""
+
+    def __init__(self) -> None:
+        self._stretches: deque[tuple[float, float]] = deque(maxlen=STRETCHES + 1)
+
+    def add(self, second: float, value: float) -> bool:
+        """Take a value in; times never fall. Whether a new stretch has begun with it."""
+        stretch = math.floor(second / STRETCH_SECONDS) * STRETCH_SECONDS
+        if self._stretches and self._stretches[-1][0] == stretch:
+            self._stretches[-1] = (stretch, max(self._stretches[-1][1], value))
+            return False
+        self._stretches.append((stretch, value))
+        return True
+
+    def complete(self) -> list[tuple[float, float]]:
+        """(begin in seconds, highest value) of the stretches that are over."""
+        return list(self._stretches)[:-1]
+
+
+def forecast(highest: Sequence[tuple[float, float]], limit: float | None) -> Forecast:
+    """From (second, bytes) in the order of time, one for each stretch that is over."""
+    if len(highest) < LEAST_STRETCHES:
+        return Forecast(None, None, TOO_FEW)
+    slope = steady_growth(highest)
+    if slope is None:
+        return Forecast(None, None, NO_TREND)
+    if limit is None:
+        return Forecast(None, slope, NO_LIMIT)
+    seconds = max(0.0, limit - highest[-1][1]) / slope
+    if seconds > FURTHEST_SECONDS:
+        return Forecast(None, slope, TOO_FAR)
+    return Forecast(seconds, slope, None)
+
+
+def steady_growth(points: Sequence[tuple[float, float]]) -> float | None:
+    """The rise in units of the value a second where it is clear and still going on, else None."""
+    half = len(points) // 2
+    slope = median_slope(points)
+    if slope <= 0 or kendall(points) < CLEAR:
+        return None
+    return (
+        slope if median_slope(points[half:]) >= STILL_GOING * slope and kendall(points[half:]) > 0 else None
+    )
+
+
+def median_slope(points: Sequence[tuple[float, float]]) -> float:
+    """Theil and Sen's estimate, of at least two points at different times."""
+    return statistics.median(
+        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in combinations(points, 2)
+    )
+
+
+def kendall(points: Sequence[tuple[float, float]]) -> float:
+    """Mann and Kendall's statistic in standard deviations, positive where values rise; 0 where all are equal.
+
+    With Kendall's correction for equal values: var = (n(n-1)(2n+5) - sum t(t-1)(2t+5)) / 18.
+    """
+    values = [value for _, value in points]
+    score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
+    equal = (values.count(value) for value in set(values))
+    variance = (_weight(len(values)) - sum(map(_weight, equal))) / 18
+    return math.copysign(abs(score) - 1, score) / math.sqrt(variance) if score and variance > 0 else 0.0
+
+
+def _weight(count: int) -> int:
+    return count * (count - 1) * (2 * count + 5)

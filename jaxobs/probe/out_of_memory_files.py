@@ -1,0 +1,64 @@
+"""One private directory for each report, written within a deadline whatever the disk does."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+NAMES_TRIED = 10
+"""Two reports of one second get names of their own; a directory that others have filled with such names gets none."""
+
+
+class DiskTooSlowError(OSError):
+    """The deadline came while files were being written; those that are complete are there."""
+
+
+def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadline: float) -> Path:
+    """Write `files` to a new directory in `root` (default: the system's temporary directory) by `deadline`.
+
+    `deadline` is of `time.monotonic()`. Only the user may read the directory. Raises OSError where it cannot be written,
+    DiskTooSlowError where the deadline came first.
+    """
+    outcome: list[Path | OSError] = []
+
+    def write() -> None:
+        try:
+            directory = _new_directory(Path(root or tempfile.gettempdir()), name)
+            for file, content in files.items():
+                (directory / file).write_bytes(content)
+            outcome.append(directory)
+        except OSError as error:
+            outcome.append(error)
+
+    # A disk that hangs must not hold up the error. The thread touches nothing of JAX, so it may live on at exit.
+    thread = threading.Thread(target=write, name="jaxobs-out-of-memory", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no memory for a thread's stack either
+        write()
+    else:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if not outcome:
+        raise DiskTooSlowError("the disk did not answer in time")
+    if isinstance(outcome[0], OSError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _new_directory(root: Path, name: str) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100]
+    root.mkdir(parents=True, exist_ok=True)
+    for number in range(1, NAMES_TRIED + 1):
+        directory = root / (f"{plain}-{stamp}" + (f"-{number}" if number > 1 else ""))
+        try:
+            directory.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return directory
+    raise FileExistsError(f"{NAMES_TRIED} directories {plain}-{stamp}… are already in {root}")

@@ -1,0 +1,187 @@
+"""The census of live arrays: exact sums, the right lines, and nothing held on to."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxobs.probe.jax_internals import arrays_alive
+from jaxobs.probe.live_arrays import Census, Group, describe_sharding, list_arrays, local_bytes
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from jaxobs.probe.live_arrays import Census, list_arrays
+
+class Axis:  # an axis may be named by anything hashable
+    def __repr__(self): raise ValueError("repr")
+    __str__ = __repr__
+
+axis = Axis()
+mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("data", "model"))
+own = Mesh(np.array(jax.devices()), (axis,))
+kept = [
+    jax.device_put(jnp.ones((8, 6)), NamedSharding(mesh, P("data", None))),
+    jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P(("data", "model"),))),
+    jax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, P())),
+    jax.device_put(jnp.ones((16,)), NamedSharding(own, P(axis))),
+]
+census = Census(list_arrays(tracebacks=True))
+while not census.advance(10**9): pass
+for group in census.groups(20):
+    print(group.shape, group.sharding, group.count, group.bytes, sep="|")
+"""
+
+
+def census(*, tracebacks: bool = True) -> Census:
+    made = Census(list_arrays(tracebacks=tracebacks))
+    assert made.advance(10**9)
+    return made
+
+
+def groups_of(shape: str) -> list[Group]:
+    return [group for group in census().groups(1_000) if group.shape == shape]
+
+
+def first_line() -> Any:
+    return jnp.zeros((123, 7), jnp.bfloat16)
+
+
+def other_line() -> Any:
+    return jnp.zeros((123, 7), jnp.bfloat16)
+
+
+def test_arrays_are_counted_by_shape_type_and_sharding() -> None:
+    kept = [first_line() for _ in range(3)] + [jnp.zeros((123, 7), jnp.float32)]
+    assert sorted(
+        (group.dtype, group.sharding, group.count, group.bytes) for group in groups_of("(123, 7)")
+    ) == [
+        ("bfloat16", "one device", 3, 3 * 123 * 7 * 2),
+        ("float32", "one device", 1, 123 * 7 * 4),
+    ]
+    del kept
+    assert groups_of("(123, 7)") == []
+
+
+def test_the_line_that_made_them_is_the_caller_s_and_not_jax_s() -> None:
+    kept = [first_line(), first_line(), other_line()]
+    lines = {line.line: line.count for line in census().lines(1_000)}
+    number = first_line.__code__.co_firstlineno + 1
+    assert lines[f"probe/test_live_arrays.py:{number} in first_line"] == 2
+    assert lines[f"probe/test_live_arrays.py:{number + 4} in other_line"] == 1
+    (group,) = groups_of("(123, 7)")
+    assert group.line.endswith("in first_line")
+    assert len(kept) == 3
+
+
+def test_without_tracebacks_no_line_is_told() -> None:
+    kept = first_line()
+    made = census(tracebacks=False)
+    assert made.lines(10) == []
+    assert {group.line for group in made.groups(1_000)} == {""}
+    del kept
+
+
+def test_sums_are_those_of_all_groups_and_of_all_lines() -> None:
+    kept = [jnp.zeros((number, 3)) for number in range(1, 40)]
+    made = census()
+    groups, lines = made.groups(10_000), made.lines(10_000)
+    assert sum(group.count for group in groups) == sum(line.count for line in lines) == made.count
+    assert sum(group.bytes for group in groups) == sum(line.bytes for line in lines) == made.bytes
+    assert [group.bytes for group in groups] == sorted((group.bytes for group in groups), reverse=True)
+    assert len(kept) == 39
+
+
+def test_slices_give_the_same_as_one_go() -> None:
+    kept = [jnp.zeros((number % 7, 5)) for number in range(200)]
+    whole, sliced = census(), Census(list_arrays(tracebacks=True))
+    turns = 0
+    while not sliced.advance(1):
+        turns += 1
+    assert turns > 5
+    assert sliced.groups(1_000) == whole.groups(1_000)
+    assert len(kept) == 200
+
+
+def test_a_census_under_way_keeps_no_array_alive() -> None:
+    array = jnp.zeros((5, 5, 5))
+    gone = weakref.ref(array)
+    under_way = Census(list_arrays(tracebacks=True))
+    under_way.advance(1)
+    gc.disable()  # nothing but the last reference may be needed
+    try:
+        del array
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert under_way.advance(10**9)
+
+
+def test_donated_arrays_do_not_count() -> None:
+    array = jnp.zeros((31, 17))
+    jax.jit(lambda x: x + 1, donate_argnums=0)(array).block_until_ready()
+    assert groups_of("(31, 17)") == []
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(jnp.int4, 4), (jnp.int8, 7), (jnp.complex64, 56), (bool, 7)])
+def test_bytes_of_small_and_large_types(dtype: Any, size: int) -> None:
+    array = jnp.zeros(7, dtype)
+    assert local_bytes(array.shape, array.dtype, array.sharding) == size
+
+
+@pytest.fixture(scope="module")
+def sharded() -> dict[str, list[str]]:
+    """Groups by shape in a process with four CPU devices."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED],
+        env=_four_devices(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [row.split("|") for row in done.stdout.splitlines()]
+    return {shape: rest for shape, *rest in rows}
+
+
+def _four_devices() -> dict[str, str]:
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "sharding", "size"),
+    [
+        ("(8, 6)", "P('data', None) over 4", 2 * 8 * 6 * 4),  # half of it on each of four devices
+        ("(8, 4)", "P(('data', 'model')) over 4", 8 * 4 * 4),
+        ("(4, 4)", "replicated over 4", 4 * 4 * 4 * 4),
+        ("(16,)", "P(…) over 4", 16 * 4),  # a name that is no text is not asked for one
+    ],
+)
+def test_sharded_arrays(sharded: dict[str, list[str]], shape: str, sharding: str, size: int) -> None:
+    assert sharded[shape] == [sharding, "1", str(size)]
+
+
+def test_the_number_of_arrays_is_known_without_listing_them() -> None:
+    gc.collect()  # what other tests have left must not go meanwhile
+    before, listed = arrays_alive(), census().count
+    assert before is not None
+    assert listed <= before
+    kept = [jnp.float32(number) for number in range(500)]
+    after = arrays_alive()
+    assert after is not None
+    assert 500 <= after - before < 520
+    assert len(kept) == 500
+
+
+def test_a_single_device_is_told_in_words() -> None:
+    assert describe_sharding(jax.device_put(np.ones(3)).sharding) == "one device"
