@@ -43,6 +43,10 @@ class Ring:
         self._taken += len(drained)
         return drained
 
+    def waiting(self) -> list[Event | StepRow]:
+        """What is in the ring now, oldest first; it stays there. From any thread."""
+        return list(self._events)
+
     def emitted(self) -> int:
         """Events emitted so far. For one consumer at a time."""
         count = self.advance() - 1 - self._readings

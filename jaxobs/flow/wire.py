@@ -13,7 +13,15 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxobs.model.events import EVENT_TYPES, STEP_ENDED, Event, Measured, SpanContext, StepRow
+from jaxobs.model.events import (
+    EVENT_TYPES,
+    STEP_ENDED,
+    Event,
+    Measured,
+    ProfileWindow,
+    SpanContext,
+    StepRow,
+)
 
 _HEADER = struct.Struct(">cI")
 _NUMBERS: dict[type, int] = {event_type: number for number, event_type in enumerate(EVENT_TYPES)}
@@ -26,7 +34,10 @@ REQUEST = b"Q"  # job to agent: (request number, what)
 REPLY = b"R"  # agent to job: (request number, answer)
 ADDRESS = b"A"  # agent to job: the URL an exporter serves at
 LOG = b"L"  # agent to job: one line for the logger `jaxobs`
+FOLDED = b"K"  # agent to job: so many more frames of events are folded
 FINISH = b"F"  # job to agent: nothing follows; flush and end within so many seconds
+PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
+XSPACE = b"X"  # job to agent: a serialised trace, raw; it belongs to the `ProfileWindow` that follows it
 
 MAXIMUM_BODY = 2**30
 
@@ -49,6 +60,21 @@ def events_frame(events: Sequence[Event | StepRow]) -> tuple[bytes, int]:
     except ValueError:
         sound = [row for row in rows if _encodable(row)]
         return frame(EVENTS, sound), len(events) - len(sound)
+
+
+def traces_apart(events: Sequence[Event | StepRow]) -> tuple[list[Event | StepRow], list[bytes]]:
+    """The events with each trace taken out, and what is to be written before them: a header and a trace, in turn.
+
+    A trace has megabytes, and each copy of it would hold the interpreter lock. `b""` stands in its place.
+    """
+    told: list[Event | StepRow] = []
+    pieces: list[bytes] = []
+    for event in events:
+        if isinstance(event, ProfileWindow) and isinstance(event.xspace, bytes) and event.xspace:
+            pieces += [_HEADER.pack(XSPACE, len(event.xspace)), event.xspace]
+            event = event._replace(xspace=b"")  # noqa: PLW2901  # the event as it travels
+        told.append(event)
+    return told, pieces
 
 
 def events_of(body: list[tuple[Any, ...]]) -> Iterator[Event]:
@@ -80,7 +106,8 @@ class Frames:
                 return
             with memoryview(self._pieces) as view, view[_HEADER.size : end] as body:
                 try:
-                    content = marshal.loads(body)  # noqa: S302  # written by our own other end, see above
+                    # Written by our own other end, see above.
+                    content = bytes(body) if kind == XSPACE else marshal.loads(body)  # noqa: S302
                 except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
                     raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
             del self._pieces[:end]

@@ -12,6 +12,7 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -64,11 +65,14 @@ class Sender:
         self._retained_bytes = 0
         self._declared: dict[str, Event] = {}
         self._lost_events = 0
+        self._in_flight: deque[int] = deque()
+        """Of each frame that was handed over and that the agent has not said to have folded: how many events go with the
+        agent if it dies. Those that a new one is told again do not."""
         self._starts = 0
         self._refused = 0
         self._socket: socket.socket | None = None
         self._wait_for_agent: Callable[[float], None] = lambda timeout: None
-        self._unsent = b""
+        self._unsent: deque[memoryview] = deque()
         self._frames = wire.Frames()
         self._wake_ends: tuple[socket.socket, socket.socket] | None = None
         self._requests: list[bytes] = []
@@ -89,6 +93,14 @@ class Sender:
         """Ask the agent, at once; the answer comes through `heard`."""
         self._requests.append(wire.frame(wire.REQUEST, (number, what)))
         self._wake()
+
+    def unsent_bytes(self) -> int:
+        """What was taken out of the ring and is not written yet. From any thread."""
+        return sum(map(len, list(self._unsent)))
+
+    def executables_told(self) -> list[ExecutableCreated]:
+        """Those that the agent has been sent, for whoever cannot wait for its answer."""
+        return [event for event in list(self._retained) if isinstance(event, ExecutableCreated)]
 
     def finish(self, timeout: float) -> None:
         """Send what there is, tell the agent that nothing follows, and wait for it no longer than `timeout`."""
@@ -130,7 +142,8 @@ class Sender:
         if self._starts > RESTARTS:
             return
         self._starts += 1
-        self._frames, self._unsent = wire.Frames(), b""
+        self._frames = wire.Frames()
+        self._unsent.clear()
         try:
             self._socket, self._wait_for_agent = self._connect()
         except (
@@ -146,15 +159,18 @@ class Sender:
             self._give_up()
             return
         self._socket.setblocking(False)
-        self._unsent = wire.frame(wire.HELLO, self._hello())
-        if self._retained:
-            self._unsent += wire.events_frame([*self._retained, *self._declared.values()])[0]
+        self._unsent.append(memoryview(wire.frame(wire.HELLO, self._hello())))
+        if told_again := [*self._retained, *self._declared.values()]:
+            self._in_flight.append(0)
+            self._unsent.append(memoryview(wire.events_frame(told_again)[0]))
 
     def _lost(self) -> None:
         if self._socket is None:
             return
         self._socket.close()
         self._socket = None
+        self._lost_events += sum(self._in_flight)
+        self._in_flight.clear()
         self._wait_for_agent(0.1)
         again = self._starts <= RESTARTS and self._finish is None
         if self._finish is None:
@@ -198,7 +214,11 @@ class Sender:
             self._lost()
             return
         for kind, body in self._frames.feed(piece):
-            self._heard(kind, body)
+            if kind == wire.FOLDED:
+                for _ in range(body):
+                    self._in_flight.popleft()
+            else:
+                self._heard(kind, body)
 
     def _flush(self, patience: float) -> None:
         if self.given_up:
@@ -214,38 +234,44 @@ class Sender:
             return
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             chunk = self._ring.drain(EVENTS_A_FRAME)
-            for sent in chunk:
-                self._retain(sent)
-            encoded, refused = wire.events_frame(chunk)
+            told_again = sum(map(self._retain, chunk))
+            told, traces = wire.traces_apart(chunk)
+            encoded, refused = wire.events_frame(told)
             self._refused += refused
-            connections = self._starts
+            self._in_flight.append(max(0, len(chunk) - refused - told_again))
+            self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
-                if self._socket is None or self._starts != connections:
-                    self._lost_events += len(chunk)  # they went with the agent
                 return
         requests, self._requests = self._requests, []
         self._send(b"".join(requests), deadline)
 
-    def _retain(self, event: Event | StepRow) -> None:
+    def _retain(self, event: Event | StepRow) -> bool:
+        """Whether an agent that is started again is told of it."""
         if isinstance(event, LoopDeclared):
             self._declared[event.loop] = event
+            return True
         if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
-            return
+            return False
         size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0
         if self._retained_bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
             event = event._replace(proto=None, proto_reason="lost when the agent was started again")
             size = 0
         self._retained_bytes += size
         self._retained.append(event)
+        return True
 
     def _send(self, piece: bytes, deadline: float) -> bool:
         """Whether everything was written by the deadline. What was begun is kept: a frame must end as it began."""
-        data = self._unsent + piece if self._unsent else piece
-        view = memoryview(data)
-        sent = 0
-        while sent < len(data) and self._socket is not None:
+        unsent = self._unsent
+        if piece:
+            unsent.append(memoryview(piece))
+        while unsent and self._socket is not None:
             try:
-                sent += self._socket.send(view[sent : sent + (1 << 20)])
+                sent = self._socket.send(unsent[0][: 1 << 20])
+                if sent == len(unsent[0]):
+                    unsent.popleft()
+                else:
+                    unsent[0] = unsent[0][sent:]
                 continue
             except BlockingIOError:
                 pass
@@ -258,8 +284,7 @@ class Sender:
             readable, _, _ = select.select([self._socket], [self._socket], [], remaining)
             if readable:
                 self._hear()
-        self._unsent = bytes(view[sent:])
-        return self._socket is not None and not self._unsent
+        return self._socket is not None and not unsent
 
     def _close(self, deadline: float) -> None:
         self._flush(max(0.0, deadline - time.monotonic() - CLOSE_SECONDS))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jaxobs.flow import wire
 from jaxobs.model import events as model
-from jaxobs.model.events import EVENT_TYPES, STEP_ENDED, Measured, SpanContext
+from jaxobs.model.events import EVENT_TYPES, STEP_ENDED, Measured, ProfileWindow, SpanContext
 
 ATTRIBUTE = st.one_of(st.text(max_size=20), st.integers(), st.floats(allow_nan=False), st.booleans())
 SPAN_CONTEXT = st.builds(
@@ -132,3 +132,18 @@ def test_a_length_beyond_the_limit_is_a_wire_error_before_anything_is_kept() -> 
 def test_a_body_that_is_no_list_of_events_is_a_wire_error(content: Any) -> None:
     with pytest.raises(wire.WireError, match="events"):
         arrived(wire.frame(wire.EVENTS, content))
+
+
+@given(st.lists(st.binary(min_size=1, max_size=200), max_size=4), st.integers(1, 300))
+def test_traces_travel_raw_before_their_events_which_keep_their_order(traces: list[bytes], size: int) -> None:
+    windows = [ProfileWindow("requested", "read", 1, 2, 3, trace, "", "") for trace in traces]
+    sent = [ProfileWindow("scheduled", "empty", 0, 0, 0, None, "", "nothing"), *windows]
+    told, pieces = wire.traces_apart(sent)
+    data = b"".join([*pieces, wire.events_frame(told)[0]])
+    frames = wire.Frames()
+    arrived = [found for at in range(0, len(data), size) for found in frames.feed(data[at : at + size])]
+    assert arrived[:-1] == [(wire.XSPACE, trace) for trace in traces]
+    kind, body = arrived[-1]
+    assert kind == wire.EVENTS
+    assert list(wire.events_of(body)) == [sent[0], *(window._replace(xspace=b"") for window in windows)]
+    assert all(piece is trace for piece, trace in zip(pieces[1::2], traces, strict=True))  # not a copy of it

@@ -1,0 +1,49 @@
+"""Keeping raw traces where XProf finds them: `<directory>/plugins/profile/<run>/<name>.xplane.pb`.
+
+Ranks that are asked at once shall appear as the hosts of one run, so the run is named by the minute (UTC) and each file
+by its rank. Ranks asked before and after a minute's turn make two runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+TRACES = Path("plugins") / "profile"
+
+
+def keep_trace(keep: bool | str, directory: str | None, xspace: bytes, wall_time: float) -> tuple[str, str]:
+    """Write a trace to `keep`, or to the `directory` of the settings. Returns its path, and why there is none."""
+    import jax
+
+    directory = keep if isinstance(keep, str) else directory
+    if not directory:
+        return "", "the trace was not kept: JAXOBS_PROFILE_DIRECTORY is not set"
+    try:
+        return write_trace(directory, jax.process_index(), xspace, wall_time), ""
+    except OSError as error:
+        return "", f"the trace could not be kept: {error}"
+
+
+def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> str:
+    """Write a trace, never over another one. Returns its path. Raises OSError where it cannot be written."""
+    moment = time.gmtime(wall_time)
+    for run in (
+        "%Y_%m_%d_%H_%M",
+        "%Y_%m_%d_%H_%M_%S",
+    ):  # the second: this rank has one in this minute already
+        folder = Path(directory) / TRACES / time.strftime(run, moment)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"rank_{rank:05d}.xplane.pb"
+        # In its place at once and whole: XProf may look at any time.
+        part = folder / f".{path.name}.{os.getpid()}"
+        part.write_bytes(xspace)
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            continue
+        finally:
+            part.unlink()
+        return str(path)
+    raise FileExistsError(f"{path} is there already")

@@ -1,0 +1,164 @@
+"""The probe itself: hooks the user's sessions, decides once a second whether a window is due, and ends cleanly."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from concurrent.futures import Future
+
+from jaxobs.model.clock import now
+from jaxobs.model.events import ProfileWindow
+from jaxobs.model.metrics import Metric
+from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.protocol import Job
+from jaxobs.probe import jax_internals
+from jaxobs_plugins.profiler.pace import Pace
+from jaxobs_plugins.profiler.turns import Turns
+from jaxobs_plugins.profiler.user_sessions import UserTrace, watch_sessions, window_of
+from jaxobs_plugins.profiler.windows import Request, Windows, answer, describe
+from jaxobs_plugins.profiler.worker import Worker
+
+FIRST_SCHEDULED = (0, 8, 2)
+"""Before it, `stop()` holds the interpreter lock throughout (65 ms in 0.8.0), no operation of a CPU is recorded, and
+up to 0.7.2 each session writes a line to the console. So no window is scheduled there; one that is asked for is made."""
+
+USER_PATIENCE = 10.0
+"""Seconds that a session of the user's waits for ours to end; throwing away a trace of 60 000 events took 36 ms."""
+
+JOIN_SECONDS = 30.0
+"""At the end: a thread left inside the profiler would abort the process, so it is waited for longer than any `stop()`."""
+
+
+class ProfilerProbe:
+    """Everything begins in `start`, which makes no session and no thread: the first thing to do makes the thread."""
+
+    metrics: tuple[Metric, ...] = ()
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+
+    def start(self, job: Job) -> None:
+        module = jax_internals.profiler_module()
+        if module is None:
+            job.switch_off("this version of JAX has no profiler that jaxobs knows")
+            return
+        self._pid = os.getpid()
+        self._users: dict[int, int] = {}
+        self._requests: weakref.WeakSet[Request] = weakref.WeakSet()
+        self._turns = Turns()
+        self._pace = Pace()
+        self._worker = Worker(self._fault)
+        self._windows = Windows(job, module, module.ProfilerSession, self._turns, self._pace, self._annotate)
+        self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
+        # Inline, reading a trace would slow the job down.
+        self._scheduling = (
+            job.settings["agent"] != "inline" and jax_internals.jaxlib_version() >= FIRST_SCHEDULED
+        )
+        self._job = job
+        self._unhook = watch_sessions(module, _Guarded(self, job))
+        job.annotate_steps(None)
+        _started.add(self)
+
+    def sample(self) -> None:
+        """Once a second: how fast the steps are, and whether a window is due."""
+        job = self._job
+        if job is None or not self._scheduling:
+            return
+        self._pace.look(job.progress(), time.monotonic())
+        due = time.monotonic() >= self._windows.schedule.due()
+        if due and self._pace.is_steady() and self._worker.idle:
+            self._worker.give(self._windows.scheduled)
+
+    def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
+        """Begin a window as soon as none is under way."""
+        request = Request(seconds, keep, Future())
+        if self._job is None:
+            answer(request, ProfileResult("failed", "", "profiler windows are switched off"))
+        elif not jax_internals.backend_exists():
+            answer(request, ProfileResult("failed", "", "JAX has made no backend yet"))
+        else:
+            self._requests.add(request)
+            self._worker.give(lambda: self._windows.requested(request))
+        return request.answer
+
+    def stop(self) -> None:
+        if self._job is not None:
+            self._end("the observer has ended")
+            self._worker.stop(JOIN_SECONDS)
+
+    def coming(self, key: int) -> None:
+        """The user's thread is about to make a session."""
+        if self._job is not None and os.getpid() == self._pid:
+            self._turns.user_comes(USER_PATIENCE)
+            self._users[key] = now()
+            self._annotate(None)
+
+    def failed(self, key: int) -> None:
+        if self._users.pop(key, None) is not None:
+            self._turns.user_goes()
+            self._annotate(None)
+
+    def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
+        start = self._users.get(key)
+        self.failed(key)
+        if self._job is not None and start is not None:
+            trace = UserTrace(start, now(), xspace, directory)
+            self._worker.give(lambda: self._tell(window_of(trace, self._maximum_bytes)))
+
+    def forget_in_child(self) -> None:
+        """After a fork: the thread is not there, and its locks may be held for ever."""
+        if self._job is not None:
+            self._job = None
+            self._users.clear()
+            self._unhook()
+
+    def _tell(self, event: ProfileWindow) -> None:
+        if self._job is not None:
+            self._job.emit(event)
+
+    def _annotate(self, ours: object | None) -> None:
+        """Steps are annotated while there is any session, the user's or ours."""
+        if self._job is not None:
+            self._job.annotate_steps(self if self._users else ours)
+
+    def _fault(self, error: Exception) -> None:
+        """On the worker's thread. What went wrong once in a profiler is not tried again on somebody's training."""
+        job = self._job
+        if job is None:
+            return
+        reason = describe(error)
+        self._end(reason)
+        self._worker.stop(0.0)
+        job.switch_off(reason)
+
+    def _end(self, reason: str) -> None:
+        job, self._job = self._job, None
+        self._unhook()
+        self._turns.stop()
+        for request in list(self._requests):
+            answer(request, ProfileResult("failed", "", reason))
+        if job is not None:
+            job.annotate_steps(None)
+        _started.discard(self)
+
+
+class _Guarded:
+    """The probe as the user's threads see it: whatever goes wrong in it stays in it."""
+
+    def __init__(self, probe: ProfilerProbe, job: Job) -> None:
+        self.coming = job.guard(probe.coming)
+        self.failed = job.guard(probe.failed)
+        self.ended = job.guard(probe.ended)
+
+
+_started: weakref.WeakSet[ProfilerProbe] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for probe in list(_started):
+        probe.forget_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)  # once a process: it cannot be undone

@@ -1,0 +1,133 @@
+"""When the next profiler window may begin and how long it may be: pure, from what the windows before it cost.
+
+The budget is a share of wall time. A window begins only when all windows before it are paid for, so that at any time
+they have cost no more than the budget so far and one window. All times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+STEPS_A_WINDOW = 10
+"""Whole steps that a window should hold where the budget allows."""
+
+SHORTEST, LONGEST = 0.03, 2.0
+"""Below 30 ms a window holds little but its own beginning; 2 s hold twenty steps of 100 ms: enough."""
+
+FIRST_STEPS, FIRST_LONGEST = 3, 0.25
+"""The first window is short: how many operations a second the job runs is not known yet."""
+
+GROWTH = 4.0
+"""A window is at most so many times longer than the last, which may have met the job at rest."""
+
+FORGETTING = 0.9
+"""For the same reason a job's densest window is remembered, and counts a tenth less with each that follows."""
+
+ENOUGH_STEPS = 5
+"""With fewer steps in a window, their number says nothing about how much slower they were."""
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0
+PAID_WITHIN = 60.0
+"""A window is kept short enough to be paid for within a minute, rather than long and rare."""
+
+SECONDS_A_TRANSFERRED_BYTE = 2e-9
+"""20 MB are written to the agent in 20 to 40 ms, nearly all of it without the interpreter lock."""
+
+PART_OF_MAXIMUM = 0.7
+"""Windows are planned for so much of the largest trace allowed, because a job's rate of operations varies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one window was: seconds of recording (more than 0), of starting and of stopping; bytes; the steps in it.
+
+    `usual_steps` is how many steps would have ended in that time without it, None where that is not known.
+    """
+
+    length: float
+    starting: float
+    stopping: float
+    size: int
+    steps: int
+    usual_steps: float | None
+
+    @property
+    def slower(self) -> float:
+        """Seconds that traced steps took longer.
+
+        From the number of steps where it is large enough; else as much as `stop()` took, for both grow with the number
+        of events, recording one takes less than writing it out, and more than the window itself it cannot be.
+        """
+        if self.usual_steps is None or self.usual_steps < ENOUGH_STEPS:
+            return min(self.length, self.stopping)
+        return self.length * min(1.0, max(0.0, 1.0 - self.steps / self.usual_steps))
+
+    @property
+    def cost(self) -> float:
+        """All that the job may have lost. `stop()` counts in full, although most of it runs beside the job."""
+        return self.starting + self.stopping + self.slower + self.size * SECONDS_A_TRANSFERRED_BYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`ratio` of wall time since `began` may be spent.
+
+    `spent`: what the windows have cost. `ended`, `length`: of the last. `growing`: what each second of recording costs
+    besides, `density`: the bytes that it makes. `empty`: windows in a row that showed nothing.
+    """
+
+    ratio: float
+    maximum_bytes: int
+    began: float
+    spent: float = 0.0
+    ended: float | None = None
+    length: float | None = None
+    growing: float = 0.0
+    density: float = 0.0
+    empty: int = 0
+
+    def due(self) -> float:
+        """When the next window may begin; infinity where the budget is nothing."""
+        if self.ratio <= 0:
+            return float("inf")
+        paid = self.began + self.spent / self.ratio
+        if self.ended is None:
+            return paid
+        pause = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(self.empty, 20))
+        return max(paid, self.ended + pause)
+
+    def next_length(self, step: float | None) -> float:
+        """How long the next window should record; `step`: seconds that a step takes, None where none is seen."""
+        step = step or 0.0
+        if self.length is None:
+            return min(FIRST_LONGEST, max(SHORTEST, FIRST_STEPS * step))
+        wanted = min(LONGEST, GROWTH * self.length, max(2 * SHORTEST, STEPS_A_WINDOW * step))
+        if self.growing > 0:
+            wanted = min(wanted, PAID_WITHIN * self.ratio / self.growing)
+        return max(SHORTEST, min(wanted, self.longest()))
+
+    def longest(self) -> float:
+        """How long a window may record until its trace is as large as it may be."""
+        return PART_OF_MAXIMUM * self.maximum_bytes / self.density if self.density > 0 else float("inf")
+
+    def after(self, window: Window, ended: float, *, empty: bool = False) -> Schedule:
+        """The schedule once a window of ours is over."""
+        return replace(
+            self.lost(window, ended),
+            length=window.length,
+            growing=max((window.cost - window.starting) / window.length, FORGETTING * self.growing),
+            density=max(window.size / window.length, FORGETTING * self.density),
+            empty=self.empty + 1 if empty else 0,
+        )
+
+    def lost(self, window: Window, ended: float) -> Schedule:
+        """The schedule once a window is over whose trace was thrown away: it cost, and says nothing else."""
+        return replace(self, spent=self.spent + window.cost, ended=ended)
+
+    def skipped(self, at: float) -> Schedule:
+        """The schedule where somebody else had the profiler: it is tried again after a pause."""
+        return replace(self, ended=at)
+
+    def learnt(self, window: Window, ended: float) -> Schedule:
+        """The same after a window that somebody asked for, whose cost is not the budget's."""
+        return replace(self.after(window, ended), spent=self.spent)

@@ -1,0 +1,134 @@
+"""The user's own profiler sessions: ours ends before one begins, and what they recorded is read when they are over.
+
+`ProfilerSession` in jaxlib's module is replaced by a subclass of itself, which `start_trace`, `trace` and whoever else
+looks it up there then use. A session is what it was, for `isinstance` too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from jaxobs.model.clock import now, seconds
+from jaxobs.model.events import ProfileWindow
+
+
+class Watcher(Protocol):
+    """Told of the user's sessions, on the user's threads; none of it may raise. `key` is one session's own."""
+
+    def coming(self, key: int) -> None:
+        """One is about to be made. Waits until there is none of ours."""
+
+    def failed(self, key: int) -> None:
+        """It could not be made."""
+
+    def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
+        """It is over, and its trace was returned, or was written below a directory, or neither."""
+
+
+class UserTrace(NamedTuple):
+    """A session of the user's that is over: what it returned, or the directory that it wrote to."""
+
+    start: int
+    end: int
+    xspace: bytes | None
+    directory: str | None
+
+
+def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
+    """Put the subclass in place. Returns what undoes it. Raises where jaxlib's class is not what it was."""
+    original: type[Any] = module.ProfilerSession
+    under_way: dict[int, weakref.ref[Any]] = {}
+
+    def over(key: int, xspace: bytes | None = None, directory: str | None = None) -> None:
+        if under_way.pop(key, None) is not None:
+            watcher.ended(key, xspace, directory)
+
+    class ProfilerSession(original):  # type: ignore[misc]  # its base is known at run time only
+        __doc__ = original.__doc__
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            key = id(self)
+            # One that is let go of without `stop()` is over too.
+            under_way[key] = weakref.ref(self, lambda _: over(key))
+            try:
+                watcher.coming(key)
+                super().__init__(*args, **kwargs)
+            except BaseException:
+                under_way.pop(key, None)
+                watcher.failed(key)
+                raise
+
+        def stop(self) -> Any:
+            xspace = None
+            try:
+                xspace = super().stop()
+                return xspace
+            finally:
+                over(id(self), xspace if type(xspace) is bytes else None)
+
+        def stop_and_export(self, directory: str) -> None:
+            written = None
+            try:
+                super().stop_and_export(directory)
+                written = directory
+            finally:
+                over(id(self), directory=written)
+
+        def stop_and_get_profile_data(self) -> Any:
+            try:
+                return super().stop_and_get_profile_data()
+            finally:
+                over(id(self))
+
+    ProfilerSession.__name__ = ProfilerSession.__qualname__ = original.__name__
+    ProfilerSession.__module__ = original.__module__
+    module.ProfilerSession = ProfilerSession
+
+    def undo() -> None:
+        if module.ProfilerSession is ProfilerSession:  # else somebody has put something over it since
+            module.ProfilerSession = original
+
+    return undo
+
+
+def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
+    """What is told of a session of the user's. Reads the file that it wrote."""
+    try:
+        return _window_of(trace, maximum_bytes)
+    except OSError as error:
+        reason = f"its trace could not be read: {error}"
+        return ProfileWindow("user", "unreadable", trace.start, trace.end, 0, None, "", reason)
+
+
+def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
+    outcome, reason, path, xspace = "read", "", "", trace.xspace
+    if trace.directory is not None:
+        # A file's time may be behind by a file system's resolution.
+        path = _newest_trace(trace.directory, time.time() - seconds(now() - trace.start) - 1.0)
+        if not path:
+            outcome, reason = "failed", f"no trace was found under {trace.directory}"
+        elif Path(path).stat().st_size <= maximum_bytes:
+            xspace = Path(path).read_bytes()
+    elif xspace is None:
+        outcome, reason = "failed", "its trace was not returned as bytes"
+    size = len(xspace) if xspace is not None else Path(path).stat().st_size if path else 0
+    if size > maximum_bytes:
+        outcome, xspace = "too_large", None
+        reason = f"{size} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={maximum_bytes}"
+    return ProfileWindow("user", outcome, trace.start, trace.end, 0, xspace, path, reason)
+
+
+def _newest_trace(directory: str, since: float) -> str:
+    """The path of the newest trace under a log directory that was written after `since` (Unix time); empty if none."""
+    found: list[tuple[float, str]] = []
+    with contextlib.suppress(OSError):
+        for path in Path(directory).absolute().glob("plugins/profile/*/*.xplane.pb"):
+            written = path.stat().st_mtime
+            if written >= since:
+                found.append((written, str(path)))
+    return max(found)[1] if found else ""

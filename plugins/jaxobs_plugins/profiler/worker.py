@@ -1,0 +1,61 @@
+"""One thread for whatever may take long: it begins with the first task and is joined at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+Task = Callable[[], None]
+
+
+class Worker:
+    """Runs tasks in turn. `failed` is called with what a task raised; the tasks after it still run."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+        self._changed = threading.Condition()
+        self._tasks: deque[Task] = deque()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def give(self, task: Task) -> None:
+        """Raises RuntimeError where no thread can be had."""
+        with self._changed:
+            if self._stopped:
+                return
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="jaxobs-profiler", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._tasks.append(task)
+            self._changed.notify_all()
+
+    @property
+    def idle(self) -> bool:
+        return not self._tasks
+
+    def stop(self, patience: float) -> None:
+        """No task begins any more; the one under way is waited for."""
+        with self._changed:
+            self._stopped = True
+            self._tasks.clear()
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or self._tasks)
+                if self._stopped:
+                    return
+                task = self._tasks[0]
+            try:
+                task()
+            except Exception as error:  # noqa: BLE001  # what comes out of a profiler must not end on the job's console
+                self._failed(error)
+            del task
+            with self._changed:
+                if self._tasks:
+                    self._tasks.popleft()

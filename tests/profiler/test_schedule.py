@@ -1,0 +1,108 @@
+"""Over any sequence of windows the budget holds, whatever they cost."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs_plugins.profiler.schedule import (
+    FIRST_LONGEST,
+    GROWTH,
+    LONGEST,
+    PAID_WITHIN,
+    SHORTEST,
+    SHORTEST_PAUSE,
+    Schedule,
+    Window,
+)
+
+MAXIMUM_BYTES = 2**25
+
+windows = st.builds(
+    Window,
+    length=st.floats(0.001, 3.0),
+    starting=st.floats(0, 2.0),
+    stopping=st.floats(0, 10.0),
+    size=st.integers(0, 2**31),
+    steps=st.integers(0, 100_000),
+    usual_steps=st.none() | st.floats(0.1, 100_000),
+)
+
+
+@given(
+    st.floats(1e-4, 0.1),
+    st.lists(st.tuples(windows, st.floats(0, 100), st.sampled_from(["read", "empty", "lost"])), max_size=40),
+)
+def test_what_windows_have_cost_never_exceeds_the_budget_by_more_than_one_window(ratio, told):
+    schedule = Schedule(ratio, MAXIMUM_BYTES, began=1000.0)
+    for window, late, outcome in told:
+        began = max(1000.0, schedule.due()) + late  # a window may come later than it is due, never earlier
+        ended = began + window.starting + window.length + window.stopping
+        if outcome == "lost":
+            schedule = schedule.lost(window, ended)
+        else:
+            schedule = schedule.after(window, ended, empty=outcome == "empty")
+        assert schedule.spent <= ratio * (ended - 1000.0) + window.cost + 1e-9
+
+
+@given(windows, st.none() | st.floats(1e-6, 1000))
+def test_a_window_is_as_long_as_is_sensible(window, step):
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
+    assert SHORTEST <= schedule.next_length(step) <= FIRST_LONGEST
+    length = schedule.after(window, 10.0).next_length(step)
+    assert SHORTEST <= length <= max(SHORTEST, min(LONGEST, GROWTH * window.length))
+
+
+@given(windows, st.floats(1e-6, 1000))
+def test_a_window_stays_below_the_largest_trace_and_is_paid_for_within_a_minute(window, step):
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(window, 10.0)
+    length = schedule.next_length(step)
+    if length > SHORTEST:
+        assert length * window.size / window.length <= MAXIMUM_BYTES
+        assert length * schedule.growing <= PAID_WITHIN * 0.005 * (1 + 1e-9)
+
+
+def test_no_budget_no_window():
+    assert Schedule(0.0, MAXIMUM_BYTES, 5.0).due() == math.inf
+
+
+def test_a_step_is_held_ten_times_where_that_costs_little():
+    cheap = Window(0.1, 0.0001, 0.001, 10_000, 10, 10.0)
+    assert Schedule(0.005, MAXIMUM_BYTES, 0.0).after(cheap, 10.0).next_length(0.02) == pytest.approx(0.2)
+
+
+def test_one_quiet_window_does_not_make_the_next_one_long():
+    busy = Window(0.1, 0.0001, 0.4, 6_000_000, 100, 200.0)
+    quiet = Window(0.09, 0.0001, 0.001, 2_000, 0, 0.1)
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
+    after_busy = schedule.after(busy, 10.0)
+    after_both = after_busy.after(quiet, 100.0, empty=True)
+    assert after_both.next_length(1.0) == pytest.approx(after_busy.next_length(1.0), rel=0.2)
+
+
+def test_windows_that_show_nothing_become_rare():
+    empty = Window(0.1, 0.0, 0.0, 2_000, 0, None)
+    schedule = Schedule(0.1, MAXIMUM_BYTES, 0.0)
+    pauses = []
+    for _ in range(12):
+        ended = schedule.due() + 0.1
+        schedule = schedule.after(empty, ended, empty=True)
+        pauses.append(schedule.due() - ended)
+    assert pauses[0] == pytest.approx(2 * SHORTEST_PAUSE)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 3600
+
+
+@pytest.mark.parametrize(
+    ("steps", "usual", "slower"),
+    [
+        (50, 100.0, 0.5),  # half as many steps: half of the time was lost
+        (100, 100.0, 0.0),
+        (120, 100.0, 0.0),  # chance
+        (0, 1.0, 0.3),  # too few to tell: as much as stop() took
+        (7, None, 0.3),
+    ],
+)
+def test_how_much_slower_traced_steps_were(steps, usual, slower):
+    assert Window(1.0, 0.0, 0.3, 0, steps, usual).slower == pytest.approx(slower)

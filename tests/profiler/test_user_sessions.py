@@ -1,0 +1,142 @@
+"""The user's own sessions, before, during and after ours: theirs is whole, nothing raises, and it is read too."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from jaxobs.probe import jax_internals
+from jaxobs.trace import read_trace
+
+
+def traces(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*.xplane.pb"))
+
+
+def is_whole(path: Path) -> bool:
+    read_trace(path.read_bytes())  # raises TraceError where it is not
+    return path.stat().st_size > 0
+
+
+def test_a_session_of_the_users_is_told_of_and_read(observed: Any, train: Any, tmp_path: Path) -> None:
+    train(observed)
+    with jax.profiler.trace(tmp_path):
+        assert observed.job.session is not None
+        time.sleep(0.05)
+    assert observed.job.session is None
+    (window,) = observed.wait_for(1)
+    (path,) = traces(tmp_path)
+    assert is_whole(path)
+    assert (window.kind, window.outcome, window.path, window.reason) == ("user", "read", str(path), "")
+    assert window.xspace == path.read_bytes()
+    assert window.end - window.start >= 0.05e9
+
+
+def test_ours_gives_way_to_the_users(observed: Any, train: Any, tmp_path: Path) -> None:
+    train(observed)
+    answer = observed.probe.profile(0.2, False)
+    time.sleep(0.05)
+    jax.profiler.start_trace(tmp_path)
+    time.sleep(0.05)
+    jax.profiler.stop_trace()
+    assert answer.result(timeout=30).outcome == "user_session"
+    (path,) = traces(tmp_path)
+    assert is_whole(path)
+    ours, theirs = observed.wait_for(2)
+    assert (ours.kind, ours.xspace) == ("requested", None)
+    assert (theirs.kind, theirs.outcome) == ("user", "read")
+    assert ours.end <= theirs.start
+
+
+def test_ours_is_skipped_while_the_users_is_there_and_made_after_it(
+    observed: Any, train: Any, tmp_path: Path
+) -> None:
+    train(observed)
+    with jax.profiler.trace(tmp_path):
+        assert observed.ask(0.05).outcome == "user_session"
+        time.sleep(0.05)
+    (path,) = traces(tmp_path)
+    assert is_whole(path)
+    assert observed.ask(0.05).outcome in ("read", "empty")
+    jax.profiler.start_trace(tmp_path / "again")
+    jax.profiler.stop_trace()
+    assert len(traces(tmp_path / "again")) == 1
+
+
+def test_many_in_turn_leave_nothing_behind(observed: Any, train: Any, tmp_path: Path) -> None:
+    train(observed)
+    for turn in range(5):
+        answer = observed.probe.profile(0.05, False)
+        time.sleep(0.01 * turn)
+        with jax.profiler.trace(tmp_path / str(turn)):
+            time.sleep(0.01)
+        answer.result(timeout=30)
+    assert all(is_whole(path) for path in traces(tmp_path))
+    assert len(traces(tmp_path)) == 5
+    observed.wait_for(10)
+    assert observed.ask(0.03).outcome in ("read", "empty")
+
+
+def test_the_users_mistakes_stay_theirs(observed: Any, train: Any, tmp_path: Path) -> None:
+    train(observed)
+    with pytest.raises(RuntimeError, match="No profile started"):
+        jax.profiler.stop_trace()
+    with jax.profiler.trace(tmp_path), pytest.raises(RuntimeError, match="already been started"):
+        jax.profiler.start_trace(tmp_path)
+    session_type = jax_internals.profiler_module().ProfilerSession
+    with pytest.raises(TypeError):
+        session_type("no options")
+    assert observed.ask(0.03).outcome in ("read", "empty")
+
+
+def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
+    observed: Any, train: Any
+) -> None:
+    train(observed)
+    module = jax_internals.profiler_module()
+    session = module.ProfilerSession(module.ProfileOptions())
+    time.sleep(0.03)
+    assert isinstance(session, module.ProfilerSession)
+    assert isinstance(session, observed.probe._windows._session_type)
+    assert type(session).__name__ == "ProfilerSession"
+    xspace = session.stop()
+    (window,) = observed.wait_for(1)
+    assert (window.kind, window.outcome, window.xspace) == ("user", "read", xspace)
+
+
+def test_a_session_that_is_dropped_is_over(observed: Any, train: Any) -> None:
+    train(observed)
+    module = jax_internals.profiler_module()
+    session = module.ProfilerSession(module.ProfileOptions())
+    assert observed.ask(0.03).outcome == "user_session"
+    del session
+    assert observed.ask(0.03).outcome in ("read", "empty")
+
+
+def test_a_trace_of_the_users_that_is_too_large_is_left_to_them(
+    observe: Any, train: Any, tmp_path: Path
+) -> None:
+    observed = observe(profile_maximum_bytes=100)
+    train(observed)
+    with jax.profiler.trace(tmp_path):
+        time.sleep(0.01)
+    (window,) = observed.wait_for(1)
+    assert (window.outcome, window.xspace) == ("too_large", None)
+    assert len(traces(tmp_path)) == 1
+
+
+def test_after_the_end_sessions_are_jaxs_own_again(observed: Any, train: Any, tmp_path: Path) -> None:
+    module = jax_internals.profiler_module()
+    hooked, original = module.ProfilerSession, observed.probe._windows._session_type
+    assert hooked is not original
+    jax.profiler.start_trace(tmp_path)
+    observed.probe.stop()
+    assert module.ProfilerSession is original
+    jax.profiler.stop_trace()  # one that began before is whole nevertheless
+    (path,) = traces(tmp_path)
+    assert is_whole(path)
+    assert observed.windows() == []

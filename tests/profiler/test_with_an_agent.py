@@ -1,0 +1,102 @@
+"""The probe in a whole job: with its agent, asked from both sides, and at the end of the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxobs.probe import jax_internals
+from jaxobs_plugins.profiler.probe import FIRST_SCHEDULED
+
+ROOT = Path(__file__).parents[2]
+TRAINS = """
+import os, sys, time, json
+import jax, jax.numpy as jnp
+import jaxobs
+obs = jaxobs.instrument(prometheus=False, interval=0.1)
+step = obs.watch(jax.jit(lambda x: jnp.tanh(x @ x) * 1e-3))
+x = jnp.ones((64, 64))
+def train(seconds):
+    until = time.monotonic() + seconds
+    for _ in obs.steps(iter(lambda: time.monotonic() < until, False)):
+        step(x).block_until_ready()
+train(0.3)
+"""
+
+
+def run(script: str, tmp_path: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
+    environment = {**kept, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **settings}
+    command = [sys.executable, "-c", TRAINS + script]
+    return subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "raise SystemExit(3)",
+        "obs.shutdown()",
+        "import threading; threading.Timer(0.3, lambda: obs.shutdown(0.1)).start(); train(0.5)",
+    ],
+)
+def test_a_job_may_end_in_the_middle_of_a_window(tmp_path: Path, end: str) -> None:
+    script = "obs._side.begin_profile(20.0, False); train(0.3); print('done', flush=True)\n" + end
+    done = run(script, tmp_path)
+    assert (done.returncode, done.stdout) == (3 if "SystemExit" in end else 0, "done\n")
+    if jax_internals.jaxlib_version() >= FIRST_SCHEDULED:  # older profilers write to the console
+        assert done.stderr == ""
+
+
+@pytest.mark.skipif(
+    jax_internals.jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"
+)
+def test_windows_are_seen_in_the_snapshot_in_metrics_and_as_spans(tmp_path: Path) -> None:
+    script = """
+import threading
+answers = []
+asking = threading.Thread(target=lambda: answers.append(obs.profile(0.1, keep="kept")))
+asking.start(); train(1.0); asking.join()
+from jaxobs.flow import wire
+obs._heard(wire.PROFILE, (0.1, True))
+train(1.0)
+with jax.profiler.trace("theirs"):
+    train(0.1)
+train(1.0)
+print(json.dumps(answers[0]))
+"""
+    settings = {"JAXOBS_JSONL_DIRECTORY": str(tmp_path), "JAXOBS_PROFILE_DIRECTORY": str(tmp_path / "asked")}
+    settings["JAXOBS_SHUTDOWN_TIMEOUT"] = "60"  # the agent runs at low priority, and the machine may be busy
+    done = run(script, tmp_path, **settings)
+    assert done.returncode == 0, done.stderr
+    outcome, path, reason = json.loads(done.stdout)
+    assert (outcome, reason) == ("read", "")
+    assert Path(path).is_relative_to(tmp_path / "kept")
+    (lines,) = tmp_path.glob("*.jsonl")
+    told: list[dict[str, Any]] = [json.loads(line) for line in lines.read_text().splitlines()]
+    windows = [record for record in told if record.get("kind") in ("requested", "user")]
+    assert [(record["kind"], record["outcome"]) for record in windows] == [
+        ("requested", "read"),
+        ("requested", "read"),
+        ("user", "read"),
+    ]
+    assert all(Path(record["path"]).exists() for record in windows)
+    assert Path(windows[1]["path"]).is_relative_to(tmp_path / "asked")
+
+
+def test_before_and_after_there_is_anything_to_profile_the_answer_says_so(tmp_path: Path) -> None:
+    script = """
+obs.shutdown()
+print(obs.profile(0.1).reason)
+"""
+    done = run(script, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "the observer has ended\n")
