@@ -1,36 +1,77 @@
-"""Decoding modules on a worker thread, so that neither the fold nor a scrape waits for a large one."""
+"""Decoding modules and reading profiler windows on a worker thread, so that neither the fold nor a scrape waits."""
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from jaxobs.cost_model import module_cost
+from jaxobs.derive.profiled import Profiled, join
+from jaxobs.derive.profiles import WindowToRead
 from jaxobs.model.cost import ModuleCost
+from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
+from jaxobs.trace import TraceError, read_trace
 
-Done = tuple[int, ModuleCost | None, str]
+LARGEST_WINDOW = 64 * 2**20
+"""Bytes of a trace that are read. Reading takes about seven times as much memory, and 4 s for so many (measured)."""
+
+INSTRUCTIONS_KEPT = 500_000
+"""Modules stay decoded up to so many instructions in all: the steps of a large model have some ten thousand each."""
+
+MODULES_CARRIED = 64 * 2**20
+"""Bytes of serialized modules that are kept for the windows to come: some 50 of ten thousand instructions each."""
+
+_MODULE, _WINDOW, _STOP = range(3)
+"""What is waiting, the most urgent first: costs are asked for by every view, windows by some."""
+
+
+class ModuleDone(NamedTuple):
+    """An executable's module was decoded, or could not be."""
+
+    number: int
+    module: ModuleCost | None
+    reason: str
+
+
+class WindowDone(NamedTuple):
+    """A profiler window was read, or could not be."""
+
+    window: WindowToRead
+    joined: Profiled | None
+    reason: str
+
+
+Done = ModuleDone | WindowDone
 
 
 class Analysis:
-    """`submit` modules; `finished` gives what is done. Each module with the same bytes is decoded once."""
+    """`submit` modules and windows; `finished` gives what is done. A module with the same bytes is decoded once."""
 
     def __init__(self, log: Callable[[str], None], wake: Callable[[], None]) -> None:
         self._log = log
         self._wake = wake
-        self._waiting: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
+        self._waiting: queue.PriorityQueue[tuple[int, int, Any]] = queue.PriorityQueue()
         self._finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="jaxobs-analysis", daemon=True)
-        self._pending = 0
+        self._submitted = self._pending = 0
+        self._modules = _Modules(log)
 
     def start(self) -> None:
         self._thread.start()
 
     def submit(self, number: int, proto: bytes) -> None:
-        self._pending += 1
-        self._waiting.put((number, proto))
+        """The module of an executable."""
+        self._put(_MODULE, (number, proto))
+
+    def submit_window(self, window: WindowToRead) -> None:
+        """A profiler window with its trace."""
+        self._put(_WINDOW, window)
 
     def finished(self) -> list[Done]:
         done: list[Done] = []
@@ -51,19 +92,101 @@ class Analysis:
         return done
 
     def stop(self) -> None:
-        self._waiting.put(None)
+        self._waiting.put((_STOP, 0, None))
+
+    def _put(self, kind: int, item: Any) -> None:
+        self._pending += 1
+        self._submitted += 1
+        self._waiting.put((kind, self._submitted, item))
 
     def _run(self) -> None:
-        rules = load_rules(self._log)
-        while (item := self._waiting.get()) is not None:
-            number, proto = item
+        while True:
+            kind, _, item = self._waiting.get()
+            if kind == _STOP:
+                return
+            done = self._decode(*item) if kind == _MODULE else self._read(item)
             del item
-            try:
-                done: Done = (number, module_cost(proto, custom_call_rules=rules), "")
-            except ValueError as error:
-                done = (number, None, f"its module could not be read: {error}"[:500])
-            except Exception as error:  # noqa: BLE001  # one module must not end the thread
-                done = (number, None, f"its cost could not be derived: {type(error).__name__}: {error}"[:500])
-            del proto
             self._finished.put(done)
             self._wake()
+
+    def _decode(self, number: int, proto: bytes) -> ModuleDone:
+        found = self._modules.cost(proto)
+        return ModuleDone(number, None, found) if isinstance(found, str) else ModuleDone(number, found, "")
+
+    def _read(self, window: WindowToRead) -> WindowDone:
+        trace_bytes = window.event.xspace or b""
+        # The event goes on without its trace: it would hold megabytes.
+        told = window.without_trace()
+        try:
+            trace = read_trace(
+                trace_bytes,
+                maximum_bytes=LARGEST_WINDOW,
+                stretches=window.stretches,
+                modules=self._modules.carried,
+            )
+            del trace_bytes
+            self._modules.remember(trace)
+            peaks = {(device.host, device.name): window.peaks for device in trace.devices}
+            joined = join(trace, self._modules.of(trace), peaks, window.working_sets)
+        except TraceError as error:
+            return WindowDone(told, None, str(error)[:500])
+        except Exception as error:  # noqa: BLE001  # one window must not end the thread
+            return WindowDone(told, None, f"{type(error).__name__}: {error}"[:500])
+        return WindowDone(told, joined, "")
+
+
+class _Modules:
+    """Costs of modules by their content, those used last. A reason stands for one that cannot be had."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._rules: Mapping[str, Any] | None = None
+        self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
+        self._instructions = 0
+        self.carried: dict[int, bytes] = {}
+        """Modules by program id, of all windows: one carries them only after a compile, and its successors none."""
+
+    def cost(self, proto: bytes) -> ModuleCost | str:
+        content = hashlib.blake2b(proto, digest_size=16).digest()
+        if content in self._known:
+            self._known.move_to_end(content)
+            return self._known[content]
+        found = self._known[content] = self._decode(proto)
+        self._instructions += _size(found)
+        while self._instructions > INSTRUCTIONS_KEPT and len(self._known) > 1:
+            _, oldest = self._known.popitem(last=False)
+            self._instructions -= _size(oldest)
+        return found
+
+    def of(self, trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
+        """Costs by host and program id, as a trace names its modules."""
+
+        def find(host: str, program_id: int | None) -> ModuleCost | str:
+            proto = trace.module(host, program_id)
+            return "its module is in no trace so far" if proto is None else self.cost(proto)
+
+        return find
+
+    def remember(self, trace: Trace) -> None:
+        """Keep the modules of a window for those after it, the newest programs up to MODULES_CARRIED bytes."""
+        for host in trace.hosts:
+            self.carried |= host.modules
+        size = sum(map(len, self.carried.values()))
+        for program_id in sorted(self.carried):  # numbers rise
+            if size <= MODULES_CARRIED:
+                break
+            size -= len(self.carried.pop(program_id))
+
+    def _decode(self, proto: bytes) -> ModuleCost | str:
+        if self._rules is None:
+            self._rules = load_rules(self._log)
+        try:
+            return module_cost(proto, custom_call_rules=self._rules)
+        except ValueError as error:
+            return f"its module could not be read: {error}"[:500]
+        except Exception as error:  # noqa: BLE001  # one module must not end the thread
+            return f"its cost could not be derived: {type(error).__name__}: {error}"[:500]
+
+
+def _size(module: ModuleCost | str) -> int:
+    return 1 if isinstance(module, str) else module.instruction_count

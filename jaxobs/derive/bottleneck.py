@@ -19,6 +19,13 @@ HALF_SURE_STEPS = 10
 """With this many steps the number of samples halves the confidence: n / (n + 10)."""
 
 
+DEVICE = ("compute", "memory", "communication", "transfer", "latency")
+"""Components that the device's busy time is charged to, where its work is known."""
+
+DOUBT_OF_A_WHOLE = 0.5
+"""An executable that is charged as a whole goes to the larger part of its bound time: up to half of it is another's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A bottleneck: `label` with its runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
@@ -62,18 +69,21 @@ def charge(
     input_wait: float,
     busy: Mapping[str, float],
     all_busy_known: bool,
+    idle_wait: float = 0.0,
 ) -> dict[str, float]:
     """Seconds of each component; they add up to `wall`.
 
     Busy seconds of the device are charged first, and are cut to what is left of the wall time by compiles, during which
     the loop dispatches nothing. Idle seconds go to what the host was doing: compiling, a checkpoint, waiting for input,
-    else to the host. Where not all busy time is known, what is left over is `unknown`, not `host`.
+    else to the host. Where not all busy time is known, what is left over is `unknown`, not `host`. For `idle_wait`
+    seconds of the wait for input the device is known to have been idle: busy time cannot lie there.
     """
     components = dict.fromkeys(COMPONENTS, 0.0)
     components["compile"] = min(max(compiling, 0.0), wall)
     remaining = wall - components["compile"]
     busy_total = sum(busy.values())
-    scale = min(1.0, remaining / busy_total) if busy_total > 0 else 0.0
+    room = max(0.0, remaining - max(idle_wait, 0.0))
+    scale = min(1.0, room / busy_total) if busy_total > 0 else 0.0
     for word, amount in busy.items():
         components[word] += amount * scale
     remaining = max(0.0, remaining - busy_total * scale)
@@ -85,8 +95,11 @@ def charge(
     return components
 
 
-def decide(components: Mapping[str, float], steps: int) -> Verdict:
-    """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained."""
+def decide(components: Mapping[str, float], steps: int, by_operation: float | None = None) -> Verdict:
+    """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained.
+
+    `by_operation` device seconds among the components were charged operation by operation; None: all of them.
+    """
     wall = sum(components.values())
     if wall <= 0:
         return Verdict("unknown", 0.0, None, reason="no step has ended yet")
@@ -97,7 +110,9 @@ def decide(components: Mapping[str, float], steps: int) -> Verdict:
     ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
     first, second = ranked[0], ranked[1]
     margin = (shares[first] - shares[second]) / (shares[first] + shares[second])
-    explained = 1.0 - shares["unknown"] - shares["unmodelled"]
+    device = sum(components.get(word, 0.0) for word in DEVICE)
+    as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
+    explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
     confidence = margin * steps / (steps + HALF_SURE_STEPS) * max(0.0, explained)
     return Verdict(first, confidence, second if shares[second] > 0 else None, shares)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +14,29 @@ from jaxobs.model.cost import Cost, ModuleCost
 SAMPLES_KEPT = 21
 """Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow
 a change within a minute."""
+
+
+POLLED_WELL = 5e-3
+"""Seconds. Polls are at least 0.2 ms apart, and a thread wakes late on a busy machine: the end of a run is seen up to
+half a millisecond late, a tenth of this."""
+
+MEASURED = "the repetitions of its loops are the mean of those seen in profiler windows"
+
+
+@dataclass(slots=True)
+class Windows:
+    """What profiler windows saw of an executable, on one device."""
+
+    runs: float = 0.0
+    seconds: float = 0.0
+    """Of runs from their first operation to the end of their last, or of operations where runs are not told apart."""
+    runs_told: bool = False
+    labels: Counter[str] = field(default_factory=Counter)
+    """Device seconds by what they are charged to."""
+    executions: Counter[str] = field(default_factory=Counter)
+    """By operation, over all devices."""
+    runs_counted: float = 0.0
+    """Runs on all devices in the windows that told them."""
 
 
 @dataclass(slots=True)
@@ -34,6 +57,14 @@ class Executable:
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_count: int = 0
+    windows: Windows = field(default_factory=Windows)
+    measured: Cost | None = None
+    """The cost with the measured repetitions, where the module does not tell them."""
+
+    @property
+    def work(self) -> Cost | None:
+        """What one run must do, as far as it is known: of the module, its repetitions as measured where it has to be."""
+        return self.measured or self.cost
 
     @property
     def is_analysed(self) -> bool:
@@ -42,27 +73,31 @@ class Executable:
 
     @property
     def seconds_per_run(self) -> float | None:
-        """Device seconds of one run: the median of the newest samples, and no more than the spacing of its runs."""
+        """Device seconds of one run: the median of the newest samples, and no more than the spacing of its runs.
+
+        A short one takes no more than it did in profiler windows either, which rather lengthen it. Without samples it is
+        that of traced runs.
+        """
+        traced = self.windows.seconds / self.windows.runs if self.windows.runs > 0 else None
         if not self.samples:
-            return None
-        return min(
+            return traced
+        sampled = min(
             statistics.median(self.samples), statistics.median(self.spacings) if self.spacings else math.inf
         )
+        polled_late = sampled < POLLED_WELL and traced is not None and self.windows.runs_told
+        return min(sampled, traced) if polled_late and traced is not None else sampled
 
     @property
     def lower_bound_reason(self) -> str | None:
         """Why its cost, and so its bound time, is a lower bound; None where it is exact."""
-        if self.cost is None or (self.cost.exact and not self.cost.unmodelled):
-            return None
-        reasons = self.cost.inexact_reasons or tuple(f"{name} is unmodelled" for name in self.cost.unmodelled)
-        return "a lower bound: " + "; ".join(reasons[:3] or ("its cost is",))
+        return None if self.work is None else lower_bound_reason(self.work)
 
     @property
     def is_modelled(self) -> bool:
         """Whether its bound time holds all work that could dominate it."""
-        if self.bound is None or self.cost is None or self.lower_bound_reason is not None:
+        if self.bound is None or self.work is None or self.lower_bound_reason is not None:
             return False
-        if self.cost.collective_bytes:
+        if self.work.collective_bytes:
             return False  # how much of its time went to its collectives cannot be told from outside
         return not any(name.startswith(("matrix", "memory")) for name in self.bound.missing)
 
@@ -75,3 +110,12 @@ class Executable:
         return sum(known.get(kind, 0.0) for kind in ("argument", "output", "temporary")) - known.get(
             "alias", 0.0
         )
+
+
+def lower_bound_reason(cost: Cost) -> str | None:
+    """Why a cost, and a bound time of it, is a lower bound; None where it is exact, or its repetitions were measured."""
+    reasons = tuple(reason for reason in cost.inexact_reasons if reason != MEASURED)
+    if not reasons and (cost.exact or MEASURED in cost.inexact_reasons) and not cost.unmodelled:
+        return None
+    reasons = reasons or tuple(f"{name} is unmodelled" for name in cost.unmodelled)
+    return "a lower bound: " + "; ".join(reasons[:3] or ("its cost is",))

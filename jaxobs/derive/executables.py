@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executable import Executable
+from jaxobs.derive.executable_gauges import GAUGES, fill_gauges, rate
+from jaxobs.derive.executable_windows import absorb, bind, verdict_of_operations
+from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.refusal import require
-from jaxobs.derive.roofline import bound_time, efficiency, total_bound
+from jaxobs.derive.roofline import efficiency
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.cost import Cost, ModuleCost
@@ -28,6 +32,7 @@ class Executables:
         self._series = series
         self._selection: Selection[int] = Selection(limit)
         self._by_number: dict[int, Executable] = {}
+        self._by_fingerprint: dict[str, Executable] = {}
         self._watched: dict[int, FunctionWatched] = {}
         self._watched_names: set[str] = set()
         self._unseen_runs: Counter[int] = Counter()
@@ -58,12 +63,35 @@ class Executables:
             "",
             module.fingerprint,
         )
-        self._bind(made)
+        self._by_fingerprint[made.fingerprint] = made
+        if self.peaks is not None:
+            bind(made, self.peaks)
 
     def bind_peaks(self, peaks: Peaks) -> None:
         self.peaks = peaks
         for made in self._by_number.values():
-            self._bind(made)
+            bind(made, peaks)
+
+    def profiled(self, joined: Profiled) -> None:
+        """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
+        operations: dict[tuple[str, str], list[Operation]] = {}
+        for (module, fingerprint, _), operation in joined.operations.items():
+            operations.setdefault((module, fingerprint), []).append(operation)
+        for place, ran in joined.modules.items():
+            made = self._by_fingerprint.get(place[1])
+            if made is not None:
+                absorb(made, ran, operations.get(place, ()))
+                if self.peaks is not None and made.measured is not None:
+                    bind(made, self.peaks)
+
+    def functions(self) -> dict[str, str]:
+        """The function of each executable, by its fingerprint."""
+        return {made.fingerprint: made.function for made in self._by_number.values() if made.fingerprint}
+
+    def working_sets(self) -> dict[str, float]:
+        """Bytes that a run of each executable touches, by its fingerprint."""
+        known = ((made.fingerprint, made.working_set) for made in self._by_number.values())
+        return {fingerprint: size for fingerprint, size in known if fingerprint and size is not None}
 
     def watched(self, event: FunctionWatched) -> None:
         self._watched[event.number] = event
@@ -97,8 +125,17 @@ class Executables:
         """Whether a function of that name was given to `obs.watch()`."""
         return function in self._watched_names
 
+    def why_unseen(self, runs: Iterable[int]) -> str | None:
+        """Where it is not visible which executable ran: the watched function, and why."""
+        unseen = next((self._watched[run] for run in runs if run in self._watched), None)
+        return f"{unseen.function}: {unseen.reason}" if unseen is not None else None
+
     def get(self, run: int) -> Executable | None:
         return self._by_number.get(run)
+
+    def of_fingerprint(self, fingerprint: str) -> Executable | None:
+        """The newest with this content."""
+        return self._by_fingerprint.get(fingerprint)
 
     def update(self) -> None:
         """Bring the series up to what was folded."""
@@ -109,22 +146,22 @@ class Executables:
                 made.seconds += per_run * new
                 self._told["runs", made.number] = made.runs
         weights = {
-            made.number: (made.seconds, made.cost.flops if made.cost else 0.0)
+            made.number: (max(made.seconds, made.windows.seconds), made.work.flops if made.work else 0.0)
             for made in self._by_number.values()
             if made.fingerprint
         }
         shown = self._selection.choose(weights)
-        gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in _GAUGES}
+        gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in GAUGES}
         for number in weights:
             made = self._by_number[number]
             name = (made.function, made.fingerprint) if number in shown else (OTHER, OTHER)
             if made.runs:
                 self._tell(core.EXECUTABLE_RUNS, made, name, made.runs)
-            if made.samples:
+            if made.seconds:
                 self._tell(core.EXECUTABLE_SECONDS, made, name, made.seconds)
             if number in shown:
-                self._gauges(made, name, gauges)
-        for metric in _GAUGES:
+                fill_gauges(gauges, made, name, self._verdict(made))
+        for metric in GAUGES:
             self._series.replace(metric, gauges[metric.name].items())
 
     def document(self) -> list[dict[str, Any]]:
@@ -132,18 +169,11 @@ class Executables:
         known = sorted(self._by_number.values(), key=lambda made: (-made.seconds, made.number))
         return [self._entry(made) for made in known]
 
-    def _bind(self, made: Executable) -> None:
-        if made.module is None or self.peaks is None:
-            return
-        peaks, working_set = self.peaks, made.working_set
-        made.bound = total_bound(
-            bound_time(operation.cost, peaks, working_set) for operation in made.module.operations
-        )
-
     def _entry(self, made: Executable) -> dict[str, Any]:
-        per_run, cost, bound = made.seconds_per_run, made.cost, made.bound
+        per_run, cost, bound = made.seconds_per_run, made.work, made.bound
         near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
         runs_reason = self._why_no_runs(made)
+        runs, spent, source = self._counted(made, runs_reason)
         unmeasured = (
             None
             if per_run is not None
@@ -151,8 +181,9 @@ class Executables:
             or "no run has been timed: that takes an output of at most 1 MiB that is not donated"
         )
         unbound = self._bound_reason(made)
-        achieved, attainable = _rate(cost, per_run), _rate(cost, bound.seconds if bound else None)
+        achieved, attainable = rate(cost, per_run), rate(cost, bound.seconds if bound else None)
         no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
+        donatable = made.module.donatable_bytes if made.module else None
         why_near = unmeasured or (near.reason if near else None) or unbound
         return {
             "function": made.function,
@@ -160,13 +191,17 @@ class Executables:
             "executable_reason": None if made.fingerprint else made.cost_reason,
             "cost": cost.to_dict() | {"intensity_reason": _why_no_intensity(cost)} if cost else None,
             "cost_reason": None if cost else made.cost_reason,
-            "runs": made.runs if runs_reason is None else None,
-            "runs_reason": runs_reason,
-            "seconds": made.seconds if per_run is not None else None,
-            "seconds_reason": unmeasured,
+            "runs": runs,
+            "runs_reason": runs_reason if runs is None else None,
+            "seconds": spent,
+            "seconds_reason": unmeasured or runs_reason if spent is None else None,
+            "source": source,
+            "source_reason": runs_reason or unmeasured if source is None else None,
             "seconds_per_run": per_run,
             "seconds_per_run_reason": unmeasured,
             "samples": made.sample_count,
+            "profiled_runs": made.windows.runs,
+            "profiled_seconds": made.windows.seconds,
             "bound_seconds": bound.seconds if bound else None,
             "bound_seconds_reason": unbound,
             "achieved_flops_per_second": achieved,
@@ -180,8 +215,25 @@ class Executables:
             "bottleneck": self._verdict(made).to_dict(),
             "memory": dict(made.memory),
             "memory_reason": None if made.memory else "the backend gave no memory analysis",
+            "donatable_bytes": donatable,
+            "donatable_bytes_reason": (
+                None
+                if donatable is not None
+                else made.cost_reason or "arguments and outputs were not compared"
+            ),
             "devices": made.devices,
         }
+
+    def _counted(
+        self, made: Executable, runs_reason: str | None
+    ) -> tuple[float | None, float | None, str | None]:
+        """Runs, their device seconds, and whether all were counted (`watched`) or those in windows (`sampled`)."""
+        if runs_reason is None:
+            timed = made.seconds_per_run is not None
+            return made.runs, made.seconds if timed else None, "watched"
+        if made.windows.runs > 0:
+            return made.windows.runs, made.windows.seconds, "sampled"
+        return None, None, None
 
     def _why_no_runs(self, made: Executable) -> str | None:
         """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
@@ -206,56 +258,18 @@ class Executables:
         """Without a bound because a peak is missing the label is unknown; without a cost it is unmodelled."""
         if made.cost is not None and made.bound is None:
             return bottleneck.Verdict("unknown", 0.0, None, reason=self._bound_reason(made))
+        told = verdict_of_operations(made)
+        if told is not None:
+            return told
         return bottleneck.of_executable(
             made.bound, made.seconds_per_run, made.sample_count, complete=made.is_modelled
         )
-
-    def _gauges(
-        self, made: Executable, name: tuple[str, ...], gauges: dict[str, dict[tuple[str, ...], float | None]]
-    ) -> None:
-        per_run, cost, bound = made.seconds_per_run, made.cost, made.bound
-        if cost is not None:
-            gauges[core.EXECUTABLE_FLOPS.name][name] = cost.flops
-            gauges[core.EXECUTABLE_BYTES.name][name] = cost.bytes
-            gauges[core.EXECUTABLE_INTENSITY.name][name] = cost.intensity
-            gauges[core.EXECUTABLE_ACHIEVED.name][name] = _rate(cost, per_run)
-        if bound is not None:
-            gauges[core.EXECUTABLE_ATTAINABLE.name][name] = _rate(cost, bound.seconds)
-            gauges[core.EXECUTABLE_EFFICIENCY.name][name] = (
-                efficiency(bound, per_run).value if per_run else None
-            )
-        if per_run is not None:
-            verdict = self._verdict(made)
-            gauges[core.EXECUTABLE_BOTTLENECK.name][*name, verdict.label, verdict.runner_up or ""] = 1.0
-        for kind, amount in made.memory.items():
-            gauges[core.EXECUTABLE_MEMORY.name][*name, kind] = float(amount)
 
     def _tell(self, metric: Any, made: Executable, labels: tuple[str, ...], total: float) -> None:
         key = (metric.name, made.number)
         new = total - self._told.get(key, 0.0)
         self._told[key] = total
         self._series.add(metric, labels, new)
-
-
-_GAUGES = (
-    core.EXECUTABLE_FLOPS,
-    core.EXECUTABLE_BYTES,
-    core.EXECUTABLE_INTENSITY,
-    core.EXECUTABLE_ACHIEVED,
-    core.EXECUTABLE_ATTAINABLE,
-    core.EXECUTABLE_EFFICIENCY,
-    core.EXECUTABLE_BOTTLENECK,
-    core.EXECUTABLE_MEMORY,
-)
-
-
-def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
-    """FLOP/s; None without both, or where nothing is to be computed."""
-    return (
-        cost.flops / elapsed
-        if cost is not None and cost.flops > 0 and elapsed is not None and elapsed > 0
-        else None
-    )
 
 
 def _why_no_intensity(cost: Cost) -> str | None:

@@ -6,19 +6,25 @@ A few lines longer than other files: the document of a loop names each of its va
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from typing import Any
 
 from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.compiles import Compiles
-from jaxobs.derive.executable import Executable
+from jaxobs.derive.components import components_of
+from jaxobs.derive.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.loop_profile import LoopProfile
+from jaxobs.derive.loop_work import LoopWork
+from jaxobs.derive.profile_document import profile_document
+from jaxobs.derive.profiles import Profiles
 from jaxobs.derive.refusal import is_amount, require
-from jaxobs.derive.roofline import Utilization, model_flops_utilization
+from jaxobs.derive.roofline import Utilization
 from jaxobs.derive.series import LARGEST, Series
+from jaxobs.derive.stalls import Stalls
 from jaxobs.derive.step_times import StepTimes
 from jaxobs.derive.window import WINDOW, Slice, Window
+from jaxobs.derive.window_parts import StepSpan
 from jaxobs.derive.work import Work, work_of
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
@@ -48,39 +54,45 @@ class Loop:
         self.wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(core.COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
-        self._model_flops: float | None = None
         self.window = Window()
         self._pending = Slice(0)
-        self._input_wait = self._compiling = self._checkpoint = 0.0
-        self._waiting_for_cost: Counter[int] = Counter()
-        self._waiting_for_bound: Counter[int] = Counter()
+        self._work = LoopWork(name, series)
         self._refused_amounts: set[str] = set()
         self._not_finite: dict[str, str] = {}
         self._recent, self._did = Slice(0), Work()
         self._quiet: str | None = None
+        self._profile: LoopProfile | None = None
+        self._why_no_profile = ""
         self._compiled_here: set[str] = set()
+        self.stalls = Stalls()
         self._times = StepTimes(name, series)
         for metric in (core.STEPS, core.STEPS_FAILED):
             series.add(metric, (name,), 0.0)
 
-    def step_ended(self, event: StepEnded, compiles: Compiles, executables: Executables) -> None:
+    def step_ended(
+        self, event: StepEnded, compiles: Compiles, executables: Executables, profiles: Profiles
+    ) -> None:
         turn = event.gap + event.end - event.start - event.nested
         parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
         waiting = compiles.overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
         compiling = min(turn, compiles.overlap(event.thread, event.start - event.gap, event.end, forget=True))
-        self._compiled_here |= compiles.made_within(event.thread, event.start - event.gap, event.end)
+        made = compiles.made_within(event.thread, event.start - event.gap, event.end)
+        self._compiled_here |= made
+        profiles.compiled(self.name, made, event.end)
+        profiles.step_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
         self._pending.steps += 1
         self._pending.wall += seconds(turn)
-        self._compiling += seconds(compiling)
-        self._checkpoint += seconds(event.checkpoint)
-        self._input_wait += seconds(max(0, event.input_wait - waiting))
+        self._pending.compiling += seconds(compiling)
+        self._pending.checkpoint += seconds(event.checkpoint)
+        self._pending.input_wait += seconds(max(0, event.input_wait - waiting))
+        own = turn - event.gap - compiling - event.checkpoint - max(0, event.input_wait - waiting)
+        self.stalls.step(seconds(max(0, own)))
         for run in event.runs:
             self._pending.runs[run] += 1
-            self._waiting_for_cost[run] += 1
-            self._waiting_for_bound[run] += 1
+            self._work.ran(run)
             executables.ran(run)
         self._series.add(core.STEPS, (self.name,), 1)
         if event.failed:
@@ -103,12 +115,12 @@ class Loop:
         require(
             is_amount(event.model_flops) and event.model_flops > 0, "model FLOPs that are no positive number"
         )
-        self._model_flops = event.model_flops
+        self._work.model_flops = event.model_flops
 
     def ended(self, event: LoopEnded) -> None:
         require(event.input_wait >= 0, "a wait of negative duration")
         self._pending.wall += seconds(event.input_wait)
-        self._input_wait += seconds(event.input_wait)
+        self._pending.input_wait += seconds(event.input_wait)
         self._times.loop_ended()
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
@@ -120,33 +132,27 @@ class Loop:
         self.recorded[event.name] = event.value if math.isfinite(event.value) else None
         self._series.set(core.RECORDED, (self.name, event.name), event.value)
 
-    def update(self, now: int, executables: Executables) -> None:
+    def update(self, now: int, executables: Executables, profiles: Profiles) -> None:
         """Close the slice since the last time: charge its wall time, count its work."""
+        self._profile = profiles.of(self.name, now)
+        self._why_no_profile = profiles.why_none(self.name)
         if self._pending.wall <= 0.0:
             self._show(now, executables)
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        busy: defaultdict[str, float] = defaultdict(float)
-        known = bool(piece.runs) and self._unwatched(executables) is None
-        for run, count in piece.runs.items():
-            made = executables.get(run)
-            per_run = made.seconds_per_run if made is not None else None
-            if made is None or per_run is None:
-                known = False
-            else:
-                busy[_busy_label(made, per_run)] += per_run * count
-        piece.components = bottleneck.charge(
-            piece.wall, compiling=self._compiling, checkpoint=self._checkpoint, input_wait=self._input_wait,
-            busy=busy, all_busy_known=known,
-        )  # fmt: skip
-        self._compiling = self._checkpoint = self._input_wait = 0.0
+        piece.components, piece.by_operation = self._components(piece, executables)
         self.wall += piece.wall
         for word, amount in piece.components.items():
             self.components[word] += amount
             self._series.add(core.COMPONENT_SECONDS, (self.name, word), amount)
         self.window.append(piece)
         self._show(now, executables)
+
+    def _components(self, piece: Slice, executables: Executables) -> tuple[dict[str, float], float]:
+        return components_of(
+            piece, executables, self._profile, all_watched=self._unwatched(executables) is None
+        )
 
     def document(self, executables: Executables) -> dict[str, Any]:
         recent, used = self._recent, self._utilization(executables)
@@ -155,9 +161,9 @@ class Loop:
         rate = _per_second(max(recent.wall, self._did.device_seconds))
         no_rate = None if recent.wall > 0 else self._quiet or "no step has ended yet"
         no_step_seconds = "too few steps have been timed: two completions, or a second of the host's turns"
-        lower_bound = (
-            None if self._did.cost.exact else "a lower bound: " + "; ".join(self._did.cost.inexact_reasons)
-        )
+        lower_bound = lower_bound_reason(self._did.cost)
+        if lower_bound is None and MEASURED in self._did.cost.inexact_reasons:
+            lower_bound = MEASURED
         why = {word: self._why_no_amount(word) for word in ("examples", "tokens")}
         return {
             "steps": self.steps,
@@ -187,16 +193,26 @@ class Loop:
             "recorded": self.recorded
             | {f"{name}_reason": NOT_FINITE for name, value in self.recorded.items() if value is None},
             "bottleneck": self.verdict().to_dict(),
+            "profile": profile_document(self._profile, self._untraced_step()),
+            "profile_reason": None if self._profile is not None else self._why_no_profile,
         }
 
+    def _untraced_step(self) -> float | None:
+        """Seconds a step of late, without compiles and checkpoints."""
+        own = self._recent.wall - sum(
+            self._recent.components.get(word, 0.0) for word in ("compile", "checkpoint")
+        )
+        return own / self._recent.steps if self._recent.steps else None
+
     def _show(self, now: int, executables: Executables) -> None:
-        self._count_work(executables)
-        self._count_bounds(executables)
+        self._work.count(executables)
         self._recent = self.window.total()
         self._did = work_of(self._recent.runs, executables)
         self._quiet = _quiet(self._recent, now)
         if self._quiet is not None:
             self._recent, self._did = Slice(now), Work()
+        # By what is known now: a window tells what the steps before it did, too.
+        self._recent.components, self._recent.by_operation = self._components(self._recent, executables)
         used, verdict = self._utilization(executables), self.verdict()
         self._series.set(core.MFU, (self.name,), used.mfu)
         self._series.set(core.HFU, (self.name,), used.hfu)
@@ -208,65 +224,16 @@ class Loop:
         """Of the last window."""
         if self._quiet is not None:
             return bottleneck.Verdict("unknown", 0.0, None, reason=self._quiet)
-        return bottleneck.decide(self._recent.components, self._recent.steps)
-
-    def _count_work(self, executables: Executables) -> None:
-        """Runs whose cost is known by now go into the counters; a module may be decoded after its first runs."""
-        for run, count in list(self._waiting_for_cost.items()):
-            made = executables.get(run)
-            if made is None or made.cost is None:
-                continue
-            del self._waiting_for_cost[run]
-            times = count * made.devices
-            for dtype, flops in made.cost.matrix_flops_by_type.items():
-                again = made.cost.rematerialized_flops_by_type.get(dtype, 0.0)
-                self._series.add(core.FLOPS, (self.name, dtype, "model"), times * (flops - again))
-                self._series.add(core.FLOPS, (self.name, dtype, "rematerialized"), times * again)
-            self._series.add(core.BYTES, (self.name,), times * made.cost.bytes)
-
-    def _count_bounds(self, executables: Executables) -> None:
-        """The same for bound times, which wait for the device's peaks too. Without peaks there are none, not 0 s."""
-        for run, count in list(self._waiting_for_bound.items()):
-            made = executables.get(run)
-            if made is None or made.bound is None:
-                continue
-            del self._waiting_for_bound[run]
-            bound = made.bound
-            if bound.seconds is not None:
-                for word in ("compute", "memory"):
-                    amount = count * bound.seconds if bound.limit == word else 0.0
-                    self._series.add(core.BOUND_SECONDS, (self.name, word), amount)
-            if bound.communication_seconds is not None:
-                amount = count * bound.communication_seconds
-                self._series.add(core.BOUND_SECONDS, (self.name, "communication"), amount)
+        recent = self._recent
+        return bottleneck.decide(recent.components, recent.steps, recent.by_operation)
 
     def _utilization(self, executables: Executables) -> Utilization:
-        reason, peaks = self._why_no_utilization(executables), executables.peaks
-        if reason is not None or peaks is None:
-            return Utilization(None, None, reason or "no backend has been found yet")
-        recent, did = self._recent, self._did
-        elapsed = max(recent.wall, did.device_seconds)
-        own = (
-            None
-            if self._model_flops is None
-            else self._model_flops * recent.steps / executables.local_devices
-        )
-        used = model_flops_utilization(did.cost, elapsed, peaks, own)
-        if used.mfu is not None and did.untimed_runs and not self._times.completions_seen:
-            return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
-        return used
-
-    def _why_no_utilization(self, executables: Executables) -> str | None:
         if self._quiet is not None:
-            return self._quiet
-        unwatched = self._unwatched(executables)
-        if unwatched is not None:
-            return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
-        if self._did.uncosted_runs:
-            return "the cost of some runs is not known"
-        if not self._did.cost.matrix_flops and not self._times.watched:
-            return "no function of the loop is watched: wrap it in obs.watch()"
-        return None
+            return Utilization(None, None, self._quiet)
+        return self._work.utilization(
+            self._recent, self._did, executables, profile=self._profile, unwatched=self._unwatched(executables),
+            any_watched=self._times.watched, ends_seen=self._times.completions_seen,
+        )  # fmt: skip
 
     def _unwatched(self, executables: Executables) -> str | None:
         """A function that runs in this loop without being watched, so that not all of the device's time is known."""
@@ -287,14 +254,8 @@ class Loop:
         if (self.examples if word == "examples" else self.tokens) is not None:
             return None
         if word in self._refused_amounts:
-            return f"{word}= gave no finite, positive number"
+            return f"{word}= raised, or gave no finite, positive number (an array on the device is not read)"
         return f"{word}= was not given"
-
-
-def _busy_label(made: Executable, per_run: float) -> str:
-    if not made.is_analysed or (made.cost is not None and made.bound is None):
-        return "unknown"  # not yet, or no peaks to hold it against
-    return bottleneck.label_of_busy(made.bound, per_run, complete=made.is_modelled)
 
 
 def _per_second(elapsed: float) -> Any:

@@ -14,15 +14,20 @@ WINDOW = 30 * NANOSECONDS
 
 @dataclass(slots=True)
 class Slice:
-    """What was folded between two snapshots. `runs` are watched calls by number, as in `StepEnded.runs`."""
+    """What was folded between two snapshots, in seconds. `runs` are watched calls by number, as in `StepEnded.runs`."""
 
     end: int
     wall: float = 0.0
     steps: int = 0
+    compiling: float = 0.0
+    checkpoint: float = 0.0
+    input_wait: float = 0.0
     examples: float = 0.0
     tokens: float = 0.0
     components: Mapping[str, float] = field(default_factory=dict)
     runs: Counter[int] = field(default_factory=Counter)
+    by_operation: float = 0.0
+    """Device seconds in `components` that were charged operation by operation, from profiler windows."""
 
 
 class Window:
@@ -46,6 +51,10 @@ class Window:
             whole.steps += piece.steps
             whole.examples += piece.examples
             whole.tokens += piece.tokens
+            whole.by_operation += piece.by_operation
+            whole.compiling += piece.compiling
+            whole.checkpoint += piece.checkpoint
+            whole.input_wait += piece.input_wait
             whole.runs.update(piece.runs)
             components.update(piece.components)
         whole.components = {word: float(amount) for word, amount in components.items()}

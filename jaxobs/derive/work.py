@@ -28,10 +28,10 @@ def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
     for run, count in runs.items():
         made = executables.get(run)
         per_run = made.seconds_per_run if made is not None else None
-        if made is None or made.cost is None:
+        if made is None or made.work is None:
             work.uncosted_runs += count
         else:
-            work.cost = work.cost + made.cost.scaled(count)
+            work.cost = work.cost + made.work.scaled(count)
         if per_run is None:
             work.untimed_runs += count
         else:

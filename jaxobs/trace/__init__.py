@@ -3,9 +3,7 @@
 Pure: bytes in, plain data out; imports neither JAX nor TensorFlow.
 """
 
-from jaxobs.trace.errors import TraceError
-from jaxobs.trace.reading import DEFAULT_MAXIMUM_BYTES, read_trace
-from jaxobs.trace.result import (
+from jaxobs.model.trace import (
     DeviceTrace,
     HostTrace,
     Kind,
@@ -13,8 +11,11 @@ from jaxobs.trace.result import (
     OperationTime,
     Step,
     StreamTime,
+    StretchTime,
     Trace,
 )
+from jaxobs.trace.errors import TraceError
+from jaxobs.trace.reading import DEFAULT_MAXIMUM_BYTES, read_trace
 
 __all__ = [
     "DEFAULT_MAXIMUM_BYTES",
@@ -25,6 +26,7 @@ __all__ = [
     "OperationTime",
     "Step",
     "StreamTime",
+    "StretchTime",
     "Trace",
     "TraceError",
     "read_trace",

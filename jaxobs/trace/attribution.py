@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jaxobs.trace.result import Kind
+from jaxobs.model.trace import Kind
 
 Interval = tuple[int, int, int]
 """Start and end in picoseconds, and the operation's index."""

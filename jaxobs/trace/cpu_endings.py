@@ -14,7 +14,7 @@ an operation has ended by the earliest of
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.timeline import LONGEST
@@ -69,6 +69,20 @@ class Endings:
         for name, first, last in self._lines.values():
             found.setdefault(name, []).extend((start, end) for start, end, _ in intervals[first:last])
         return found
+
+    def runs(self, intervals: list[Interval]) -> Iterator[tuple[tuple[int, int], int]]:
+        """From the first operation of each run to the last one's end, and one of its operations.
+
+        Nothing where runs are not told apart.
+        """
+        spans: dict[bytes, tuple[int, int]] = {}
+        operations: dict[bytes, int] = {}
+        for (_, run), (start, end, operation) in zip(self.flows, intervals, strict=True):
+            if run:
+                known = spans.get(run)
+                spans[run] = (start, end) if known is None else (min(start, known[0]), max(end, known[1]))
+                operations[run] = operation
+        yield from ((span, operations[run]) for run, span in spans.items())
 
     def _sort(self, intervals: list[Interval]) -> None:
         """Starts and operations in order, by line and run, and by run alone."""

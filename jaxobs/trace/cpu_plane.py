@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.cpu_endings import Endings
 from jaxobs.trace.event_stats import EventStats, payload
 from jaxobs.trace.lines import decoded_lines
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.plane_metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
-from jaxobs.trace.result import Step, StreamTime
-from jaxobs.trace.timeline import LONGEST, PICOSECONDS, Timeline, merged_seconds
+from jaxobs.trace.stretches import PICOSECONDS
+from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
 
 _TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
 _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")
@@ -56,6 +57,9 @@ class HostPlane:
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
             endings, users = self._endings[ordinal], device.users()
             device.intervals = endings.applied(device.intervals, users, containers, self._ended)
+            for (start, end), operation in endings.runs(device.intervals):
+                device.run_spans.append((start, end))
+                device.run_programs.append(device.operations[operation].program_id)
             for name, spans in self._endings[ordinal].threads(device.intervals).items():
                 device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
         if self._strange and self._devices:

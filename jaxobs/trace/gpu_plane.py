@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from jaxobs.model.trace import StreamTime
 from jaxobs.trace.event_stats import EventStats, payload
 from jaxobs.trace.lines import decoded_lines
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.operation_kinds import kind_of_event
 from jaxobs.trace.plane_metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
-from jaxobs.trace.result import StreamTime
 from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
 
 _TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"])
@@ -22,6 +22,9 @@ _STREAM: Final = "Stream #"
 _GRAPH: Final = "cuda_graph_exec_id"
 _MEMORY: Final = ("MemoryAlloc", "MemoryFree", "MemoryResidency", "Memory Alloc", "Memory Free")
 """Events of the allocator, which take no time of the device."""
+
+LONGEST_LAUNCH: Final = 20 * 10**6
+"""Picoseconds. Launching a kernel takes 2 to 10 µs; to dispatch the next executable takes the host far longer."""
 
 _Entry = tuple[int, int]
 _SKIPPED: Final[_Entry] = (-1, -1)
@@ -36,9 +39,23 @@ def read_gpu(
     for name, base, events in decoded_lines(plane):
         if name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
             reader.read(name, base, events)
+    reader.device.launches = _launches(reader.device)
     for name, spans in reader.streams.items():
         reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
     return reader.device, reader.events
+
+
+def _launches(device: Timeline) -> list[tuple[int, int]]:
+    """The waits of at most LONGEST_LAUNCH between two operations of one program, on whatever streams."""
+    found = []
+    reach, last = -1, None
+    for start, end, index in sorted(device.intervals):
+        program = device.operations[index].program_id
+        if program is not None and program == last and 0 <= reach < start <= reach + LONGEST_LAUNCH:
+            found.append((reach, start))
+        if end > reach:
+            reach, last = end, program
+    return found
 
 
 class _GpuPlane:

@@ -14,7 +14,7 @@ from jaxobs.trace.operation_kinds import kind_of_opcode
 from jaxobs.trace.plane_metadata import PlaneMetadata
 
 if TYPE_CHECKING:
-    from jaxobs.trace.result import Kind
+    from jaxobs.model.trace import Kind
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jaxobs.trace.result import Kind
+from jaxobs.model.trace import Kind
 
 _COLLECTIVES: Final = frozenset(
     [

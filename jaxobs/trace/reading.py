@@ -5,11 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from jaxobs.model.trace import HostTrace, Step, Trace
 from jaxobs.trace.cpu_plane import HostPlane
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.files import trace_files
@@ -17,7 +19,6 @@ from jaxobs.trace.gpu_plane import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
 from jaxobs.trace.plane_metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane, Space, split_plane, split_space
-from jaxobs.trace.result import HostTrace, Step, Trace
 from jaxobs.trace.timeline import Timeline
 from jaxobs.trace.tpu_plane import read_tpu
 
@@ -34,8 +35,16 @@ _OWN_PLANES: Final = (_HOST, _METADATA, _ENVIRONMENT)
 _GZIP: Final = b"\x1f\x8b"
 
 
+Stretches = Mapping[str, Sequence[tuple[float, float]]]
+"""Starts and ends in seconds of the trace's clock, by a name."""
+
+
 def read_trace(
-    source: bytes | bytearray | memoryview | Path, *, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES
+    source: bytes | bytearray | memoryview | Path,
+    *,
+    maximum_bytes: int = DEFAULT_MAXIMUM_BYTES,
+    stretches: Stretches | None = None,
+    modules: Mapping[int, bytes] | None = None,
 ) -> Trace:
     """Read a trace.
 
@@ -43,12 +52,15 @@ def read_trace(
         source: A serialized XSpace, the path of a file that holds one, or a directory in which the profiler left its
             run: of several runs there the last, with all its hosts.
         maximum_bytes: The most that is read of one host.
+        stretches: Parts of a serialized XSpace of which each device's time is told apart.
+        modules: Serialized HloModuleProto by program id, for those that a serialized XSpace of the same process lacks.
 
     Raises:
         TraceError: The bytes are no trace, truncated, corrupted or more than `maximum_bytes`, or the path holds none.
     """
     if not isinstance(source, Path):
-        return Trace((_read_host(memoryview(source), "", maximum_bytes),))
+        given = (stretches or {}, modules or {})
+        return Trace((_read_host(memoryview(source), "", maximum_bytes, given=given),))
     hosts = []
     names: set[str] = set()
     for path in trace_files(source):
@@ -75,7 +87,14 @@ def _read_file(path: Path, name: str, maximum_bytes: int, *, renamed: bool = Fal
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _read_host(data: memoryview, name: str, maximum_bytes: int, *, renamed: bool = False) -> HostTrace:
+def _read_host(
+    data: memoryview,
+    name: str,
+    maximum_bytes: int,
+    *,
+    renamed: bool = False,
+    given: tuple[Stretches, Mapping[int, bytes]] = ({}, {}),
+) -> HostTrace:
     if len(data) > maximum_bytes:
         raise TraceError(
             f"a trace of {len(data)} bytes is more than the limit of {maximum_bytes}; record for a shorter time, "
@@ -93,7 +112,7 @@ def _read_host(data: memoryview, name: str, maximum_bytes: int, *, renamed: bool
     if not renamed:
         name = space.hostnames[0] if space.hostnames else name
     try:
-        return _HostReader(name, space).read(planes)
+        return _HostReader(name, space).read(planes, *given)
     except (OverflowError, RecursionError, DecodeError) as error:
         raise TraceError(f"the trace has implausible values: {error}; record it again") from None
 
@@ -107,7 +126,7 @@ class _HostReader:
         self.started: int | None = None
         self.stopped: int | None = None
 
-    def read(self, planes: list[Plane]) -> HostTrace:
+    def read(self, planes: list[Plane], stretches: Stretches, modules: Mapping[int, bytes]) -> HostTrace:
         for plane in planes:
             if plane.name == _METADATA:
                 self._read_metadata(PlaneMetadata(plane))
@@ -115,6 +134,7 @@ class _HostReader:
                 stats = PlaneMetadata(plane).stats
                 self.started = _integer(stats.get("profile_start_time"))
                 self.stopped = _integer(stats.get("profile_stop_time"))
+        self.modules = {**modules, **self.modules}
         index = ModuleIndex(self.modules, self.notes)
         timelines: list[Timeline] = []
         steps: list[Step] = []
@@ -133,7 +153,7 @@ class _HostReader:
             events += count
             if timeline is not None:
                 timelines.append(timeline)
-        devices = tuple(timeline.finish() for timeline in timelines)
+        devices = tuple(timeline.finish(stretches) for timeline in timelines)
         if not devices:
             self.notes.append("no operation of a device is in the trace (JAX 0.6 records none of a CPU)")
         return HostTrace(

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
 from jaxobs.trace.attribution import Attribution, Interval, attribute
 from jaxobs.trace.device_kinds import device_kind
 from jaxobs.trace.modules import ModuleIndex
 from jaxobs.trace.operation_kinds import kind_of_opcode, opcode_in_name
 from jaxobs.trace.plane_metadata import Value
-from jaxobs.trace.result import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
+from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
 
-PICOSECONDS: Final = 1e12
 LONGEST: Final = 24 * 3600 * 10**12
 """A day: no operation lasts longer, so a longer one's times are corrupted."""
 
@@ -54,6 +54,12 @@ class Timeline:
         self.steps: list[Step] = []
         self.runs: dict[int | None, set[object]] = {}
         """What tells one run of a program from another, by program id."""
+        self.run_spans: list[tuple[int, int]] = []
+        """From the first operation of a run to the last one's end, picoseconds; empty where runs are not told."""
+        self.launches: list[tuple[int, int]] = []
+        """Where runs are not told: the short waits between two operations of one program, picoseconds."""
+        self.run_programs: list[int | None] = []
+        """Whose run each of these is."""
         self.capabilities: Mapping[str, Value] = {}
         self.wrong_times = 0
         self._modules = modules
@@ -101,14 +107,16 @@ class Timeline:
             found.append(frozenset({index, *(at for at in indices if at is not None)}))
         return found
 
-    def finish(self) -> DeviceTrace:
-        """The figures of everything read so far."""
+    def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]]) -> DeviceTrace:
+        """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]
         found = attribute(self.intervals, kinds)
-        counts, totals = [0] * len(kinds), [0] * len(kinds)
+        counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [LONGEST] * len(kinds)
         for start, end, index in self.intervals:
+            duration = end - start
             counts[index] += 1
-            totals[index] += end - start
+            totals[index] += duration
+            fastest[index] = min(fastest[index], duration)
         notes = []
         if self.wrong_times:
             notes.append(f"{self.wrong_times} events with impossible times were left out")
@@ -116,6 +124,8 @@ class Timeline:
         if buffers:
             notes.append(_COMMAND_BUFFERS.format(count=buffers))
         kind, capabilities = device_kind(self.platform, self.capabilities)
+        under_way = self.run_spans or self.launches
+        ranked = self._operation_times(found, counts, totals, fastest)
         return DeviceTrace(
             name=self.name,
             host=self.host,
@@ -126,21 +136,29 @@ class Timeline:
             span_seconds=(found.end - found.start) / PICOSECONDS,
             busy_seconds=found.busy / PICOSECONDS,
             idle_seconds=max(0.0, found.end - found.start - found.busy) / PICOSECONDS,
+            gap_seconds=gap_seconds(self.intervals, under_way),
             compute_seconds=found.together[0] / PICOSECONDS,
             collective_seconds=found.together[1] / PICOSECONDS,
             exposed_communication_seconds=found.exposed[1] / PICOSECONDS,
             transfer_seconds=found.together[2] / PICOSECONDS,
             exposed_transfer_seconds=found.exposed[2] / PICOSECONDS,
-            operations=self._operation_times(found, counts, totals),
+            operations=tuple(time for _, time in ranked),
             modules=self._module_times(found),
             streams=tuple(self.streams),
             steps=tuple(self.steps),
             notes=tuple(notes),
+            stretches={
+                name: stretch_time(
+                    parts, self.intervals, under_way, kinds, [at for at, _ in ranked], self.run_programs
+                )
+                for name, parts in stretches.items()
+            },
         )
 
     def _operation_times(
-        self, found: Attribution, counts: Sequence[int], totals: Sequence[int]
-    ) -> tuple[OperationTime, ...]:
+        self, found: Attribution, counts: Sequence[int], totals: Sequence[int], fastest: Sequence[int]
+    ) -> list[tuple[int, OperationTime]]:
+        """The largest first, each with its index."""
         times = []
         runs = self._runs_by_program()
         for index, operation in enumerate(self.operations):
@@ -150,24 +168,25 @@ class Timeline:
             if operation.kind == "control" and index not in self.nested:
                 own = round(found.charged[index])  # its body may run on other threads
             kernels = tuple(operation.kernels)
-            times.append(
-                OperationTime(
-                    name=operation.name,
-                    instruction=operation.instruction,
-                    module=operation.module,
-                    program_id=operation.program_id,
-                    category=operation.category,
-                    kind=operation.kind,
-                    count=counts[index],
-                    executions=self._executions(operation, counts[index], runs),
-                    total_seconds=totals[index] / PICOSECONDS,
-                    self_seconds=own / PICOSECONDS,
-                    charged_seconds=found.charged[index] / PICOSECONDS,
-                    kernels=() if kernels == (operation.name,) else kernels,
-                )
+            executions = self._executions(operation, counts[index], runs)
+            time = OperationTime(
+                name=operation.name,
+                instruction=operation.instruction,
+                module=operation.module,
+                program_id=operation.program_id,
+                category=operation.category,
+                kind=operation.kind,
+                count=counts[index],
+                executions=executions,
+                total_seconds=totals[index] / PICOSECONDS,
+                self_seconds=own / PICOSECONDS,
+                charged_seconds=found.charged[index] / PICOSECONDS,
+                fastest_seconds=fastest[index] / PICOSECONDS if executions == counts[index] else None,
+                kernels=() if kernels == (operation.name,) else kernels,
             )
-        times.sort(key=lambda time: -time.charged_seconds)
-        return tuple(times)
+            times.append((index, time))
+        times.sort(key=lambda ranked: -ranked[1].charged_seconds)
+        return times
 
     def _executions(
         self, operation: Operation, count: int, runs: Mapping[int | None, tuple[int | None, str]]
@@ -184,8 +203,11 @@ class Timeline:
                 key = (operation.program_id, operation.module)
                 charged[key] = charged.get(key, 0.0) + own
         runs = self._runs_by_program()
+        spent: dict[int | None, float] = {}
+        for (start, end), program in zip(self.run_spans, self.run_programs, strict=True):
+            spent[program] = spent.get(program, 0.0) + (end - start) / PICOSECONDS
         times = [
-            ModuleTime(name, program_id, *runs[program_id], own / PICOSECONDS)
+            ModuleTime(name, program_id, *runs[program_id], own / PICOSECONDS, spent.get(program_id))
             for (program_id, name), own in charged.items()
         ]
         times.sort(key=lambda time: -time.charged_seconds)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.event_stats import EventStats
 from jaxobs.trace.lines import decoded_lines
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.plane_metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
-from jaxobs.trace.result import Step, StreamTime
-from jaxobs.trace.timeline import LONGEST, PICOSECONDS, Timeline, merged_seconds
+from jaxobs.trace.stretches import PICOSECONDS
+from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
 
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
@@ -61,6 +62,10 @@ class _TpuPlane:
                 program = unsigned(int(written[2]))
                 self._module_names[program] = written[1]
                 self.device.runs.setdefault(program, set()).add(base + event.offset_ps)
+                start, end = self._times(base, event)
+                if 0 <= start <= end <= start + LONGEST:
+                    self.device.run_spans.append((start, end))
+                    self.device.run_programs.append(program)
 
     def read_steps(self, base: int, events: Any) -> None:
         """The device's own steps, named by their numbers."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
+from jaxobs.cli.analysis.roofline_plot import roofline_plot
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
@@ -110,6 +114,30 @@ def test_the_page_stands_alone(tmp_path):
     assert "http" not in text.replace("http-equiv", "")
     assert page.tags.count("polyline") == 1  # one element type, one roof
     assert page.tags.count("circle") == 5 + 1  # the legend, and the one operation with floating-point work
+
+
+def test_every_axis_of_the_plot_has_ticks_that_can_be_read():
+    one = {"name": "dot", "module": "jit_f", "intensity": 56.0, "achieved_flops_per_second": 104e12, "share": 1.0,
+           "seconds": 1.0, "efficiency": 0.5, "label": "memory", "source": ""}  # fmt: skip
+    for far in (1.0, 1.5, 7.0, 1e3, 1e7):
+        other = one | {"intensity": 56.0 * far, "achieved_flops_per_second": 104e12 / far}
+        plot = roofline_plot([one, other], [])
+        across = re.findall(r'text-anchor="middle">([0-9.e+-]+)<', plot)
+        up = re.findall(r'text-anchor="end">([0-9.]+( [kMGTP])?)<', plot)
+        assert 3 <= len(across) <= 12, far
+        assert 3 <= len(up) <= 12, far
+    assert ">FLOP/s<" in plot
+
+
+def test_no_table_is_wider_than_a_screen(tmp_path):
+    """What is long (names, source lines, remarks) stands in the first column, which alone breaks its lines."""
+    jaxobs("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<tr>(.*?)</tr>", text)
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    assert any("generate_conv_trace.py:23" in row[0] for row in cells if row)
+    letters = [sum(max(len(html.unescape(cell)), 8) for cell in row[1:]) for row in cells if row]
+    assert max(letters) <= 130  # 1280 pixels less the first column's, at 13 pixels a line
 
 
 HOSTILE = '<script>alert("x")</script>&amp;'

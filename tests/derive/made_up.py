@@ -29,6 +29,7 @@ from jaxobs.model.events import (
     Measured,
     PhaseEnded,
     ProbeReported,
+    ProfileWindow,
     Recorded,
     SourceReported,
     SpanContext,
@@ -38,6 +39,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.hardware import Peak, Peaks
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
+from jaxobs.model.profile import OUTCOMES
 from jaxobs.model.snapshot import Snapshot
 from jaxobs_plugins.prometheus.render import OPENMETRICS, render
 
@@ -249,6 +251,8 @@ sound_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(SpanEnded, names, instants, instants, st.just(()), contexts),
     st.builds(SourceReported, names, st.sampled_from(["probe", "exporter"]), st.booleans(), odd_numbers,
               st.integers(0, 9), st.none() | instants, st.just(""), instants),
+    st.builds(ProfileWindow, st.sampled_from(["scheduled", "requested", "user"]), st.sampled_from(OUTCOMES), instants,
+              instants, durations, st.none() | st.just(b"x"), st.just(""), st.just("")),
     st.builds(ProbeReported, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.floats(0, 9), instants),
     st.just(backend()),
 )  # fmt: skip

@@ -35,7 +35,10 @@ FIXED = [
     ("jaxobs_compile_function_seconds_total", "counter", "function phase"),
     ("jaxobs_compiling_seconds", "gauge", "function"),
     ("jaxobs_recompilations_total", "counter", "function cause"),
+    ("jaxobs_recompilation_seconds_total", "counter", "cause"),
     ("jaxobs_persistent_cache_requests_total", "counter", "outcome"),
+    ("jaxobs_persistent_cache_enabled", "gauge", ""),
+    ("jaxobs_persistent_cache_saved_seconds_total", "counter", ""),
     ("jaxobs_executable_flops", "gauge", EXECUTABLE),
     ("jaxobs_executable_bytes", "gauge", EXECUTABLE),
     ("jaxobs_executable_intensity_flops_per_byte", "gauge", EXECUTABLE),
@@ -59,6 +62,7 @@ FIXED = [
     ("jaxobs_agent_cpu_seconds_total", "counter", "where"),
     ("jaxobs_agent_resident_bytes", "gauge", ""),
     ("jaxobs_exporter_failures_total", "counter", "exporter"),
+    ("jaxobs_exporter_dropped_total", "counter", "exporter"),
     ("jaxobs_series_limited_total", "counter", "metric"),
 ]
 
@@ -95,4 +99,6 @@ def test_step_and_compile_buckets_reach_as_far_as_steps_and_compiles_do(catalogu
 def test_every_metric_says_what_it_is() -> None:
     for metric in CORE_METRICS:
         assert metric.help.endswith("."), metric.name
-        assert metric.unit or metric.name.endswith(("_info", "_total", "_up", "_recorded")), metric.name
+        assert metric.unit or metric.name.endswith(("_info", "_total", "_up", "_enabled", "_recorded")), (
+            metric.name
+        )

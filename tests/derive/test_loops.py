@@ -6,7 +6,15 @@ import math
 
 import pytest
 
-from jaxobs.model.events import ExecutableRan, LoopDeclared, LoopEnded, PhaseEnded, Recorded, StepCompleted
+from jaxobs.model.events import (
+    Compilation,
+    ExecutableRan,
+    LoopDeclared,
+    LoopEnded,
+    PhaseEnded,
+    Recorded,
+    StepCompleted,
+)
 from tests.derive.made_up import (
     MILLISECOND,
     NO_PEAKS,
@@ -37,6 +45,23 @@ def test_a_host_turn_is_charged_to_input_checkpoint_compile_and_the_rest() -> No
     assert loop["components"]["checkpoint"] == 0.75
     assert loop["components"]["unknown"] == 1.5  # nothing is watched: what the device did is not known
     assert loop["components"]["host"] == 0.0
+
+
+def test_what_lies_between_the_phases_of_a_compile_is_compiling_too() -> None:
+    phases = (("trace", at(1.0), at(1.2)), ("lower", at(1.21), at(1.3)), ("backend", at(1.31), at(1.8)))
+    events = [compiled(1.0, 1.2, phase="trace"), compiled(1.21, 1.3, phase="lower"), compiled(1.31, 1.8)]
+    made = Compilation("f", 1, 1, at(1.82), phases, "off", None, (), None)
+    fold = applied(new_fold(), [*events, made, step(0, 0.5, 2.5)])
+    components = fold.snapshot(at(3)).to_dict()["loops"]["train"]["components"]
+    assert components["compile"] == pytest.approx(0.82)
+    later = Compilation(
+        "f", 1, 1, at(1.82), (phases[0], ("backend", at(1.31), at(1.8))), "off", None, (), None
+    )
+    fold = applied(
+        new_fold(), [events[0], events[2], later, step(0, 0.5, 2.5)]
+    )  # 110 ms of the user's between them
+    components = fold.snapshot(at(3)).to_dict()["loops"]["train"]["components"]
+    assert components["compile"] == pytest.approx(0.71)
 
 
 def test_a_compile_while_waiting_for_input_is_charged_to_compile_alone() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from jaxobs.derive.fold import Fold
-from jaxobs.instrument import _empty
 from jaxobs.model.events import (
     ExecutableCreated,
     ExecutableRan,
@@ -17,6 +16,7 @@ from jaxobs.model.events import (
     Recorded,
     SourceReported,
 )
+from jaxobs.model.snapshot import DOCUMENT_KEYS, absent_snapshot
 from tests.derive.made_up import (
     NO_PEAKS,
     PEAKS,
@@ -32,7 +32,7 @@ from tests.derive.made_up import (
     unexplained,
 )
 
-KEYS = {"process", "loops", "functions", "executables", "operations", "devices", "sources", "advice", "agent"}
+KEYS = set(DOCUMENT_KEYS)
 
 
 def nothing(fold: Fold) -> None:
@@ -112,7 +112,7 @@ def test_the_walk_would_find_an_absent_value_without_a_reason() -> None:
 
 
 def test_a_snapshot_that_the_agent_did_not_give_says_so_of_every_key() -> None:
-    document = _empty("the agent did not answer within 2 s").to_dict()
+    document = absent_snapshot("the agent did not answer within 2 s").to_dict()
     assert {key for key in document if not key.endswith("_reason")} == KEYS
     assert unexplained(document) == []
 

@@ -46,6 +46,18 @@ def test_copies_between_host_and_device_are_transfers():
     assert device.transfer_seconds == pytest.approx(17e-6)
 
 
+def test_short_waits_between_kernels_of_one_program_are_launches():
+    events = [
+        ("a", 0, 10, kernel("a", 1)),
+        ("b", 15, 10, kernel("b", 2)),  # 5 µs after
+        ("a", 100, 10, kernel("a", 3)),  # the next run: 75 µs after
+        ("c", 112, 10, kernel("c", 4, program=4)),  # another program
+    ]
+    beside = [("d", 24, 2, kernel("d", 5)), ("e", 29, 1, kernel("e", 6))]  # 3 µs after `d`, which ended last
+    device = only(read_trace(space(gpu(events, beside))))
+    assert device.gap_seconds == pytest.approx(8e-6)
+
+
 def test_copies_beside_kernels_are_not_exposed():
     copy = ("MemcpyH2D", 0, 10, {"memcpy_details": "kind_src:host kind_dst:device size:1 dest:0 async:1"})
     device = only(read_trace(space(gpu([copy], [("fusion", 4, 20, kernel("fusion", 1))]))))

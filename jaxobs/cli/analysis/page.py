@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -23,9 +23,12 @@ circle { fill: #888; fill-opacity: .55; stroke: currentColor; stroke-width: .5; 
 .compute { fill: #1f77d0; } .memory { fill: #e08214; } .communication { fill: #8b5fbf; }
 .latency { fill: #c0392b; } .transfer { fill: #2c9c69; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
+th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
 th:first-child, td:first-child, .text { text-align: left; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
+.more { opacity: .7; font-size: 12px; }
 """
 _LEGEND: Final = ("compute", "memory", "latency", "communication", "transfer")
 Column = tuple[str, str, Any]
@@ -67,13 +70,10 @@ _SCOPES: Final[tuple[Column, ...]] = (
 )
 _OPERATIONS: Final[tuple[Column, ...]] = (
     ("operation", "", lambda row: row["name"]),
-    ("module", "text", lambda row: row["module"] or ABSENT),
     ("what", "text", lambda row: row["category"]),
     ("runs", "", lambda row: str(row["executions"])),
     *_FIGURES,
     ("bound", "text", lambda row: row["label"]),
-    ("source", "text", where),
-    ("remark", "text", lambda row: row["reason"] or ""),
 )
 
 
@@ -90,13 +90,17 @@ def page(report: Report) -> str:
         plot + f"\n<p>{legend}. The area of a dot is its share of the time; point at one to read more.</p>"
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in notes_of(document))
+    advice = "".join(
+        f"<li>{escape(piece['sentence'])} {escape(piece['remedy'])}</li>" for piece in document["advice"]
+    )
     body = [
         f"<h1>{escape(title)}</h1>",
         drawn if plot else "<p>No operation with known floating-point work and bytes: nothing to plot.</p>",
         _table("Devices", _DEVICES, document["devices"]),
         _table("Modules", _MODULES, document["modules"]),
         _table("Named scopes", _SCOPES, document["scopes"]),
-        _table("Operations", _OPERATIONS, document["operations"]),
+        _table("Operations", _OPERATIONS, document["operations"], below=_particulars),
+        f"<h2>Advice</h2>\n<ul>{advice}</ul>" if advice else "",
         f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else "",
     ]
     head = (
@@ -111,13 +115,27 @@ def page(report: Report) -> str:
     )
 
 
-def _table(title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> str:
+def _particulars(row: Mapping[str, Any]) -> str:
+    """Of an operation: its module, its source line, and why a figure is absent."""
+    return "; ".join(text for text in (row["module"], where(row), row["reason"]) if text)
+
+
+def _table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    below: Callable[[Mapping[str, Any]], str] = lambda row: "",
+) -> str:
+    """`below`: what is said of a row in small letters under its first cell, where a column would be too wide."""
     if not rows:
         return ""
     head = "".join(f"<th{_class(style)}>{escape(name)}</th>" for name, style, _ in columns)
     lines = (
         "<tr>"
-        + "".join(f"<td{_class(style)}>{escape(show(row))}</td>" for _, style, show in columns)
+        + "".join(
+            f"<td{_class(style)}>{escape(show(row))}{_more(below(row)) if index == 0 else ''}</td>"
+            for index, (_, style, show) in enumerate(columns)
+        )
         + "</tr>"
         for row in rows
     )
@@ -126,6 +144,10 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, An
         f'<h2>{escape(title)}</h2>\n<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def _more(text: str) -> str:
+    return f'<div class="more">{escape(text)}</div>' if text else ""
 
 
 def _class(style: str) -> str:

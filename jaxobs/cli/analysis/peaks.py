@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jaxobs.model.hardware import Peak, Peaks, peaks_for, user_peaks
 from jaxobs.model.known_peaks import known_peaks
-from jaxobs.trace import DeviceTrace
+from jaxobs.model.trace import DeviceTrace
 
 _MEMORY: Final = (("memory_bandwidth", 1.0), ("peak_hbm_bw_gigabytes_per_second", 1e9))
 _TERAFLOPS: Final = "peak_teraflops_per_second"  # of a TPU, in bfloat16, its matrix unit's type

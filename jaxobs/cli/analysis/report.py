@@ -7,19 +7,17 @@ whose repetitions the compiler did not know is counted as often as it was seen t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, TypeVar
 
-from jaxobs.cli.analysis.work import LABELS, Work, repeated
 from jaxobs.cost_model import HloDecodeError, module_cost
-from jaxobs.derive.bottleneck import label_of_busy
-from jaxobs.derive.roofline import Bound, bound_time, ceiling, model_flops_utilization
-from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.derive.advice import advise_on_trace
+from jaxobs.derive.profiled import Operation, ProfiledDevice, ProfiledModule, join
+from jaxobs.derive.roofline import ceiling, model_flops_utilization
+from jaxobs.model.cost import ModuleCost
 from jaxobs.model.hardware import Peaks
-from jaxobs.trace import DeviceTrace, OperationTime, Trace
-
-_HIDDEN = "a command buffer, whose operations the profiler did not see"
+from jaxobs.model.trace import Trace
 
 
 @dataclass(slots=True)
@@ -33,169 +31,91 @@ class Report:
     """Device kind, element type and (FLOP/byte, FLOP/s) of each roof that some operation stands under."""
 
 
-class _Costs:
-    """Costs of modules, each decoded once."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._known: dict[bytes, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = {}
-
-    def of(
-        self, host: str, program_id: int | None
-    ) -> tuple[ModuleCost | None, dict[str, OperationCost], str | None]:
-        serialized = self._trace.module(host, program_id)
-        if serialized is None:
-            return None, {}, "its module is not in the trace"
-        found = self._known.get(serialized)
-        if found is None:
-            try:
-                cost = module_cost(serialized)
-            except HloDecodeError as error:
-                found = (None, {}, f"its module cannot be read: {error}")
-            else:
-                found = (cost, {operation.name: operation for operation in cost.operations}, None)
-            self._known[serialized] = found
-        return found
-
-
 def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks]) -> Report:
     """Join a trace with the costs of its modules; `peaks` are those of each (host, device)."""
-    costs = _Costs(trace)
-    operations: dict[tuple[str, str, str], tuple[Work, dict[str, Any]]] = {}
-    modules: dict[tuple[str, str], tuple[Work, dict[str, Any]]] = {}
-    scopes: dict[str, Work] = {}
-    devices: list[dict[str, Any]] = []
-    kinds: dict[str, Peaks] = {}
-    dtypes: dict[str, dict[str, None]] = {}
-    for device in trace.devices:
-        own = peaks[device.host, device.name]
-        kinds[own.device_kind] = own
-        whole = Work()
-        for time in device.operations:
-            module, known, reason = costs.of(device.host, time.program_id)
-            modelled = known.get(time.instruction) if time.instruction else None
-            cost, why = _cost(time, module, modelled, reason)
-            bound = None if cost is None else repeated(bound_time(cost, own), time.executions)
-            cost = None if cost is None else cost.scaled(time.executions)
-            if cost is not None:
-                names = cost.executed_matrix_flops_by_type or cost.vector_flops_by_type
-                dtypes.setdefault(own.device_kind, {}).update(dict.fromkeys(names))
-            identity = module.fingerprint if module else str(time.program_id)
-            place = (time.module or "", identity)
-            row, about = operations.setdefault((*place, time.name), (Work(), _about(time, module, modelled)))
-            about["count"] += time.count
-            about["executions"] += time.executions
-            about["devices"] += 1
-            works = [whole, row]
-            if time.module is not None:
-                whole_module, about_module = modules.setdefault(place, (Work(), _about_module(time, module)))
-                about_module["devices"].add((device.host, device.name))
-                works.append(whole_module)
-            if about["scope"]:
-                works.append(scopes.setdefault(about["scope"], Work()))
-            for work in works:
-                work.add(time, cost, bound, why if work is row else None)
-        for ran in device.modules:
-            module, _, _ = costs.of(device.host, ran.program_id)
-            place = (ran.name, module.fingerprint if module else str(ran.program_id))
-            if place in modules:
-                _add_runs(modules[place][1], ran.runs, ran.runs_reason)
-        devices.append(_device(device, own, whole))
-    busy = sum(device.busy_seconds for device in trace.devices)
+    joined = join(trace, _modules_of(trace), peaks)
+    busy = joined.busy_seconds
+    devices = [_device(device) for device in joined.devices]
     document = {
         "source": source,
         "hosts": [_host(host) for host in trace.hosts],
         "busy_seconds": busy,
         "unmodelled_share": sum(row["unmodelled_seconds"] for row in devices) / busy if busy else None,
         "devices": devices,
-        "modules": _ranked(
-            ({**about, "devices": len(about["devices"])}, work) for work, about in modules.values()
-        )(busy),
+        "modules": [_module(one) | one.work.figures(busy) for one in _ranked(joined.modules.values())],
         "operations": [
-            {**row, "label": _label(row)}
-            for row in _ranked((about, work) for work, about in operations.values())(busy)
+            _operation(one) | one.work.figures(busy) | {"label": one.label}
+            for one in _ranked(joined.operations.values())
         ],
-        "scopes": _ranked(({"scope": scope}, work) for scope, work in scopes.items())(busy),
+        "scopes": [
+            {"scope": scope} | work.figures(busy)
+            for scope, work in sorted(joined.scopes.items(), key=lambda pair: -pair[1].seconds)
+        ],
     }
+    document["advice"] = advise_on_trace(document)
+    kinds = {device.peaks.device_kind: device.peaks for device in joined.devices}
     roofs = [
         (kind, dtype, ceiling(kinds[kind], dtype))
-        for kind, names in dtypes.items()
+        for kind, names in joined.dtypes.items()
         for dtype in sorted(names)
     ]
     return Report(source, document, [roof for roof in roofs if roof[2]])
 
 
-def _cost(
-    time: OperationTime, module: ModuleCost | None, known: OperationCost | None, reason: str | None
-) -> tuple[Cost | None, str | None]:
-    """The cost of one execution, or None and why there is none."""
-    if time.kind == "command_buffer":
-        return None, _HIDDEN
-    if known is not None:
-        lacking = ", ".join(known.once.unmodelled)
-        return known.once, f"the work of {lacking} is not modelled" if lacking else None
-    if time.instruction is None or module is None:
-        return (
-            None,
-            reason if time.instruction else "the profiler did not say which instruction it belongs to",
-        )
-    if time.kind == "control":
-        return None, "what runs inside it is counted there"
-    if time.category.endswith(("-done", "-update")):
-        return Cost(), "its work is counted where it starts"
-    return None, "its module has no such instruction"
+def _modules_of(trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
+    """Costs of a trace's own modules, each decoded once."""
+    known: dict[bytes, ModuleCost | str] = {}
+
+    def find(host: str, program_id: int | None) -> ModuleCost | str:
+        serialized = trace.module(host, program_id)
+        if serialized is None:
+            return "its module is not in the trace"
+        if serialized not in known:
+            try:
+                known[serialized] = module_cost(serialized)
+            except HloDecodeError as error:
+                known[serialized] = f"its module cannot be read: {error}"
+        return known[serialized]
+
+    return find
 
 
-def _about(time: OperationTime, module: ModuleCost | None, known: OperationCost | None) -> dict[str, Any]:
+Row = TypeVar("Row", Operation, ProfiledModule)
+
+
+def _ranked(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: -row.work.seconds)
+
+
+def _operation(one: Operation) -> dict[str, Any]:
     return {
-        "name": time.name,
-        "module": time.module,
-        "fingerprint": module.fingerprint if module else None,
-        "category": time.category,
-        "kind": time.kind,
-        "operation_name": known.operation_name if known else "",
-        "scope": known.scope if known else "",
-        "source": known.source if known else "",
-        "kernels": list(time.kernels),
-        "count": 0,
-        "executions": 0,
-        "devices": 0,
+        "name": one.name,
+        "module": one.module,
+        "fingerprint": one.fingerprint,
+        "category": one.category,
+        "kind": one.kind,
+        "operation_name": one.operation_name,
+        "scope": one.scope,
+        "source": one.source,
+        "kernels": list(one.kernels),
+        "count": one.count,
+        "executions": one.executions,
+        "devices": one.devices,
     }
 
 
-def _about_module(time: OperationTime, module: ModuleCost | None) -> dict[str, Any]:
+def _module(one: ProfiledModule) -> dict[str, Any]:
     return {
-        "name": time.module,
-        "fingerprint": module.fingerprint if module else None,
-        "devices": set(),
-        "runs": None,
-        "runs_reason": "the trace does not tell how often it ran",
+        "name": one.name,
+        "fingerprint": one.cost.fingerprint if one.cost else None,
+        "devices": one.devices,
+        "runs": one.runs,
+        "runs_reason": one.runs_reason,
     }
 
 
-def _add_runs(about: dict[str, Any], runs: int | None, reason: str | None) -> None:
-    if runs is not None:
-        about["runs"] = (about["runs"] or 0) + runs
-        about["runs_reason"] = reason
-
-
-def _ranked(parts: Iterable[tuple[dict[str, Any], Work]]) -> Any:
-    held = sorted(parts, key=lambda part: -part[1].seconds)
-    return lambda busy: [{**about, **work.figures(busy)} for about, work in held]
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    """The bottleneck of one operation, in the words of a step's."""
-    if row["kind"] in LABELS:
-        return LABELS[row["kind"]]
-    if row["flops"] is None or row["bound_seconds"] is None:
-        return "unmodelled" if row["flops"] is None else "unknown"
-    limit: Literal["compute", "memory"] = "compute" if row["bound"] == "compute" else "memory"
-    bound = Bound(None, None, None, None, row["bound_seconds"], limit)
-    return label_of_busy(bound, row["self_seconds"], complete=not row["unmodelled"])
-
-
-def _device(device: DeviceTrace, peaks: Peaks, whole: Work) -> dict[str, Any]:
+def _device(joined: ProfiledDevice) -> dict[str, Any]:
+    device, peaks, whole = joined.trace, joined.peaks, joined.work
     used = model_flops_utilization(whole.cost, device.span_seconds, peaks)
     return {
         "name": device.name,

@@ -16,6 +16,9 @@ _LEAST_RADIUS, _MOST_RADIUS = 3.0, 18.0
 _MARGIN: Final = 0.3
 """Decades left free around what is drawn."""
 
+_LEAST_TICKS: Final = 3
+"""Two show the scale, and a third that it is logarithmic."""
+
 Roof = tuple[str, str, Sequence[tuple[float, float]]]
 
 
@@ -30,8 +33,15 @@ class _Axis(NamedTuple):
     def at(self, value: float) -> float:
         return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def decades(self) -> list[int]:
-        return list(range(math.ceil(self.low), math.floor(self.high) + 1))
+    def ticks(self) -> list[float]:
+        """Powers of ten; with fewer than three of them also their twofold and fivefold, so that any axis can be read."""
+        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+        for steps in ((1.0,), (1.0, 2.0, 5.0), tuple(float(step) for step in range(1, 10))):
+            ticks = [step * 10.0**power for power in powers for step in steps]
+            inside = [tick for tick in ticks if self.low <= math.log10(tick) <= self.high]
+            if len(inside) >= _LEAST_TICKS:
+                break
+        return inside
 
 
 def roofline_plot(operations: Sequence[Mapping[str, Any]], roofs: Sequence[Roof]) -> str:
@@ -70,14 +80,14 @@ def _ridge(roof: Sequence[tuple[float, float]]) -> float:
 def _grid(across: _Axis, up: _Axis) -> list[str]:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     parts = []
-    for power in across.decades():
-        x = across.at(10.0**power)
+    for tick in across.ticks():
+        x = across.at(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{10.0**power:g}</text>')
-    for power in up.decades():
-        y = up.at(10.0**power)
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:g}</text>')
+    for tick in up.ticks():
+        y = up.at(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{amount(10.0**power)}</text>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{_round(tick)}</text>')
     middle = (_LEFT + right) / 2
     parts.append(
         f'<text x="{middle}" y="{_HEIGHT - 14}" text-anchor="middle">FLOP per byte of device memory</text>'
@@ -85,6 +95,12 @@ def _grid(across: _Axis, up: _Axis) -> list[str]:
     y = (_TOP + bottom) / 2
     parts.append(f'<text transform="translate(18 {y}) rotate(-90)" text-anchor="middle">FLOP/s</text>')
     return parts
+
+
+def _round(tick: float) -> str:
+    """`100 T`, without the digits after the point that a figure would have."""
+    number, _, prefix = amount(tick).partition(" ")
+    return f"{float(number):g} {prefix}".rstrip()
 
 
 def _roof(roof: Roof, across: _Axis, up: _Axis) -> list[str]:

@@ -30,6 +30,8 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bo
     notes = notes_of(document)
     if notes:
         parts += ["", *notes]
+    if document["advice"]:
+        parts += ["", *(f"→ {piece['sentence']} {piece['remedy']}" for piece in document["advice"])]
     return to_text(parts, width=width, colour=colour)
 
 

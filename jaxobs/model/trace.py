@@ -36,6 +36,8 @@ class OperationTime:
     """The same without what ran inside it: a loop's body counts for the body's operations, not for the loop."""
     charged_seconds: float
     """Its part of the device's busy time, where operations side by side share each moment: these add up to it."""
+    fastest_seconds: float | None = None
+    """The shortest execution; None where one execution is several events."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels it launched, where they differ from the instruction's."""
 
@@ -52,6 +54,26 @@ class ModuleTime:
     """What `runs` was counted from, or why it is None."""
     charged_seconds: float
     """The sum of its operations' charged seconds."""
+    run_seconds: float | None = None
+    """The sum over its runs, each from its first operation to the end of its last; None where runs are not told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class StretchTime:
+    """What a device did in stretches of the trace that the reader named: the steps of a loop, say."""
+
+    seconds: float
+    """Their length, those that overlap counted once."""
+    busy_seconds: float
+    """At least one operation ran."""
+    gap_seconds: float
+    """As `DeviceTrace.gap_seconds`."""
+    charged_seconds: tuple[float, ...]
+    """By operation, in the order of `DeviceTrace.operations`; they add up to `busy_seconds`."""
+    collective_seconds: float
+    """At least one collective ran, beside other operations or not."""
+    runs: Mapping[int | None, tuple[int, float]] = field(default_factory=dict)
+    """By program id, how many runs lie wholly inside, and their seconds; nothing where runs are not told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +114,9 @@ class DeviceTrace:
     """At least one operation ran."""
     idle_seconds: float
     """`span_seconds` without `busy_seconds`."""
+    gap_seconds: float
+    """The part of `idle_seconds` in which a run of a module was under way: the device waited between operations. Where
+    the trace does not tell one run from the next (GPUs), waits of at most 20 µs between operations of one module."""
     compute_seconds: float
     collective_seconds: float
     """At least one collective ran, beside other operations or not."""
@@ -107,6 +132,8 @@ class DeviceTrace:
     streams: tuple[StreamTime, ...]
     steps: tuple[Step, ...] = ()
     """Steps that the device itself marks (TPU)."""
+    stretches: Mapping[str, StretchTime] = field(default_factory=dict)
+    """By the name that the reader gave them."""
     notes: tuple[str, ...] = ()
     """What could not be seen or was left out, in sentences."""
 

@@ -1,0 +1,136 @@
+"""Which parts of a profiler window belong to which loop: its steps, without the loops and phases inside them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import StepEnded
+
+STEPS_REMEMBERED = 20_000
+"""Steps of a loop whose times are kept until a window comes that may hold them: two seconds of steps of 0.1 ms."""
+
+Span = tuple[int, int]
+"""Start and end in nanoseconds."""
+
+
+class StepSpan(NamedTuple):
+    """When a step was, in monotonic nanoseconds; `start` with the gap before it. `turn` is without what is nested."""
+
+    start: int
+    waiting: int
+    ready: int
+    end: int
+    turn: int
+    apart: int
+    nested: bool
+    thread: int
+
+    @classmethod
+    def of(cls, event: StepEnded, turn: int, compiling: int) -> StepSpan:
+        """`compiling` nanoseconds of the turn were spent in compiles on its thread."""
+        start = event.start - event.gap
+        apart = min(turn, compiling + event.checkpoint)
+        ready = event.start + event.input_wait
+        return cls(start, event.start, ready, event.end, turn, apart, event.nested > 0, event.thread)
+
+
+class PhaseSpan(NamedTuple):
+    """A phase inside a step of a loop, whose time is not the loop's."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPart:
+    """What of a window lies in steps of one loop. Spans are monotonic nanoseconds."""
+
+    spans: tuple[Span, ...]
+    inputs: tuple[Span, ...]
+    """The waits for input among them."""
+    steps: float
+    """Steps; of one that lies half in the window, half a step."""
+    active_seconds: float
+    """Their wall time without compiles and checkpoints."""
+    input_seconds: float
+
+
+class LoopSpans:
+    """The newest steps of a loop, and the phases in them."""
+
+    def __init__(self) -> None:
+        self.steps: deque[StepSpan] = deque(maxlen=STEPS_REMEMBERED)
+        self.phases: deque[PhaseSpan] = deque(maxlen=STEPS_REMEMBERED)
+        self.over = False
+        """Its iteration ended, and no step has come since."""
+
+
+def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:
+    """The parts of a window from `start` to `end`; a loop without any step in it has none.
+
+    Only whole steps count where there are any: the profiler does not record an operation that was under way when the
+    window began or ended, so the device seems idle at its edges.
+    """
+    within = {
+        name: [step for step in spans.steps if step.start < end and step.end > start]
+        for name, spans in loops.items()
+    }
+    found = {}
+    for name, overlapping in within.items():
+        whole = [step for step in overlapping if step.start >= start and step.end <= end]
+        steps = whole or overlapping
+        others = [span for other, inner in within.items() if other != name for span in inner]
+        pieces: list[Span] = []
+        inputs: list[Span] = []
+        count = active = 0.0
+        for step in steps:
+            inside: list[Span] = []
+            if step.nested:
+                inside = [(other.start, other.end) for other in others if _lies_in(other, step)]
+                inside += [(phase.start, phase.end) for phase in loops[name].phases]
+            own = _without((max(step.start, start), min(step.end, end)), inside)
+            length = sum(stop - begin for begin, stop in own)
+            share = min(1.0, length / step.turn) if step.turn > 0 else 0.0
+            count += share
+            active += share * seconds(step.turn - step.apart)
+            pieces += own
+            wait = max(step.waiting, start), min(step.ready, end)
+            if wait[1] > wait[0]:
+                inputs.append(wait)
+        if pieces and count > 0:
+            waited = seconds(sum(stop - begin for begin, stop in inputs))
+            found[name] = LoopPart(_joined(pieces), _joined(inputs), count, active, waited)
+    return found
+
+
+def _lies_in(inner: StepSpan, outer: StepSpan) -> bool:
+    return inner.thread == outer.thread and inner.start >= outer.start and inner.end <= outer.end
+
+
+def _without(span: Span, holes: Iterable[Span]) -> list[Span]:
+    """What of a span lies in none of the holes."""
+    start, end = span
+    left = []
+    for begin, stop in sorted(holes):
+        if begin > start:
+            left.append((start, min(begin, end)))
+        start = max(start, stop)
+        if start >= end:
+            break
+    left.append((start, end))
+    return [(begin, stop) for begin, stop in left if stop > begin]
+
+
+def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """In order; those that touch become one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return tuple(found)

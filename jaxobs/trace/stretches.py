@@ -1,0 +1,87 @@
+"""A device's time in parts of a trace, and the gaps inside the runs of its modules."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from jaxobs.model.trace import Kind, StretchTime
+from jaxobs.trace.attribution import Interval, attribute
+
+PICOSECONDS: Final = 1e12
+Span = tuple[int, int]
+"""Start and end in picoseconds."""
+
+
+def stretch_time(
+    parts: Sequence[tuple[float, float]],
+    intervals: Sequence[Interval],
+    runs: Sequence[Span],
+    kinds: Sequence[Kind],
+    shown: Sequence[int],
+    programs: Sequence[int | None] = (),
+) -> StretchTime:
+    """What a device did in these parts (seconds).
+
+    `shown` are the operations whose charges are given, in order; `programs` those of the runs, where they are told.
+    """
+    spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
+    inside = list(_clipped(intervals, spans))
+    found = attribute(inside, kinds)
+    return StretchTime(
+        seconds=sum(end - start for start, end in spans) / PICOSECONDS,
+        busy_seconds=found.busy / PICOSECONDS,
+        gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in _clipped_spans(runs, spans)]),
+        charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
+        collective_seconds=found.together[1] / PICOSECONDS,
+        runs=_runs_inside(runs, programs, spans),
+    )
+
+
+def _runs_inside(
+    runs: Sequence[Span], programs: Sequence[int | None], spans: Sequence[Span]
+) -> dict[int | None, tuple[int, float]]:
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    found: dict[int | None, tuple[int, float]] = {}
+    for (start, end), program in zip(runs, programs, strict=False):
+        at = bisect_right(starts, start) - 1
+        if at >= 0 and end <= ends[at]:
+            count, total = found.get(program, (0, 0.0))
+            found[program] = (count + 1, total + (end - start) / PICOSECONDS)
+    return found
+
+
+def gap_seconds(intervals: Iterable[Interval], runs: Iterable[Span]) -> float:
+    """Seconds in which a run was under way and no operation ran."""
+    busy = [(start, end) for start, end, _ in intervals]
+    both = merged([*busy, *runs])
+    return (_length(both) - _length(merged(busy))) / PICOSECONDS
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """In order and apart from each other; those without length are left out."""
+    found: list[Span] = []
+    for start, end in sorted(span for span in spans if span[1] > span[0]):
+        if found and start <= found[-1][1]:
+            if end > found[-1][1]:
+                found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _length(spans: Iterable[Span]) -> int:
+    return sum(end - start for start, end in spans)
+
+
+def _clipped(intervals: Iterable[Interval], spans: Sequence[Span]) -> Iterable[Interval]:
+    """The parts of intervals that lie in these spans, which are in order and apart."""
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    for start, end, operation in intervals:
+        for at in range(bisect_right(ends, start), bisect_left(starts, end)):
+            yield max(start, starts[at]), min(end, ends[at]), operation
+
+
+def _clipped_spans(runs: Iterable[Span], spans: Sequence[Span]) -> Iterable[Interval]:
+    return _clipped(((start, end, 0) for start, end in runs), spans)

@@ -1,0 +1,303 @@
+"""Profiler windows in the fold: what a real trace of a GPU, and traces written by hand, say of loops and executables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxobs.cost_model import module_cost
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.loop_profile import OLDEST
+from jaxobs.derive.profiled import Profiled, join
+from jaxobs.derive.profiles import PATIENCE, WindowToRead
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.model.events import Compilation, LoopEnded, ProfileWindow, StepEnded
+from jaxobs.model.trace import DeviceTrace, ModuleTime, OperationTime, StretchTime, Trace
+from jaxobs.trace import read_trace
+from tests.derive.made_up import PEAKS, applied, at, backend, check, created, families, new_fold, step
+
+RECORDED = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
+
+
+def window(start: float, end: float, xspace: bytes | None = b"trace", outcome: str = "read") -> ProfileWindow:
+    return ProfileWindow("scheduled", outcome, at(start), at(end), 1_000_000, xspace, "", "")
+
+
+def modules_of(trace: Trace) -> Any:
+    def find(host: str, program_id: int | None) -> ModuleCost | str:
+        proto = trace.module(host, program_id)
+        return "its module is not in the trace" if proto is None else module_cost(proto)
+
+    return find
+
+
+def read(fold: Fold, told: WindowToRead, trace: Trace, modules: Any) -> Profiled:
+    """What the agent's worker does."""
+    joined = join(
+        trace, modules, {(one.host, one.name): told.peaks for one in trace.devices}, told.working_sets
+    )
+    fold.profiled(told, joined)
+    return joined
+
+
+def operation(
+    name: str, seconds: float, *, runs: int, kind: Any = "compute", instruction: bool = True
+) -> OperationTime:
+    return OperationTime(
+        name, name if instruction else None, "jit_f", 1, name, kind, runs, runs, seconds, seconds, seconds,
+        seconds / runs,
+    )  # fmt: skip
+
+
+def device(
+    operations: list[OperationTime], *, name: str = "/device:GPU:0", runs: int = 10, seconds: float = 1.0,
+    gap: float = 0.0, waiting: tuple[float, float] | None = None,
+) -> DeviceTrace:  # fmt: skip
+    """A device in whose window the steps of `train` took `seconds`. `waiting`: for input, and the device busy then."""
+    busy = sum(one.charged_seconds for one in operations)
+    charged = tuple(one.charged_seconds for one in operations)
+    stretches = {"train": StretchTime(seconds, busy, gap, charged, 0.0)}
+    if waiting is not None:
+        stretches["train\0input"] = StretchTime(waiting[0], waiting[1], 0.0, charged, 0.0)
+    return DeviceTrace(
+        name, "host", "gpu", "example", {}, 0.0, seconds, busy, seconds - busy, gap, busy, 0.0, 0.0, 0.0, 0.0,
+        tuple(operations), (ModuleTime("jit_f", 1, runs, "run ids", busy),), (), stretches=stretches,
+    )  # fmt: skip
+
+
+def trace_of(*devices: DeviceTrace) -> Trace:
+    from jaxobs.model.trace import HostTrace
+
+    return Trace((HostTrace("host", devices, {1: b"module"}, (), {}, None, None, 0),))
+
+
+def cost_of(*operations: tuple[str, Cost, float], exact: bool = True, fingerprint: str = "abc") -> ModuleCost:
+    parts = tuple(
+        OperationCost(name, name, "", "layer", "model.py:1", times, once) for name, once, times in operations
+    )
+    cost = sum((part.cost for part in parts), Cost())
+    if not exact:
+        cost = Cost(cost.matrix_flops_by_type, bytes=cost.bytes, exact=False, inexact_reasons=("loop w",))
+    return ModuleCost("jit_f", fingerprint, len(parts), cost, cost if exact else None, parts)
+
+
+COMPUTE = Cost(matrix_flops_by_type={"float32": 1e10}, bytes=1e6)  # 10 ms at 1 TFLOP/s
+MEMORY = Cost(bytes=1e9)  # 10 ms at 100 GB/s
+TINY = Cost(bytes=1e3)
+SLOW = Cost(matrix_flops_by_type={"float32": 1e9}, bytes=1e3)  # 1 ms
+
+
+def fold_with_steps(count: int = 40, seconds: float = 0.1, **more: Any) -> Fold:
+    """A loop from second 1 on that marks its steps and watches nothing."""
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    for number in range(count):
+        fold.apply(step(number, 1 + number * seconds, 1 + (number + 1) * seconds, **more))
+    return fold
+
+
+def profiled_fold(operations: list[OperationTime], module: ModuleCost, **more: Any) -> Fold:
+    fold = fold_with_steps()
+    fold.analysed(1, module)
+    fold.apply(window(2.0, 3.0))
+    (told,) = fold.windows_to_read(at(5))
+    read(fold, told, trace_of(device(operations, **more)), lambda *_: module)
+    return fold
+
+
+def loop_of(fold: Fold, now: float = 5.1) -> dict[str, Any]:
+    snapshot = fold.snapshot(at(now))
+    check(snapshot, {})
+    found: dict[str, Any] = snapshot.to_dict()["loops"]["train"]
+    return found
+
+
+def test_a_window_waits_until_the_step_that_holds_it_has_ended() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), window(1.5, 2.5)])
+    assert fold.windows_to_read(at(2.6)) == []
+    fold.apply(step(1, 2.0, 3.0))
+    (told,) = fold.windows_to_read(at(3.1))
+    assert set(told.stretches) == {"train"}
+    assert fold.windows_to_read(at(3.1)) == []
+
+
+@pytest.mark.parametrize("why", ["the loop ended", "nothing came for minutes", "the job ended"])
+def test_a_window_does_not_wait_for_ever(why: str) -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), window(1.5, 2.5)])
+    now = at(2.6)
+    if why == "the loop ended":
+        fold.apply(LoopEnded("train", at(2.55), 0))
+    elif why == "nothing came for minutes":
+        now += PATIENCE
+    assert len(fold.windows_to_read(now, final=why == "the job ended")) == 1
+
+
+def test_a_window_makes_a_loop_decidable_that_watches_nothing() -> None:
+    fold = fold_with_steps()
+    assert loop_of(fold)["components"]["unknown"] == pytest.approx(4.0)
+    assert loop_of(fold)["profile_reason"]
+    fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
+    loop = loop_of(fold)
+    assert loop["bottleneck"]["label"] == "compute"
+    assert loop["bottleneck"]["shares"]["compute"] == pytest.approx(0.8)
+    assert loop["bottleneck"]["shares"]["host"] == pytest.approx(0.2)
+    assert loop["components"]["compute"] == pytest.approx(3.2)
+    assert loop["profile"]["steps"] == pytest.approx(10)
+    assert loop["profile"]["slowdown"] == pytest.approx(1.0)
+
+
+LABELS: dict[str, Any] = {
+    "compute": ([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)), {}),
+    "memory": ([operation("add", 0.8, runs=10)], cost_of(("add", MEMORY, 1)), {}),
+    "latency": ([operation("add", 0.8, runs=10_000)], cost_of(("add", TINY, 1)), {}),
+    "communication": (
+        [operation("all-reduce", 0.8, runs=10, kind="collective")],
+        cost_of(("all-reduce", TINY, 1)),
+        {},
+    ),
+    "transfer": ([operation("MemcpyH2D", 0.8, runs=10, kind="transfer", instruction=False)], cost_of(), {}),
+    "unmodelled": ([operation("sort", 0.8, runs=10)], cost_of(("sort", TINY, 1)), {}),
+    "kernel": ([operation("kernel", 0.8, runs=10, instruction=False)], cost_of(), {}),
+    "slow products": ([operation("dot", 0.8, runs=10)], cost_of(("dot", SLOW, 1)), {}),
+    "host": ([operation("dot", 0.1, runs=10)], cost_of(("dot", COMPUTE, 1)), {}),
+}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_the_label_is_what_the_operations_say(label: str) -> None:
+    operations, module, more = LABELS[label]
+    verdict = loop_of(profiled_fold(operations, module, **more))["bottleneck"]
+    assert verdict["label"] == {"kernel": "unmodelled", "slow products": "compute"}.get(label, label)
+    assert verdict["confidence"] > 0.3 or verdict["label"] == "unmodelled"
+
+
+def test_time_between_the_operations_of_a_run_is_latency() -> None:
+    fold = profiled_fold([operation("dot", 0.2, runs=10)], cost_of(("dot", COMPUTE, 1)), gap=0.6)
+    verdict = loop_of(fold)["bottleneck"]
+    assert verdict["label"] == "latency"
+    assert verdict["shares"]["latency"] == pytest.approx(0.6)
+
+
+def test_an_old_window_and_one_of_other_executables_no_longer_hold() -> None:
+    fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
+    assert fold.profiles.of("train", at(5)) is not None
+    assert fold.profiles.of("train", at(3) + OLDEST + 1) is None
+    fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
+    fold.apply(Compilation("f", 2, 1, at(5.05), (), "off", "shape", (), None))
+    fold.apply(step(40, 5.0, 5.1))
+    assert fold.profiles.of("train", at(5.2)) is None
+    assert loop_of(fold, 5.2)["profile"] is None
+
+
+def test_runs_and_seconds_of_what_is_not_watched_are_marked_as_sampled() -> None:
+    fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
+    (made,) = fold.snapshot(at(5.1)).to_dict()["executables"]
+    assert (made["source"], made["runs"], made["seconds"]) == ("sampled", 10, pytest.approx(0.8))
+    assert made["seconds_per_run"] == pytest.approx(0.08)
+    assert made["efficiency"] == pytest.approx(0.125)
+    assert made["bottleneck"]["label"] == "compute"
+
+
+def test_measured_repetitions_stand_for_those_the_module_does_not_tell() -> None:
+    operations = [operation("body", 0.6, runs=70), operation("while", 0.1, runs=10, kind="control")]
+    fold = profiled_fold(operations, cost_of(("body", COMPUTE, 1), exact=False))
+    (made,) = fold.snapshot(at(5.1)).to_dict()["executables"]
+    assert made["cost"]["flops"] == pytest.approx(7e10)
+    assert made["cost"]["exact"] is False
+    assert "seen in profiler windows" in made["cost"]["inexact_reasons"][0]
+    assert made["bound_seconds"] == pytest.approx(0.07)
+    assert made["bound_seconds_reason"] is None
+
+
+def test_a_command_buffer_is_set_against_the_whole_of_what_was_not_seen() -> None:
+    hidden = operation("CudaGraph", 0.8, runs=10, kind="command_buffer", instruction=False)
+    fold = profiled_fold([hidden], cost_of(("dot", COMPUTE, 2), ("add", MEMORY, 1)))
+    snapshot = fold.snapshot(at(5.1)).to_dict()
+    (row,) = snapshot["operations"]
+    assert row["flops"] == pytest.approx(2e11)
+    assert (row["bottleneck"], row["efficiency"]) == ("compute", pytest.approx(0.3 / 0.8))
+    assert "was not seen" in row["reason"]
+    assert snapshot["loops"]["train"]["bottleneck"]["label"] == "compute"
+
+
+def test_metrics_of_operations_scopes_and_windows() -> None:
+    operations = [operation("dot", 0.6, runs=10), operation("kernel", 0.2, runs=10, instruction=False)]
+    fold = profiled_fold(operations, cost_of(("dot", COMPUTE, 1)))
+    snapshot = fold.snapshot(at(5.1))
+    shown = families(snapshot)
+    assert shown["jaxobs_operation_sampled_seconds_total"]["f", "dot", "dot"] == pytest.approx(0.6)
+    assert shown["jaxobs_operation_sampled_flops_total"]["f", "dot", "dot"] == pytest.approx(1e11)
+    assert shown["jaxobs_operation_sampled_bytes_total"]["f", "dot", "dot"] == pytest.approx(1e7)
+    assert shown["jaxobs_operation_info"] == {
+        ("f", "dot", "layer", "model.py:1"): 1.0, ("f", "kernel", "", ""): 1.0,
+    }  # fmt: skip
+    assert shown["jaxobs_unmodelled_ratio"]["f",] == pytest.approx(0.25)
+    assert shown["jaxobs_profiled_seconds_total"]["train",] == pytest.approx(1.0)
+    assert shown["jaxobs_profiled_steps_total"]["train",] == pytest.approx(10)
+    assert shown["jaxobs_profile_windows_total"]["read",] == 1.0
+    (scope,) = snapshot.to_dict()["scopes"]
+    assert (scope["scope"], scope["share"]) == ("layer", pytest.approx(0.75))
+
+
+def test_a_window_that_cannot_be_read_is_counted_and_changes_nothing_else() -> None:
+    fold = applied(fold_with_steps(), [window(2.0, 3.0)])
+    (told,) = fold.windows_to_read(at(5))
+    fold.profiled(told, None, "a line is corrupted")
+    snapshot = fold.snapshot(at(5.1))
+    shown = families(snapshot)["jaxobs_profile_windows_total"]
+    assert (shown["unreadable",], shown["read",]) == (1.0, 0.0)
+    assert "a line is corrupted" in snapshot.to_dict()["loops"]["train"]["profile_reason"]
+    assert snapshot.to_dict()["operations"] is None
+
+
+def test_many_operations_fold_into_others_and_no_counter_falls() -> None:
+    fold = Fold(
+        new_fold().series.catalogue, new_fold().clock, at(0), {}, {}, 200
+    )  # five operations of their own
+    fold.apply(backend())
+    fold.bind_peaks("example", PEAKS)
+    before: dict[tuple[str, ...], float] = {}
+    for turn in range(3):
+        names = [f"op{number}" for number in range(20)]
+        operations = [
+            operation(name, 0.01 * (number + 1 + turn), runs=10) for number, name in enumerate(names)
+        ]
+        module = cost_of(*((name, COMPUTE, 1) for name in names))
+        fold.apply(window(2.0 + turn, 2.5 + turn))
+        (told,) = fold.windows_to_read(at(100), final=True)
+        read(fold, told, trace_of(device(operations)), lambda *_, module=module: module)
+        snapshot = fold.snapshot(at(5 + turn))
+        before = check(snapshot, before)
+    shown = families(snapshot)["jaxobs_operation_sampled_seconds_total"]
+    assert len(shown) == 6
+    assert shown["__other__", "__other__", "__other__"] > 0
+    assert sum(shown.values()) == pytest.approx(sum(0.01 * (n + 1 + t) for n in range(20) for t in range(3)))
+
+
+def test_a_real_trace_of_eight_gpus_adds_up_in_the_fold() -> None:
+    trace = read_trace(RECORDED)
+    first = min(one.start_seconds for one in trace.devices)
+    last = max(one.start_seconds + one.span_seconds for one in trace.devices)
+    fold = applied(new_fold(), [backend()])
+    fold.bind_peaks("example", PEAKS)
+    began, ended = at(1 + first), at(1 + last)
+    fold.apply(StepEnded("train", 0, began, ended, 0, 0, 0, 0, 0, None, None, False, 1, (), None))
+    fold.apply(window(1.0, 1.0 + last + 1, RECORDED.read_bytes()))
+    (told,) = fold.windows_to_read(at(3 + last), final=True)
+    trace = read_trace(RECORDED.read_bytes(), stretches=told.stretches)
+    read(fold, told, trace, modules_of(trace))
+    snapshot = fold.snapshot(at(3 + last)).to_dict()
+    busy = sum(one.busy_seconds for one in trace.devices)
+    assert sum(row["seconds"] for row in snapshot["operations"]) == pytest.approx(busy)
+    profile = snapshot["loops"]["train"]["profile"]
+    assert profile["busy_seconds"] == pytest.approx(busy / 8, rel=1e-3)
+    assert profile["seconds"] == pytest.approx((ended - began) / NANOSECONDS)
+    assert sum(profile["seconds_by_bottleneck"].values()) == pytest.approx(
+        profile["busy_seconds"] + profile["gap_seconds"]
+    )
+    assert 0 < profile["gap_seconds"] < 0.02 * profile["busy_seconds"]
+    row = next(row for row in snapshot["operations"] if row["operation"] == "input_transpose_fusion")
+    assert (row["function"], row["executions"]) == ("forward_3d_conv", 40)

@@ -1,0 +1,195 @@
+"""Clocks that collectors read, beside the model: which series say what, and when a low clock is worth a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.throttling import BUSY, LOW_CLOCK, Reading, clocks_document, read_device, remark_on
+from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
+from jaxobs.model.metrics import Catalogue, Metric
+from tests.derive.made_up import (
+    BEGAN,
+    CLOCK,
+    CORE_METRICS,
+    FACTS,
+    PEAKS,
+    RESOURCE,
+    Fold,
+    applied,
+    at,
+    backend,
+    check,
+    created,
+    families,
+    module,
+    step,
+)
+
+BUSY_SHARE = Metric("other_busy_ratio", "gauge", "Busy.", ("device",), "ratio")
+FREQUENCY = Metric("other_frequency_hertz", "gauge", "Clock.", ("kind", "device"), "hertz")
+HIGHEST = Metric("other_highest_hertz", "gauge", "Highest clock.", ("kind", "device"), "hertz")
+HELD = Metric("other_held", "gauge", "Held down.", ("device", "reason"))
+READINGS = (
+    DeviceReading("utilization", BUSY_SHARE),
+    DeviceReading("clock", FREQUENCY, (("kind", "shader"),)),
+    DeviceReading("clock_limit", HIGHEST, (("kind", "shader"),)),
+    DeviceReading("memory_clock", FREQUENCY, (("kind", "memory"),)),
+    DeviceReading("memory_clock_limit", HIGHEST, (("kind", "memory"),)),
+    DeviceReading("throttled", HELD, reasons=("heat", "power")),
+)
+SERIES = {
+    BUSY_SHARE.name: {("0",): 0.98, ("1",): 0.5},
+    FREQUENCY.name: {("shader", "0"): 1.24e9, ("memory", "0"): 2.6e9, ("shader", "1"): 2e9},
+    HIGHEST.name: {("shader", "0"): 2e9, ("memory", "0"): 2.6e9, ("shader", "1"): 2e9},
+    HELD.name: {("0", "power"): 1.0, ("0", "heat"): 0.0, ("0", "idle"): 1.0},
+}
+
+
+def test_a_devices_own_series_are_read_and_no_others() -> None:
+    read = read_device(READINGS, lambda name: SERIES.get(name, {}), "0")
+    assert read == Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, None, ("power",))
+    assert read.clock_ratio == 0.62
+    assert read.memory_clock_ratio == 1.0
+    other = read_device(READINGS, lambda name: SERIES.get(name, {}), "1")
+    assert other == Reading(0.5, 2e9, 2e9)
+    assert other.memory_clock_ratio is None
+    assert read_device(READINGS, lambda name: SERIES.get(name, {}), "2") is None
+    assert read_device((), lambda name: SERIES.get(name, {}), "0") is None
+
+
+@pytest.mark.parametrize(
+    ("quantity", "metric", "where"),
+    [
+        ("utilization", Metric("other_busy_ratio", "gauge", "Busy.", ("chip",), "ratio"), ()),
+        ("clock", BUSY_SHARE, (("kind", "shader"),)),
+        ("throttled", BUSY_SHARE, ()),
+    ],
+)
+def test_a_metric_without_the_labels_that_are_needed_is_refused(
+    quantity: str, metric: Metric, where: tuple[tuple[str, str], ...]
+) -> None:
+    with pytest.raises(ValueError, match="lacks labels"):
+        DeviceReading(quantity, metric, where)  # type: ignore[arg-type]
+
+
+SLOW = Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, None, ("power",))
+
+
+def test_a_low_clock_that_is_held_down_is_named_with_the_efficiency() -> None:
+    assert remark_on(SLOW, "train_step", 0.41, "compute") == (
+        "efficiency of train_step 0.41 with the clock at 0.62 of its maximum: held down by power"
+    )
+    assert remark_on(SLOW, "", None, None) == "the clock at 0.62 of its maximum: held down by power"
+
+
+def test_memory_bound_work_loses_by_the_memorys_clock() -> None:
+    assert remark_on(SLOW, "f", 0.41, "memory") is None
+    hot = Reading(0.98, 2e9, 2e9, 1.3e9, 2.6e9, None, ("heat", "power"))
+    assert remark_on(hot, "f", 0.41, "compute") is None
+    assert remark_on(hot, "f", 0.41, "memory") == (
+        "efficiency of f 0.41 with the memory clock at 0.50 of its maximum: held down by heat, power"
+    )
+
+
+def test_where_only_a_slowdown_is_told_that_is_named() -> None:
+    assert remark_on(Reading(slowdown=0.3), "f", 0.5, "compute") == (
+        "efficiency of f 0.50 with the device slowed down by 30%: throttled"
+    )
+    assert remark_on(Reading(slowdown=0.0), "f", 0.5, "compute") is None
+
+
+ratios = st.floats(0.0, 1.5)
+
+
+@given(
+    ratios, st.none() | ratios, st.lists(st.sampled_from(["heat", "power"]), max_size=2, unique=True), ratios
+)
+def test_nothing_is_said_of_a_device_that_is_idle_unhindered_or_at_its_clock(
+    clock: float, utilization: float | None, reasons: list[str], efficiency: float
+) -> None:
+    said = remark_on(
+        Reading(utilization, clock * 1e9, 1e9, reasons=tuple(reasons)), "f", efficiency, "compute"
+    )
+    idle = utilization is not None and utilization < BUSY
+    assert (said is None) == (idle or not reasons or clock * 1e9 / 1e9 >= LOW_CLOCK)
+
+
+def measured(fold: Fold) -> Fold:
+    return applied(
+        fold,
+        [
+            Measured(name, labels, value, at(1))
+            for name, found in SERIES.items()
+            for labels, value in found.items()
+        ],
+    )
+
+
+def observed(*, seconds: float = 0.04) -> Fold:
+    metrics = [*CORE_METRICS, BUSY_SHARE, FREQUENCY, HIGHEST, HELD]
+    fold = Fold(Catalogue(metrics), CLOCK, BEGAN, RESOURCE, FACTS, 2_000, READINGS)
+    applied(fold, [backend(), created(1), FunctionWatched(-1, "f", "no", at(0.2))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1.64e10))  # 16.4 ms at 1 TFLOP/s
+    applied(fold, [step(i, 0.5 + i / 10, 0.55 + i / 10, runs=(1,)) for i in range(20)])
+    return applied(fold, [ExecutableRan(1, seconds, 0.001, at(3))])
+
+
+def test_a_throttled_device_is_named_in_the_snapshot_and_the_metrics() -> None:
+    snapshot = measured(observed()).snapshot(at(4))
+    check(snapshot, {})
+    first, second = snapshot.to_dict()["devices"]
+    clocks = first["clocks"]
+    assert (clocks["utilization_ratio"], clocks["clock_ratio"], clocks["memory_clock_ratio"]) == (
+        0.98,
+        0.62,
+        1.0,
+    )
+    assert clocks["throttle_reasons"] == ["power"]
+    assert clocks["efficiency"] == pytest.approx(0.41)
+    assert clocks["function"] == "f"
+    assert clocks["mfu"] == snapshot["loops"]["train"]["mfu"] is not None
+    assert clocks["remark"] == (
+        "efficiency of f 0.41 with the clock at 0.62 of its maximum: held down by power"
+    )
+    assert second["clocks"]["clock_ratio"] == 1.0
+    assert second["clocks"]["remark"] is None
+    assert second["clocks"]["throttle_reasons_reason"] == "the collector does not tell it of this device"
+    found = families(snapshot)
+    assert found["jaxobs_device_clock_ratio"] == {("0",): 0.62, ("1",): 1.0}
+    assert found["jaxobs_device_utilization_ratio"] == {("0",): 0.98, ("1",): 0.5}
+    assert found["jaxobs_device_throttled_info"] == {("0", "power"): 1.0}
+
+
+def test_what_is_over_is_gone_from_the_metrics() -> None:
+    fold = measured(observed())
+    fold.snapshot(at(4))
+    applied(
+        fold,
+        [
+            Measured(HELD.name, ("0", "power"), 0.0, at(5)),
+            Measured(FREQUENCY.name, ("shader", "0"), 2e9, at(5)),
+        ],
+    )
+    later = families(fold.snapshot(at(6)))
+    assert later["jaxobs_device_clock_ratio"]["0",] == 1.0
+    assert "jaxobs_device_throttled_info" not in later
+
+
+def test_without_a_collector_the_clocks_are_absent_with_the_reason() -> None:
+    snapshot = observed().snapshot(at(4))
+    check(snapshot, {})
+    for device in snapshot.to_dict()["devices"]:
+        assert device["clocks"] is None
+        assert device["clocks_reason"] == "no collector reads this device's clocks"
+    assert "jaxobs_device_clock_ratio" not in families(snapshot)
+
+
+def test_before_any_step_the_model_has_nothing_to_set_beside_it() -> None:
+    document = clocks_document(SLOW, {}, [])["clocks"]
+    assert document["mfu"] is None
+    assert document["mfu_reason"] == "no step has ended yet"
+    assert document["remark"] == "the clock at 0.62 of its maximum: held down by power"
