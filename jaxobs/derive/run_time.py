@@ -2,101 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.intervals import Intervals
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
+from jaxobs.derive.stalls import FACTOR, Stalls
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.model.labels import EAGER
+
+TOLD = ("productive", "input", "checkpoint", "stalled")
+"""Categories that loops tell."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
 PAUSE = 60 * NANOSECONDS
-"""A loop that has ended no step for this long holds the charging back no longer. It is the longest pause between two
-steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
-
+"""A loop that has ended no step for this long holds the charging back no longer, nor does a job that reports nothing. It
+is the longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
 
 LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 
+class LoopTime(NamedTuple):
+    """Of one loop so far: wall seconds, its components, and its stalls."""
+
+    wall: float
+    components: Mapping[str, float]
+    stalls: Stalls
+
+
+class _Running(NamedTuple):
+    """A loop that has not said it is over. `iterated`: its end will be told, as each step begins where one ended."""
+
+    end: int
+    iterated: bool
+
+
 class RunTime:
     """Time is charged up to the last moment of which it is known what it was spent on.
 
-    That is the end of the last step of each loop that runs, the beginning of a compile or phase under way, else now.
-    What no event explains is `initialisation` before the first step, and `other` after it. So no category ever falls,
-    and together they are the age at that moment. Where the beginning of a phase was lost, what was charged to `other`
-    meanwhile is made good with time that is unexplained later.
+    That is the end of the last step of each loop that runs, the beginning of a compile or phase under way, else the job's
+    last report.
+    What no event explains is `initialisation` before the first step or the first executable of the user's own, whichever
+    is earlier, and `other` after it. So no category ever falls, and together they are the age at that moment. Where the
+    beginning of a phase was lost, what was charged to `other` meanwhile is made good with time that is unexplained later.
+
+    `stalled` is what steps took beyond their usual time for no reason that was seen (`Stalls`). While such a step is
+    under way it grows already, if the loop is an iteration, whose end would have been told, and nothing else goes on: all
+    but the last seconds, which a usual step takes. What the step then says of that time comes too late.
     """
 
     def __init__(self, series: Series, began: int) -> None:
         self._series = series
         self._charged_until = began
         self._first_step: int | None = None
-        self._running: dict[str, int] = {}
+        self._first_executable: int | None = None
+        self._running: dict[str, _Running] = {}
+        self._last_sign = began
+        self._heard_until: int | None = None
         self._compiling = Intervals()
-        self._open_phases: set[int] = set()
+        self._open_phases: dict[int, str | None] = {}
         self._unexplained = 0.0
         self._late = {"checkpoint": 0.0, "initialisation": 0.0}
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
-        self._told = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
+        self._told = dict.fromkeys(TOLD, 0.0)
         self.seconds = dict.fromkeys(core.CATEGORIES, 0.0)
         for category in core.CATEGORIES:
             series.add(core.RUN_SECONDS, (category,), 0.0)
 
+    def reported(self, time: int) -> None:
+        """Of what happened in the job up to then everything has been told."""
+        self._heard_until = max(time, self._heard_until or time)
+
     def step_ended(self, event: StepEnded) -> None:
         if self._first_step is None:
             self._first_step = event.start
-        self._running[event.loop] = max(event.end, self._running.get(event.loop, event.end))
+        before = self._running.get(event.loop)
+        end = event.end if before is None else max(event.end, before.end)
+        self._running[event.loop] = _Running(end, before is not None and event.start == before.end)
+        self._last_sign = max(self._last_sign, event.end)
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)
+        self._last_sign = max(self._last_sign, event.time)
 
     def phase_started(self, event: PhaseStarted) -> None:
-        if event.inside is None:
-            self._open_phases.add(event.time)
+        self._open_phases[event.time] = event.inside
 
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
-        self._open_phases.discard(event.start)
+        self._open_phases.pop(event.start, None)
+        self._last_sign = max(self._last_sign, event.end)
         if event.inside is None and event.phase in self._phases:
             # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
             self._phases[event.phase].add(event.start, event.end)
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
+        self._last_sign = max(self._last_sign, event.end)
         if event.outermost:
             self._compiling.add(event.start, event.end)
+            if self._first_executable is None and event.function != EAGER:
+                self._first_executable = event.start
 
-    def update(
-        self, now: int, loops: Iterable[tuple[float, dict[str, float]]], compiling_since: int | None
-    ) -> None:
-        """`loops` are wall seconds and components of each loop so far."""
-        until = min([now, *(end for end in self._running.values() if now - end <= PAUSE)])
-        if compiling_since is not None and now - compiling_since <= LONGEST_COMPILE:
-            until = min(until, compiling_since)
-        until = min([until, *(start for start in self._open_phases if now - start <= LONGEST_COMPILE)])
+    def update(self, now: int, loops: Mapping[str, LoopTime], compiling_since: int | None) -> None:
+        """Charge what is known by now: no later than the job's last report, as what came after it is still on its way."""
+        if self._heard_until is not None and now - self._heard_until <= PAUSE:
+            now = min(now, self._heard_until)
+        if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
+            compiling_since = None
+        phases = {at: inside for at, inside in self._open_phases.items() if now - at <= LONGEST_COMPILE}
+        self._open_phases = phases
+        under_way = compiling_since is not None or phases
+        usual = None if under_way else self._usual_of_the_stalled(now, loops)
+        until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
-        known = dict.fromkeys(("productive", "input", "checkpoint"), 0.0)
-        for wall, components in loops:
-            known["productive"] += wall - sum(components[word] for word in NOT_PRODUCTIVE)
-            known["input"] += components["input"]
-            known["checkpoint"] += components["checkpoint"]
+        known = _sum(loops)
+        if (
+            usual is None
+        ):  # the step has ended, or something else has: what it says of its time comes too late
+            self._told["stalled"] = min(self._told["stalled"], known["stalled"])
         new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
-        if self._first_step is None or self._charged_until < self._first_step:
-            before = until if self._first_step is None else min(until, self._first_step)
-            self._charge_up_to(before, {}, "initialisation")
-        if self._first_step is not None:
-            new = self._charge_up_to(until, new, "other")
+        told_stalled, stalled = self._told["stalled"], self.seconds["stalled"]
+        begun = min((at for at in (self._first_step, self._first_executable) if at is not None), default=None)
+        if begun is None or self._charged_until < begun:
+            self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
+        if begun is not None:
+            new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
         left_over, ahead = sum(new.values()), seconds(now - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._told = {word: amount - new[word] * kept for word, amount in known.items()}
+        if usual is not None:  # the step will tell of them when it ends
+            self._told["stalled"] = max(
+                self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
+            )
         total = sum(self.seconds.values())
         # Without any step it is not known what was productive.
         known_steps = self._first_step is not None and total > 0
         self._series.set(core.GOODPUT, (), self.seconds["productive"] / total if known_steps else None)
+
+    def _known_until(
+        self,
+        now: int,
+        loops: Mapping[str, LoopTime],
+        compiling_since: int | None,
+        phases: Mapping[int, str | None],
+    ) -> int:
+        """The earliest of: the last step of a loop that runs, what is under way, now."""
+        held = [start for start, inside in phases.items() if inside is None]
+        held += [compiling_since] if compiling_since is not None else []
+        for name, running in self._running.items():
+            if name in phases.values() or now - running.end <= _patience(running, loops.get(name)):
+                held.append(running.end)
+        return min([now, *held])
+
+    def _usual_of_the_stalled(self, now: int, loops: Mapping[str, LoopTime]) -> int | None:
+        """Nanoseconds of a usual step, where an iteration has ended none for too long, and nothing else has either."""
+        judged = [
+            loops[name].stalls
+            for name, running in self._running.items()
+            if running.iterated and name in loops and loops[name].stalls.limit is not None
+        ]
+        if not judged or seconds(now - self._last_sign) <= max(stalls.limit or 0.0 for stalls in judged):
+            return None
+        return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
 
     def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
         """Charge the time up to `until`: what loops told first, then compiles and phases outside them, then the rest.
@@ -135,3 +208,26 @@ class RunTime:
     def _charge(self, category: str, amount: float) -> None:
         self.seconds[category] += amount
         self._series.add(core.RUN_SECONDS, (category,), amount)
+
+
+def _sum(loops: Mapping[str, LoopTime]) -> dict[str, float]:
+    """Seconds of each category that loops tell."""
+    known = dict.fromkeys(TOLD, 0.0)
+    for loop in loops.values():
+        parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - loop.stalls.seconds)
+        known["input"] += parts["input"]
+        known["checkpoint"] += parts["checkpoint"]
+        known["stalled"] += loop.stalls.seconds
+    return known
+
+
+def _patience(running: _Running, loop: LoopTime | None) -> float:
+    """Nanoseconds for which the end of a loop's last step holds the charging back.
+
+    An iteration says that it is over, so there is time for a step of the length that its steps have.
+    """
+    if not running.iterated or loop is None:
+        return PAUSE
+    limit = loop.stalls.limit
+    return max(PAUSE, FACTOR * loop.stalls.usual * NANOSECONDS) if limit is None else limit * NANOSECONDS

@@ -1,0 +1,70 @@
+"""Write docs/advice.md from the table of conditions: `python docs/generate_advice.py`, with `--check` only compare.
+
+Exit status 1: the file is out of date.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
+from jaxobs.derive.advice.of_compiles import REMEDIES
+from jaxobs.derive.advice.wording import percent
+
+PAGE = Path(__file__).parent / "advice.md"
+INTRODUCTION = f"""\
+# Advice
+
+Written by `make docs` from the table in the code (`jaxobs/derive/advice/conditions.py`); do not edit it here.
+
+A snapshot has at most {MOST} pieces of advice under `advice`, and so have the summary at the end of a run and
+`jaxobs analyze`. Each names its `condition`, the `loop` or `function` it is about, what was seen (`sentence`), what to do
+(`remedy`), and what that gives back: `saves_ratio`, a share of wall time, and the same as `seconds_per_hour`; advice that
+gives back memory alone has `saves_bytes` instead, and comes last. The advice that gives back most time is first. For a
+dashboard there are `jaxobs_advice_info`, `jaxobs_advice_saves_ratio` and `jaxobs_advice_saves_bytes`.
+
+What is given back is at most what is said: it is the time that the cause takes, less what is known to remain. Shares of a
+loop are those of its last window, and count by the loop's part of all loops' wall time; shares of an executable are its
+device seconds over that wall time; those of compiles are over the age of the process. Two pieces of advice may speak of
+the same seconds. Advice that would give back less than {percent(LEAST_SAVED)} of the wall time is not given: step
+times differ by as much from one minute to the next. A number that is not known triggers nothing.
+
+"""
+OFFLINE = "A trace alone can tell: "
+
+
+def page() -> str:
+    """The whole page."""
+    lines = ["| condition | triggered when | gives back | why so |", "|---|---|---|---|"]
+    lines += [
+        "| `{}` | {} | {} | {} |".format(
+            condition.name, *map(_cell, (condition.trigger, condition.saves, condition.reason))
+        )
+        for condition in CONDITIONS
+    ]
+    offline = ", ".join(f"`{condition.name}`" for condition in CONDITIONS if condition.in_a_trace)
+    lines += ["", f"{OFFLINE}{offline}; the others need the running job.", "", "## Recompilations", ""]
+    lines += ["| cause | remedy |", "|---|---|"]
+    lines += [f"| `{cause}` | {_cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]
+    return INTRODUCTION + "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say that it is out of date."""
+    wanted = page()
+    if arguments != ["--check"]:
+        PAGE.write_text(wanted, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
+        return 0
+    sys.stderr.write(f"{PAGE.name} does not say what the conditions say: run `make docs`\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

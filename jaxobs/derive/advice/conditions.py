@@ -1,0 +1,109 @@
+"""The table: each condition, what triggers it, what it gives back, and why its thresholds are what they are.
+
+docs/advice.md is written from this table by `docs/generate_advice.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from jaxobs.derive.advice import of_compiles, of_loops, of_work
+from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts
+from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.wording import duration, percent, size
+
+
+class Condition(NamedTuple):
+    """One row. `find` yields what it found; whether that is enough, and first, is decided for all alike."""
+
+    name: str
+    trigger: str
+    saves: str
+    reason: str
+    find: Callable[[Facts], Iterator[Finding]]
+    in_a_trace: bool = False
+    """Whether the profiler's trace alone can tell."""
+
+
+_SURE: Final = f"confidence of the bottleneck at least {LEAST_CONFIDENCE}"
+
+CONDITIONS: Final = (
+    Condition(
+        "recompilation",
+        f"at least {of_compiles.LEAST_RECOMPILATIONS} recompilations of a function by the same known cause and argument",
+        "their seconds, over the age of the process",
+        "a single one says nothing about the next hour; cause `other` is no known cause",
+        of_compiles.recompilation,
+    ),
+    Condition(
+        "persistent_cache",
+        "the persistent compilation cache is known to be off, and compiling took more than "
+        f"{duration(of_compiles.LEAST_COMPILE_SECONDS)} in functions that take {duration(of_compiles.CACHED_FROM)} or "
+        "more a compile",
+        "those seconds, over the age of the process: what the next start would not spend",
+        "JAX caches programs that took a second to compile, by default; below ten seconds a cache is not worth its keep",
+        of_compiles.persistent_cache,
+    ),
+    Condition(
+        "input_wait",
+        f"a loop waits for its input, and the device's work is known but for {percent(of_loops.MOST_UNTIMED)} of it "
+        f"(the loop's functions are watched, or a profiler window saw them); {_SURE}",
+        "the shorter of the wait and the rest of the step, which would overlap",
+        "work of the device that is not known may lie beneath the wait, and then loading ahead gives nothing back",
+        of_loops.input_wait,
+    ),
+    Condition(
+        "host_work",
+        f"at least {percent(of_loops.LEAST_HOST)} of a loop's time is `host`: the device idle, and nothing else the "
+        f"reason; {_SURE}",
+        "the shorter of it and the rest of the step, which would overlap",
+        "`host` is what is left over, so it bears the errors of sampled device times, 5 %",
+        of_loops.host_work,
+    ),
+    Condition(
+        "exposed_communication",
+        f"a profiler window saw collectives that nothing else ran beside; {_SURE}",
+        "the shorter of them and the rest of the step, which would overlap",
+        "no threshold of its own: exposed time is measured",
+        of_loops.exposed_communication,
+        in_a_trace=True,
+    ),
+    Condition(
+        "small_operations",
+        f"a loop's time is in part `latency`, and a profiler window saw {of_loops.MANY_OPERATIONS} operations a step or "
+        f"more that take {duration(of_loops.SMALL_OPERATION)} or less each; {_SURE}",
+        f"{percent(of_loops.REST_OF_LATENCY)} of the share charged to `latency`",
+        "launching takes 2 to 10 µs; `latency` is more than ten times what the work must take",
+        of_loops.small_operations,
+        in_a_trace=True,
+    ),
+    Condition(
+        "small_batch",
+        f"an executable is bound by memory, at least {percent(of_work.MOSTLY_PRODUCTS)} of its FLOPs are matrix "
+        "products, its intensity is below the ridge (peak FLOP/s over peak bytes/s), and reading and writing donated "
+        f"arguments is at least {percent(of_work.STATE_SHARE)} of its bytes; {_SURE}",
+        "half of that share of its time: twice the batch moves the state once for twice the examples",
+        "only donated state is known not to grow with the batch; without donation nothing is said",
+        of_work.small_batch,
+    ),
+    Condition(
+        "slow_element_type",
+        "an executable or operation is bound by compute, has products that run in float32, and the device's bfloat16 "
+        f"peak is at least {of_work.LEAST_FACTOR} times the faster of its float32 and TensorFloat-32 peaks; {_SURE}",
+        "the least time those products can take, less what they would take in bfloat16",
+        "products asked for in float32 may run as TensorFloat-32 already; casts take what a smaller factor gives back",
+        of_work.slow_element_type,
+        in_a_trace=True,
+    ),
+    Condition(
+        "donation",
+        "an executable that ran at least twice has outputs that could take over arguments of the same shape and type, of "
+        f"at least {percent(of_work.DONATION_SHARE)} of the device's memory, or {size(of_work.DONATION_BYTES)} where its "
+        "size is not known",
+        "bytes, not seconds",
+        "less is lost in the allocator's own rounding",
+        of_work.donation,
+    ),
+)
+"""In the order in which they are looked for. None of them guesses: a number that is absent triggers nothing."""

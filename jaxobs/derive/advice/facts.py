@@ -1,0 +1,185 @@
+"""What advice is drawn from: loops and executables whose numbers are known and sure enough, in shares of wall time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxobs.derive.advice.reading import Document, named, number, numbers, ratio, rows, text, value
+
+LEAST_CONFIDENCE = 0.1
+"""Of a bottleneck's confidence. With many steps it is the margin over the runner-up, and 0.1 is a largest share that is
+a fifth larger than the next; below it another half minute may name another cause."""
+
+BUSY = ("compute", "memory", "latency", "communication", "transfer", "unmodelled")
+"""Components in which the device works."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFacts:
+    """A loop whose bottleneck is known well enough.
+
+    `part`: its share of the wall time of all loops. `shares`: of its own wall time in the last window, by component.
+    """
+
+    name: str
+    part: float
+    shares: Mapping[str, float]
+    confidence: float
+    step_seconds: float | None
+    profiled_steps: float | None
+    """Steps inside profiler windows; None where there was no window."""
+    is_trace: bool = False
+    """A whole trace instead of a loop."""
+
+    @property
+    def title(self) -> str:
+        return "the trace" if self.is_trace else f"the loop `{self.name}`"
+
+    @property
+    def subject(self) -> dict[str, str]:
+        return {} if self.is_trace else {"loop": self.name}
+
+    def share(self, component: str) -> float | None:
+        """Of the wall time of all loops; None where the component is not known."""
+        own = self.shares.get(component)
+        return None if own is None else own * self.part
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFacts:
+    """An executable, or an operation of a trace, whose device time and cost are known.
+
+    `seconds`, `matrix_flops`, `flops`, `bytes` and `executed` (matrix FLOPs by the type they run in) are of the same
+    work: of one run, or of all that a trace holds.
+    """
+
+    subject: Mapping[str, str]
+    share: float
+    label: str
+    confidence: float
+    seconds: float
+    flops: float
+    matrix_flops: float
+    bytes: float
+    executed: Mapping[str, float]
+    memory: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the conditions look at. `document` is the snapshot's, for what needs no preparation."""
+
+    document: Document
+    loops: tuple[LoopFacts, ...]
+    work: tuple[WorkFacts, ...]
+    matrix_peaks: Mapping[str, float]
+    memory_peak: float | None
+    memory_limit: float | None
+    timed_unknown: float = 0.0
+    """Share of the loops' wall time in executables that were timed and could not be held against a peak."""
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the process was started; None where they are not known."""
+        seconds = number(self.document, "process", "seconds")
+        return seconds or None
+
+
+def facts_of(document: Document) -> Facts:
+    """The facts in a snapshot's document."""
+    loops = tuple(_loops(document))
+    first = next(iter(rows(document, "devices")), {})
+    limit = number(first, "memory", "limit_bytes") or number(first, "peaks", "memory_capacity")
+    return Facts(
+        document,
+        loops,
+        tuple(_work(document, loops)),
+        matrix_peaks(value(first, "peaks")),
+        number(first, "peaks", "memory", "value") or None,
+        limit or None,
+        _timed_unknown(document),
+    )
+
+
+def _loops(document: Document) -> list[LoopFacts]:
+    every = named(document, "loops")
+    total = _wall(document)
+    found = []
+    for name, loop in every.items():
+        wall = number(loop, "wall_seconds")
+        confidence = ratio(loop, "bottleneck", "confidence")
+        shares = numbers(loop, "bottleneck", "shares")
+        sure = confidence is not None and confidence >= LEAST_CONFIDENCE
+        whole = math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6)  # else one of them is missing
+        if not (wall and total and sure and whole and text(loop, "bottleneck", "label") != "unknown"):
+            continue
+        assert confidence is not None
+        found.append(
+            LoopFacts(
+                name,
+                wall / total,
+                shares,
+                confidence,
+                number(loop, "step_seconds") or None,
+                number(loop, "profile", "steps") or None,
+            )
+        )
+    return found
+
+
+def _wall(document: Document) -> float | None:
+    """Wall seconds of all loops; None where those of one are missing, as its part would be shared out to the others."""
+    loops = value(document, "loops")
+    every = [number(loop, "wall_seconds") for loop in loops.values()] if isinstance(loops, Mapping) else []
+    return None if None in every else sum(wall or 0.0 for wall in every)
+
+
+def _work(document: Document, loops: tuple[LoopFacts, ...]) -> list[WorkFacts]:
+    """Device seconds over the loops' wall time, and no more than the share in which the loops' device was busy."""
+    wall = _wall(document)
+    busy = sum(loop.share(word) or 0.0 for loop in loops for word in BUSY)
+    found = []
+    for made in rows(document, "executables"):
+        seconds, per_run = number(made, "seconds"), number(made, "seconds_per_run")
+        function, label = text(made, "function"), text(made, "bottleneck", "label")
+        confidence, cost = ratio(made, "bottleneck", "confidence"), value(made, "cost")
+        amounts = [number(cost, name) for name in ("flops", "matrix_flops", "bytes")]
+        if not (seconds and per_run and wall and function and label and confidence is not None):
+            continue
+        if confidence < LEAST_CONFIDENCE or None in amounts or value(cost, "exact") is not True:
+            continue
+        flops, matrix, moved = (amount or 0.0 for amount in amounts)
+        found.append(
+            WorkFacts(
+                {"function": function, "executable": text(made, "executable") or ""},
+                min(1.0, busy, seconds / wall),
+                label,
+                confidence,
+                per_run,
+                flops,
+                matrix,
+                moved,
+                numbers(cost, "executed_matrix_flops_by_type"),
+                numbers(made, "memory"),
+            )
+        )
+    return found
+
+
+def _timed_unknown(document: Document) -> float:
+    wall = _wall(document)
+    timed = sum(
+        number(made, "seconds") or 0.0
+        for made in rows(document, "executables")
+        if text(made, "bottleneck", "label") == "unknown"
+    )
+    return timed / wall if wall else 0.0
+
+
+def matrix_peaks(peaks: Any) -> dict[str, float]:
+    """FLOP/s of the matrix unit by element type."""
+    known = {dtype: number(peak, "value") for dtype, peak in named(peaks, "matrix").items()}
+    return {dtype: rate for dtype, rate in known.items() if rate}

@@ -1,0 +1,43 @@
+"""One piece of advice before it is ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+HOUR = 3600.0
+NO_SECONDS = "it gives back memory, not time"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`saves_ratio` is a share of wall time. Advice that gives back memory alone has `saves_bytes` instead."""
+
+    subject: Mapping[str, str]
+    """`loop`, or `function`, and what else names the place."""
+    sentence: str
+    remedy: str
+    confidence: float
+    saves_ratio: float | None = None
+    saves_bytes: float | None = None
+
+    def to_dict(self, condition: str) -> dict[str, Any]:
+        """Plain data for a snapshot."""
+        known = self.saves_ratio is not None
+        document: dict[str, Any] = {
+            "condition": condition,
+            **self.subject,
+            "sentence": _sentence(self.sentence),
+            "remedy": _sentence(self.remedy),
+            "confidence": self.confidence,
+            "saves_ratio": self.saves_ratio,
+            "saves_ratio_reason": None if known else NO_SECONDS,
+            "seconds_per_hour": None if self.saves_ratio is None else self.saves_ratio * HOUR,
+            "seconds_per_hour_reason": None if known else NO_SECONDS,
+        }
+        return document if self.saves_bytes is None else document | {"saves_bytes": self.saves_bytes}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

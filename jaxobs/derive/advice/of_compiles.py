@@ -1,0 +1,105 @@
+"""Advice on compiles: the same function again and again, and the same programs at each start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jaxobs.derive.advice.facts import Facts
+from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.reading import Document, named, number, rows, text, value
+from jaxobs.derive.advice.wording import duration, percent, times
+
+LEAST_RECOMPILATIONS = 2
+"""Of one cause. A single one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""
+
+LEAST_COMPILE_SECONDS = 10.0
+"""Of the compiler, in one start. Below it a cache on disk is not worth another thing to look after."""
+
+CACHED_FROM = 1.0
+"""Seconds. JAX writes a program to its cache if compiling it took so long: `jax_persistent_cache_min_compile_time_secs`,
+whose default this is."""
+
+LONGEST = 100
+"""Letters of an old or a new value in a sentence: enough for shapes and shardings; a snapshot's table has all of them."""
+
+REMEDIES = {
+    "shape": "pad {it} to one shape, or to a few buckets of shapes",
+    "dtype": "convert {it} to one element type before the call",
+    "weak_type": "pass {it} as an array of a given dtype, `jnp.asarray(x, dtype)`, and not as a Python number",
+    "sharding": "place {it} with the same sharding for each call, by `jax.device_put` or `in_shardings`",
+    "pytree": "pass {it} with the same structure in each call: the same keys, and no None in place of an array",
+    "static_argument": "pass {it} as an array and not as a static argument, or keep it to a few values",
+    "redefined": "define and jit the function once, outside of the loop: a new function has nothing compiled",
+    "context": "set the configuration, mesh or precision that it is traced under once, before the loop",
+}
+"""By cause of a recompilation. `other` is no known cause, so there is no advice on it."""
+
+
+@dataclass(slots=True)
+class _Again:
+    """Recompilations of one function by one cause and argument."""
+
+    example: Document
+    count: float = 0.0
+    seconds: float = 0.0
+
+
+def recompilation(facts: Facts) -> Iterator[Finding]:
+    """All their seconds, over the age of the process."""
+    for function, compiled in named(facts.document, "functions").items():
+        groups: dict[tuple[str, str], _Again] = {}
+        for row in rows(compiled, "recompilations"):
+            cause, count, spent = text(row, "cause"), number(row, "count"), number(row, "seconds")
+            if cause not in REMEDIES or not count or not spent:
+                continue
+            group = groups.setdefault((cause, text(row, "argument") or ""), _Again(row))
+            group.count += count
+            group.seconds += spent
+        for (cause, argument), group in groups.items():
+            if group.count >= LEAST_RECOMPILATIONS and facts.age is not None:
+                yield Finding(
+                    {"function": function},
+                    f"`{function}` was compiled again {times(group.count)}, {duration(group.seconds)} in all, "
+                    + _because(cause, argument, group.example),
+                    REMEDIES[cause].format(it=f"`{argument}`" if argument else "what changes"),
+                    1.0,
+                    min(1.0, group.seconds / facts.age),
+                )
+
+
+def persistent_cache(facts: Facts) -> Iterator[Finding]:
+    """What this start spent in the compiler on programs that the cache would keep, over the age of the process."""
+    if value(facts.document, "process", "persistent_cache", "enabled") is not False or facts.age is None:
+        return
+    backend = kept = 0.0
+    for function in named(facts.document, "functions").values():
+        spent, count = number(function, "seconds", "backend") or 0.0, number(function, "compilations")
+        backend += spent
+        kept += spent if count and spent / count >= CACHED_FROM else 0.0
+    if kept > LEAST_COMPILE_SECONDS:
+        share = min(1.0, kept / facts.age)
+        yield Finding(
+            {},
+            f"JAX's persistent compilation cache is off: the compiler took {duration(backend)} of this start, of which "
+            f"the next one could read {duration(kept)} from disk ({percent(share)} of the time so far)",
+            "set JAX_COMPILATION_CACHE_DIR to a directory that outlives the job",
+            1.0,
+            share,
+        )
+
+
+def _because(cause: str, argument: str, row: Document) -> str:
+    old, new = text(row, "old"), text(row, "new")
+    change = f" ({old[:LONGEST]} → {new[:LONGEST]})" if old and new else ""
+    if cause == "redefined":
+        return "because it was defined anew"
+    if cause == "context":
+        return f"because the context it is traced under changed{change}"
+    what = {
+        "static_argument": "value",
+        "pytree": "structure",
+        "dtype": "element type",
+        "weak_type": "weak type",
+    }
+    return f"because the {what.get(cause, cause)} of {f'`{argument}`' if argument else 'an argument'} changed{change}"

@@ -1,0 +1,115 @@
+"""Advice on what the device computes: intensity, element types, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jaxobs.derive.advice.facts import Facts
+from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.reading import number, rows, text
+from jaxobs.derive.advice.wording import percent, size
+
+MOSTLY_PRODUCTS = 0.5
+"""Share of FLOPs in matrix products. A larger batch lets a product use each weight more often; of element-by-element work
+it makes more."""
+
+STATE_SHARE = 0.25
+"""Share of the bytes that reading and writing donated arguments takes at least. Donated arguments that come out again are
+the training state, which is as large for any batch; half of their traffic is what twice the batch saves an example."""
+
+LEAST_FACTOR = 1.25
+"""By which another element type must be faster: below it the casts take what the products give back."""
+
+DONATION_SHARE = 0.01
+DONATION_BYTES = 64 * 2**20
+"""What donation must give back: a hundredth of the device's memory, or where its size is not known so many bytes."""
+
+
+@dataclass(slots=True)
+class _Products:
+    """Matrix products of one function: FLOPs a second of wall time, and the share of wall time they take at least."""
+
+    single: float = 0.0
+    all: float = 0.0
+    share: float = 0.0
+    confidence: float = 1.0
+
+
+def small_batch(facts: Facts) -> Iterator[Finding]:
+    """Twice the batch reads and writes the same state for twice the examples."""
+    for work in facts.work:
+        peak = facts.matrix_peaks.get(max(work.executed, key=work.executed.__getitem__, default=""))
+        if work.label != "memory" or not peak or not facts.memory_peak or not work.bytes or not work.flops:
+            continue
+        ridge, intensity = peak / facts.memory_peak, work.flops / work.bytes
+        state = min(1.0, 2 * work.memory.get("alias", 0.0) / work.bytes)
+        if work.matrix_flops < MOSTLY_PRODUCTS * work.flops or intensity >= ridge or state < STATE_SHARE:
+            continue
+        yield Finding(
+            work.subject,
+            f"`{work.subject['function']}` does {intensity:.3g} FLOP for each byte of device memory, the device could do "
+            f"{ridge:.3g}: the batch is too small, {percent(state)} of the bytes are state that does not grow with it",
+            "take a larger batch where memory and the training recipe allow it, or update the state once for several "
+            "micro-batches",
+            work.confidence,
+            work.share * state / 2,
+        )
+
+
+def slow_element_type(facts: Facts) -> Iterator[Finding]:
+    """The least time that float32 products can take, times what the faster type saves of it.
+
+    Where the device has TensorFloat-32 the products may run as that already, so they are held against its peak.
+    """
+    single = max(facts.matrix_peaks.get("float32", 0.0), facts.matrix_peaks.get("tensorfloat32", 0.0))
+    half = facts.matrix_peaks.get("bfloat16", 0.0)
+    if "float32" not in facts.matrix_peaks or half < LEAST_FACTOR * single:
+        return
+    of_function: dict[str, _Products] = {}
+    for work in facts.work:
+        amount = work.executed.get("float32", 0.0)
+        if work.label == "compute" and amount:
+            products = of_function.setdefault(work.subject["function"], _Products())
+            products.confidence = min(products.confidence, work.confidence)
+            products.single += amount * work.share / work.seconds
+            products.all += sum(work.executed.values()) * work.share / work.seconds
+            products.share += work.share * min(1.0, amount / single / work.seconds)
+    tensorfloat32 = facts.matrix_peaks.get("tensorfloat32", 0.0) > facts.matrix_peaks["float32"]
+    also = (
+        "; where the precision is set to `highest`, `jax.default_matmul_precision('tensorfloat32')` helps without a "
+        "change of types"
+    )
+    for function, products in of_function.items():
+        if not products.all:
+            continue
+        yield Finding(
+            {"function": function},
+            f"`{function}` multiplies in float32 ({percent(products.single / products.all)} of the matrix FLOPs that are "
+            f"bound by compute); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
+            "compute products in bfloat16 and keep the parameters in float32"
+            + (also if tensorfloat32 else ""),
+            products.confidence,
+            min(1.0, products.share) * (1 - single / half),
+        )
+
+
+def donation(facts: Facts) -> Iterator[Finding]:
+    """Arguments whose buffers the outputs could take over, by shape and element type."""
+    for made in rows(facts.document, "executables"):
+        function, runs = text(made, "function"), number(made, "runs")
+        saved = number(made, "donatable_bytes")
+        least = (
+            DONATION_BYTES if facts.memory_limit is None else max(1.0, DONATION_SHARE * facts.memory_limit)
+        )
+        if function is None or runs is None or runs < 2 or saved is None or saved < least:
+            continue
+        share = f" ({percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
+        yield Finding(
+            {"function": function, "executable": text(made, "executable") or ""},
+            f"`{function}` holds arguments and outputs of the same shapes side by side: donating them would give back up "
+            f"to {size(saved)} a device{share}",
+            "`jax.jit(…, donate_argnums=…)` for arguments that the caller does not use again, such as the training state",
+            1.0,
+            saves_bytes=saved,
+        )

@@ -1,0 +1,59 @@
+"""Which advice is given: at most five, those that give back the most time first."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from jaxobs.derive.advice.conditions import CONDITIONS
+from jaxobs.derive.advice.facts import Facts, facts_of
+from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.of_trace import facts_of_trace
+from jaxobs.derive.advice.reading import Document
+
+MOST: Final = 5
+"""Pieces of advice at a time: what somebody reads."""
+
+LEAST_SAVED: Final = 0.01
+"""Of the wall time. A hundredth is what step times differ by from one minute to the next."""
+
+
+def advise(document: Document) -> list[dict[str, Any]]:
+    """The advice on a snapshot's document, the most seconds first, then that which gives back memory alone.
+
+    Each: `condition`, `loop` or `function`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of the wall time) and
+    `seconds_per_hour`; or instead of the last two `saves_bytes`.
+    """
+    return _ranked(facts_of(document), [condition.name for condition in CONDITIONS])
+
+
+def advise_on_trace(document: Document) -> list[dict[str, Any]]:
+    """The same on the document of `jaxobs analyze`, by the conditions that a trace alone can tell."""
+    return _ranked(
+        facts_of_trace(document), [condition.name for condition in CONDITIONS if condition.in_a_trace]
+    )
+
+
+def _ranked(facts: Facts, names: list[str]) -> list[dict[str, Any]]:
+    found = [
+        (condition.name, finding)
+        for condition in CONDITIONS
+        if condition.name in names
+        for finding in condition.find(facts)
+    ]
+    enough = [pair for pair in found if _is_enough(pair[1])]
+    enough.sort(key=_weight, reverse=True)
+    # One piece a condition and place: the largest speaks for several of the same.
+    largest: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for name, finding in enough:
+        place = (name, finding.subject.get("loop", ""), finding.subject.get("function", ""))
+        largest.setdefault(place, finding.to_dict(name))
+    return list(largest.values())[:MOST]
+
+
+def _is_enough(finding: Finding) -> bool:
+    """Memory has its threshold in its condition: it cannot be told in seconds."""
+    return finding.saves_ratio is None or finding.saves_ratio >= LEAST_SAVED
+
+
+def _weight(pair: tuple[str, Finding]) -> tuple[float, float]:
+    return pair[1].saves_ratio or 0.0, pair[1].saves_bytes or 0.0

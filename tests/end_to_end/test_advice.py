@@ -1,0 +1,117 @@
+"""Advice in a real process: what is wrong with it is told, with its cause and a number that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.derive.advice import documents
+from tests.end_to_end.training import Training
+
+Start = Callable[..., Training]
+
+
+def advice_of(document: dict[str, Any], condition: str) -> dict[str, Any]:
+    """The one piece of that condition."""
+    told = [piece for piece in document["advice"] if piece["condition"] == condition]
+    assert len(told) == 1, (document["advice"], document["loops"], document["process"])
+    return told[0]
+
+
+SLOW_LOADER = """
+@jax.jit
+def work(x):
+    return jax.lax.fori_loop(0, 30, lambda i, y: jnp.tanh(y @ y), x).sum()
+
+def loader():
+    for _ in range(150):
+        time.sleep(0.02)
+        yield jnp.full((96, 96), 0.01)
+
+with jaxobs.instrument() as obs:
+    work = obs.watch(work)
+    for batch in obs.steps(loader()):
+        float(work(batch))
+    time.sleep(0.5)
+    say(document=obs.snapshot(5.0).to_dict())
+    wait()
+"""
+
+
+def test_a_loop_that_waits_for_its_input_is_told_to_load_ahead(start_training: Start) -> None:
+    training = start_training(SLOW_LOADER)
+    document = training.hear()["document"]
+    piece = advice_of(document, "input_wait")
+    waiting = document["loops"]["train"]["bottleneck"]["shares"]["input"]
+    assert piece["loop"] == "train"
+    assert piece["saves_ratio"] == pytest.approx(min(waiting, 1 - waiting))
+    assert "background thread" in piece["remedy"]
+    assert training.end() == 0, training.errors()
+
+
+MANY_SHAPES = """
+@jax.jit
+def train_on(weights, batch):
+    return jnp.tanh(batch @ weights).sum()
+
+with jaxobs.instrument() as obs:
+    for size in obs.steps(range(1, 21)):
+        train_on(jnp.ones((8, 8)), jnp.ones((size, 8)))
+    time.sleep(0.5)
+    say(document=obs.snapshot(5.0).to_dict())
+    wait()
+"""
+
+
+def test_a_function_compiled_for_each_shape_is_told_which_argument_to_pad(start_training: Start) -> None:
+    training = start_training(MANY_SHAPES)
+    document = training.hear()["document"]
+    piece = advice_of(document, "recompilation")
+    assert piece["function"] == "train_on"
+    assert "19 times" in piece["sentence"]
+    assert "the shape of `batch` changed" in piece["sentence"]
+    assert "pad `batch`" in piece["remedy"].lower()
+    rows = document["functions"]["train_on"]["recompilations"]
+    here = (".functions", ".process")
+    relied_on = {key for key in documents.keys(documents.everything_wrong()) if key.startswith(here)}
+    assert relied_on - documents.keys(document) == set()
+    spent = sum(row["seconds"] for row in rows if row["argument"] == "batch")
+    assert piece["saves_ratio"] == pytest.approx(spent / document["process"]["seconds"])
+    assert training.end() == 0, training.errors()
+
+
+SLOW_COMPILES = """
+def compile_something(number):
+    def slow(x):
+        for turn in range(160):
+            x = jnp.sort(jnp.sin(x) + turn + number)
+        return x
+    began = time.monotonic()
+    jax.jit(slow)(jnp.ones(64))
+    return time.monotonic() - began
+
+with jaxobs.instrument() as obs:
+    spent = [compile_something(number) for number in range(2)]
+    while sum(seconds for seconds in spent if seconds > 1.5) < 13:
+        spent.append(compile_something(len(spent)))
+        assert len(spent) < 20, spent
+    time.sleep(0.5)
+    say(document=obs.snapshot(5.0).to_dict())
+    wait()
+"""
+
+
+def test_a_start_of_long_compiles_is_told_of_the_cache_on_disk(start_training: Start) -> None:
+    training = start_training(SLOW_COMPILES)
+    document = training.hear()["document"]
+    piece = advice_of(document, "persistent_cache")
+    backend = sum(function["seconds"]["backend"] for function in document["functions"].values())
+    assert (
+        10.0 / document["process"]["seconds"]
+        < piece["saves_ratio"]
+        <= backend / document["process"]["seconds"]
+    )
+    assert "JAX_COMPILATION_CACHE_DIR" in piece["remedy"]
+    assert training.end() == 0, training.errors()
