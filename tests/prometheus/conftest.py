@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
 from jaxobs_plugins.prometheus.address import Address, listen
 from jaxobs_plugins.prometheus.connection import Limits
+from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer
 from jaxobs_plugins.prometheus.server import HttpServer
@@ -44,11 +46,17 @@ class Running:
     port: int
     lines: list[str]
     page: MetricsPage
+    trusted: ssl.SSLContext | None = None
+    """What a client trusts, where TLS is spoken."""
 
     def get(
         self, path: str = "/metrics", method: str = "GET", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = (
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            if self.trusted is None
+            else http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.trusted)
+        )
         try:
             connection.request(
                 method, path, headers={name.replace("_", "-"): text for name, text in headers.items()}
@@ -114,11 +122,20 @@ def serve() -> Iterator[Callable[..., Running]]:
     """Starts a server of given families on a free port, and stops it after the test."""
     running: list[Running] = []
 
-    def start(families: tuple[Family, ...] = (), limits: Limits | None = None, **resource: str) -> Running:
+    def start(
+        families: tuple[Family, ...] = (),
+        limits: Limits | None = None,
+        token: Token | None = None,
+        ask: Callable[[float, bool], str | None] | None = None,
+        tls: ssl.SSLContext | None = None,
+        **resource: str,
+    ) -> Running:
         listener, address = listen(Address("localhost", 0), may_move=True)
         lines: list[str] = []
         page = MetricsPage(families, resource)
-        server = HttpServer(listener, lambda request: answer(request, page), lines.append, limits)
+        server = HttpServer(
+            listener, lambda request: answer(request, page, token, ask), lines.append, limits, tls
+        )
         server.start()
         running.append(Running(server, address.port, lines, page))
         return running[-1]

@@ -3,11 +3,13 @@ import gzip
 import io
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -17,6 +19,7 @@ import pytest
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import asgi_application, wsgi_application
+from jaxobs_plugins.prometheus.credentials import Credentials, Token
 from jaxobs_plugins.prometheus.render import OPENMETRICS
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -82,6 +85,38 @@ def test_compression_is_the_agents(
     _, headers, body = ask(f"http://localhost:{server.port}/metrics", accept_encoding="gzip")
     assert headers["content-encoding"] == "gzip"
     assert gzip.decompress(body) == server.get()[2]
+
+
+@both
+def test_the_agent_decides_who_may_read_and_proves_who_it_is(
+    ask: Callable[..., Answer],
+    serve: Callable,
+    families: tuple[Family, ...],
+    certificates: Any,
+    tmp_path: Path,
+) -> None:
+    settings = {"metrics_tls_certificate": certificates.leaf, "metrics_tls_key": certificates.key}
+    server = serve(families, token=Token(b"a-secret"), tls=Credentials(settings).tls)
+    address = f"https://localhost:{server.port}/metrics"
+    server.trusted = ssl.create_default_context(cafile=certificates.authority)
+    expected = server.get(Authorization="Bearer a-secret")[2]
+
+    def observer(certificate: Path) -> Any:
+        return SimpleNamespace(address=address, settings=SimpleNamespace(metrics_tls_certificate=certificate))
+
+    chain = tmp_path / "chain.pem"  # as it is served: the key, the agent's own, and who vouches for it
+    chain.write_bytes(
+        b"".join(file.read_bytes() for file in (certificates.key, certificates.leaf, certificates.authority))
+    )
+    for ours in (observer(certificates.leaf), observer(chain)):
+        status, headers, _ = ask(ours)
+        assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="jaxobs"')
+        status, _, body = ask(ours, authorization="Bearer a-secret")
+        assert (status, body) == (200, expected)
+    for stranger in (observer(certificates.other), address):
+        status, _, body = ask(stranger, authorization="Bearer a-secret")
+        assert (status, b"a-secret" in body) == (503, False)
+        assert b"certificate verify failed" in body
 
 
 @both

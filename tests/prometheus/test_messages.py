@@ -17,7 +17,7 @@ from jaxobs_plugins.prometheus.messages import (
 def test_a_request_is_taken_apart() -> None:
     head = b"GET /metrics?name=a HTTP/1.1\r\nHost: localhost:9464\r\nACCEPT: text/plain\r\nAccept: */*"
     headers = {"host": "localhost:9464", "accept": "text/plain, */*"}
-    assert parse_request(head) == Request("GET", "/metrics", headers, keep_alive=True)
+    assert parse_request(head) == Request("GET", "/metrics", headers, keep_alive=True, query="name=a")
 
 
 def test_a_proxy_style_target_is_its_path() -> None:

@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 import gzip
 import http.client
@@ -14,10 +15,11 @@ import pytest
 
 from jaxobs.model.metrics import Family, Metric
 from jaxobs_plugins.prometheus.address import Address, listen
-from jaxobs_plugins.prometheus.connection import Limits
+from jaxobs_plugins.prometheus.connection import Connection, Limits
 from jaxobs_plugins.prometheus.messages import Request, Response
 from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
 from jaxobs_plugins.prometheus.server import HttpServer
+from jaxobs_plugins.prometheus.stream import RECEIVE_BYTES
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -221,6 +223,42 @@ def test_over_the_cap_a_client_gets_503_and_later_others_are_served(serve: Calla
     assert server.get("/-/healthy")[0] == 200
     for client in busy:
         client.close()
+
+
+def test_clients_that_have_their_last_answer_and_stay_make_room_for_others(serve: Callable) -> None:
+    server = serve(limits=Limits(connections=3, goodbye_seconds=60))
+    staying = [server.connect() for _ in range(3)]
+    for client in staying:
+        client.sendall(b"no request\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 400"
+    assert server.get("/-/healthy")[0] == 200
+    for client in staying:
+        client.close()
+
+
+def test_who_sends_on_and_on_after_the_last_answer_keeps_nobody_waiting() -> None:
+    """Between any two pieces of what is thrown away the others have their turn."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sent += theirs.send(bytes(1 << 16))
+    theirs.close()
+    others = 0
+
+    async def goodbye() -> None:
+        nonlocal others
+        connection = Connection(ours, lambda _: pytest.fail("no request"), lambda _: None, Limits())
+        task = asyncio.get_running_loop().create_task(connection.say_goodbye())
+        while not task.done():
+            others += 1
+            await asyncio.sleep(0)
+        connection.close()
+
+    asyncio.run(goodbye())
+    assert others >= sent // RECEIVE_BYTES > 1
 
 
 def test_refused_clients_that_do_not_leave_are_capped_too(serve: Callable) -> None:

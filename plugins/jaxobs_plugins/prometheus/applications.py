@@ -1,6 +1,7 @@
 """/metrics for the user's own web server: applications that pass on what the agent serves.
 
-They run in the training process, so they render nothing: they fetch the agent's bytes over loopback.
+They run in the training process, so they render nothing: they fetch the agent's bytes over loopback. The agent decides
+who may have them: a client's token is passed on, and nobody is let in for being here.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from http import HTTPStatus
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from ssl import SSLContext
 
 TIMEOUT_SECONDS = 2.0
 """The agent answers in milliseconds from what it holds; one that has not by then does not answer."""
 
-_PASSED_ON = ("Accept", "Accept-Encoding")
-_RETURNED = ("Content-Type", "Content-Encoding", "Vary")
+_PASSED_ON = ("Accept", "Accept-Encoding", "Authorization")
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_RETURNED = ("Content-Type", "Content-Encoding", "Vary", "WWW-Authenticate")
 
 
 class HasAddress(Protocol):
@@ -96,7 +102,8 @@ def _answer(method: str, source: AddressSource, wanted: Mapping[str, str]) -> _A
             HTTPStatus.SERVICE_UNAVAILABLE, "jaxobs serves no metrics in this process (see `jaxobs check`)"
         )
     try:
-        return _fetch(address, {name: value for name, value in wanted.items() if value})
+        given = {name: value for name, value in wanted.items() if value}
+        return _fetch(address, given, _certificate_of(source))
     except (OSError, ValueError) as error:
         return _line(
             HTTPStatus.SERVICE_UNAVAILABLE, f"the jaxobs agent at {address} does not answer: {error}"
@@ -109,17 +116,21 @@ def _resolve(source: AddressSource) -> str | None:
     return source() if callable(source) else source.address
 
 
-def _fetch(address: str, headers: Mapping[str, str]) -> _Answer:
+def _fetch(address: str, headers: Mapping[str, str], certificate: Path | None) -> _Answer:
     """Raises OSError or ValueError. `urllib.request` would go through the environment's proxy."""
-    from http.client import (
-        HTTPConnection,
-        HTTPException,
-    )  # loads `ssl` and `email`: only where metrics are asked for
+    # Here, because it loads `ssl` and `email`: only where metrics are asked for.
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     parts = urlsplit(address)
-    if parts.scheme != "http" or parts.hostname is None:
-        raise ValueError("not an http:// URL")
-    connection = HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+    if parts.scheme not in {"http", "https"} or parts.hostname is None:
+        raise ValueError("not an http:// or https:// URL")
+    connection = (
+        HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+        if parts.scheme == "http"
+        else HTTPSConnection(
+            parts.hostname, parts.port, timeout=TIMEOUT_SECONDS, context=_trusting(certificate)
+        )
+    )
     try:
         connection.request("GET", parts.path or "/", headers={"Accept-Encoding": "identity", **headers})
         response = connection.getresponse()
@@ -130,6 +141,27 @@ def _fetch(address: str, headers: Mapping[str, str]) -> _Answer:
         connection.close()
     returned = [(name, value) for name in _RETURNED if (value := response.headers.get(name)) is not None]
     return _Answer(HTTPStatus(response.status), [*returned, ("Content-Length", str(len(body)))], body)
+
+
+def _certificate_of(source: AddressSource) -> Path | None:
+    """The one that the observer's agent shows; None where only an address was given."""
+    return getattr(getattr(source, "settings", None), "metrics_tls_certificate", None)
+
+
+def _trusting(certificate: Path | None) -> SSLContext:
+    """Trusts that very certificate, whoever signed it and whatever names are in it; without one, the system's."""
+    import ssl
+
+    if certificate is None:
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    text = certificate.read_text(encoding="ascii", errors="replace")
+    begin, end = text.find(_BEGIN), text.find(_END)
+    # The first alone, which is the agent's own: others in a chain would vouch for strangers too.
+    context.load_verify_locations(cadata=text[begin : end + len(_END)])
+    return context
 
 
 def _line(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> _Answer:

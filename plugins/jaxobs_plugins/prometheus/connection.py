@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from jaxobs_plugins.prometheus.messages import (
     BadRequestError,
@@ -16,9 +17,12 @@ from jaxobs_plugins.prometheus.messages import (
     plain,
     response_head,
 )
+from jaxobs_plugins.prometheus.stream import RECEIVE_BYTES, PlainStream, Stream, TlsStream
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _HEAD_BYTES = 16_384  # scrapers send a few hundred; common web servers allow 8 KiB a line
-_RECEIVE_BYTES = 65_536
 _END = b"\r\n\r\n"
 
 Answer = Callable[[Request], Response]
@@ -31,6 +35,8 @@ class Limits:
 
     connections: int = 64
     """Besides as many that are being refused. A process is scraped by a handful of servers."""
+    handshake_seconds: float = 5.0
+    """Of TLS: two round trips, and a signature of about a millisecond."""
     first_request_seconds: float = 5.0
     """A client that connects has its request ready."""
     next_request_seconds: float = 75.0
@@ -44,24 +50,31 @@ class Limits:
 class Connection:
     """Owns `client`, a non-blocking socket. Every method may raise OSError: the client is gone, or too slow.
 
-    `answer` must not wait; where it raises, the client gets 500 and `log` a line.
+    `answer` must not wait; where it raises, the client gets 500 and `log` a line. With `tls`, TLS is all that is spoken.
     """
 
-    def __init__(self, client: socket.socket, answer: Answer, log: Log, limits: Limits) -> None:
+    def __init__(
+        self, client: socket.socket, answer: Answer, log: Log, limits: Limits, tls: SSLContext | None = None
+    ) -> None:
         self._client = client
+        self._stream: Stream = PlainStream(client) if tls is None else TlsStream(client, tls)
         self._answer = answer
         self._log = log
         self._limits = limits
         self._received = bytearray()
 
+    async def open(self) -> None:
+        """First of all: TLS's handshake, where there is one."""
+        async with asyncio.timeout(self._limits.handshake_seconds):
+            await self._stream.open()
+
     async def receive_head(self, seconds: float) -> bytes | None:
         """The head of the next request; None where the client has closed, and empty where it is too long."""
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(seconds):
             while (end := self._received.find(_END)) < 0:
                 if len(self._received) > _HEAD_BYTES:
                     return b""
-                data = await loop.sock_recv(self._client, _RECEIVE_BYTES)
+                data = await self._stream.receive()
                 if not data:
                     return None
                 self._received += data
@@ -94,17 +107,16 @@ class Connection:
         """Wait a little until the client has closed: an unread byte would turn our close into a reset."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.goodbye_seconds):
-            self._client.shutdown(socket.SHUT_WR)
-            while await loop.sock_recv(self._client, _RECEIVE_BYTES):
-                pass
+            await self._stream.close_writing()
+            while await loop.sock_recv(self._client, RECEIVE_BYTES):  # noqa: ASYNC110  # there is no event to wait for
+                await asyncio.sleep(0)  # what is there already comes without a turn of the loop
 
     def close(self) -> None:
         """Close the socket, whatever it was doing."""
         self._client.close()
 
     async def _send(self, response: Response, keep_alive: bool, with_body: bool) -> None:
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.response_seconds):
-            await loop.sock_sendall(self._client, response_head(response, keep_alive))
+            await self._stream.send(response_head(response, keep_alive))
             if with_body:
-                await loop.sock_sendall(self._client, response.body)
+                await self._stream.send(response.body)

@@ -9,22 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxobs_plugins.prometheus.address import Address, listen, wanted_address
+from jaxobs_plugins.prometheus.checking import remarks
+from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.routes import METRICS_PATH, answer
 from jaxobs_plugins.prometheus.server import HttpServer
 from jaxobs_plugins.prometheus.service_discovery import TargetFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jaxobs.model.metrics import Metric
-    from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs.plugin.protocol import Agent, Batch, Remark
+    from jaxobs_plugins.prometheus.messages import Request, Response
 
 _PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
 
 
 class PrometheusExporter:
-    """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `agent`.
+    """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `agent`, `metrics_…`.
 
     The address follows `OTEL_EXPORTER_PROMETHEUS_HOST` and `OTEL_EXPORTER_PROMETHEUS_PORT`; the port is
     moved up by the rank on this host, and on to the next free one where it is taken: in Kubernetes an error.
@@ -37,19 +40,31 @@ class PrometheusExporter:
         self._server: HttpServer | None = None
         self._target_file: TargetFile | None = None
         self._page = MetricsPage()
+        self._credentials = Credentials({})
+        self._window_until = 0.0
+        """When the profiler window that was asked for last is over, if it began at once; monotonic seconds."""
+
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
+        """Where metrics would be served, and what stands in the way."""
+        return remarks(settings, os.environ)
 
     def start(self, agent: Agent) -> None:
-        """Listen and announce the address. Raises AddressError with one line that says what to do."""
+        """Listen and announce the address.
+
+        Raises AddressError or CredentialsError with one line that says what to do: it is never served to more people
+        than the settings say.
+        """
         settings = agent.settings
         if not settings.get("prometheus", True):
             return
+        self._credentials = Credentials(settings)
         wanted = wanted_address(os.environ, int(settings.get("rank_on_host") or 0))
         listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
         self._agent = agent
         self._page = self._make_page(agent, ())
-        self._server = HttpServer(listener, lambda request: answer(request, self._page), agent.log)
+        self._server = HttpServer(listener, self._answer, agent.log, tls=self._credentials.tls)
         self._server.start()
-        url = f"http://{address.netloc()}{METRICS_PATH}"
+        url = f"{self._scheme()}://{address.netloc()}{METRICS_PATH}"
         agent.announce_address(url)
         if wanted.port not in {0, address.port}:
             agent.log(f"port {wanted.port} is taken: metrics are at {url}")
@@ -60,6 +75,7 @@ class PrometheusExporter:
         if self._agent is None:
             return
         self._page = self._make_page(self._agent, batch.snapshot.families)
+        self._refresh_credentials(self._agent)
         self._publish(self._agent)
 
     def job_ended(self) -> None:
@@ -80,6 +96,35 @@ class PrometheusExporter:
             except OSError as error:
                 agent.log(f"file_sd: {error}; remove the file yourself")
 
+    def _answer(self, request: Request) -> Response:
+        """On the server's thread."""
+        return answer(request, self._page, self._credentials.token, self._ask_for_profile)
+
+    def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
+        """Why that cannot be; None where the job was asked."""
+        agent = self._agent
+        if agent is None:
+            return "the job has ended"
+        if keep and not agent.settings.get("profile_directory"):
+            return "the job was given no directory to keep traces in: set JAXOBS_PROFILE_DIRECTORY before it starts"
+        left = self._window_until - time.monotonic()
+        if left > 0:  # else whoever asks again and again would have the job profiled for hours
+            return f"the window that was asked for before lasts {left:.1f} s longer: ask again then"
+        agent.profile(seconds, keep)
+        self._window_until = time.monotonic() + seconds
+        return None
+
+    def _scheme(self) -> str:
+        return "http" if self._credentials.tls is None else "https"
+
+    def _refresh_credentials(self, agent: Agent) -> None:
+        """Certificates and tokens are replaced while a job runs, which may be for months."""
+        try:
+            if self._credentials.refresh() and self._server is not None:
+                self._server.tls = self._credentials.tls
+        except CredentialsError as error:
+            agent.log(f"{error}; those read before stay in use")
+
     def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
         inline = (
             agent.settings.get("agent") == "inline"
@@ -93,7 +138,7 @@ class PrometheusExporter:
         if directory is None:
             return None
         host = agent.resource.get("host.name") or socket.gethostname()
-        self._target_file = TargetFile(Path(directory), address.netloc(wildcard_host=host))
+        self._target_file = TargetFile(Path(directory), address.netloc(wildcard_host=host), self._scheme())
         try:
             self._target_file.remove_stale()
         except OSError as error:

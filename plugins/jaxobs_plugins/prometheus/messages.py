@@ -17,12 +17,15 @@ class BadRequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`path` without query; header names in lower case; `keep_alive`: another one may follow."""
+    """`path` without `query`; header names in lower case; `keep_alive`: another one may follow."""
 
     method: str
     path: str
     headers: dict[str, str]
     keep_alive: bool
+    query: str = ""
+    has_body: bool = False
+    """It is not read, whatever it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def parse_request(head: bytes) -> Request:
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[0].isalpha():
         raise BadRequestError(f"not an HTTP/1.x request line: {first[:80]!r}")
     try:
-        path = urlsplit(parts[1]).path
+        target = urlsplit(parts[1])
     except ValueError as error:
         raise BadRequestError(f"not a request target: {parts[1][:80]!r}") from error
     headers: dict[str, str] = {}
@@ -65,7 +68,8 @@ def parse_request(head: bytes) -> Request:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     close = "close" in headers.get("connection", "").lower()
-    return Request(parts[0], path, headers, keep_alive=parts[2] == "HTTP/1.1" and not has_body and not close)
+    keep_alive = parts[2] == "HTTP/1.1" and not has_body and not close
+    return Request(parts[0], target.path, headers, keep_alive, target.query, has_body)
 
 
 def response_head(response: Response, keep_alive: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""Which path answers what. Pure, but for the page's cache."""
+"""Which path answers what, and to whom. Pure, but for the page's cache and what is asked of the job."""
 
 from __future__ import annotations
 
@@ -6,17 +6,36 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from jaxobs_plugins.prometheus.messages import Request, Response, accepts_gzip, plain
+from jaxobs_plugins.prometheus.profile_request import PROFILE_PATH, AskForProfile, answer_profile_request
 from jaxobs_plugins.prometheus.render import negotiate
 
 if TYPE_CHECKING:
+    from jaxobs_plugins.prometheus.credentials import Token
     from jaxobs_plugins.prometheus.page import MetricsPage
 
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"
 
 
-def answer(request: Request, page: MetricsPage) -> Response:
-    """The response to `request`, from what `page` holds."""
+def answer(
+    request: Request, page: MetricsPage, token: Token | None = None, ask: AskForProfile | None = None
+) -> Response:
+    """The response to `request`, from what `page` holds.
+
+    With a `token`, who does not bring it learns nothing, not even which paths there are. Only with one can `ask` be
+    called, which asks the job for a profiler window: whoever may read must not be able to slow the job.
+    """
+    if token is None:
+        return _answer_reader(request, page)
+    if not token.admits(request.headers.get("authorization", "")):
+        challenge = {"WWW-Authenticate": 'Bearer realm="jaxobs"'}
+        return plain(HTTPStatus.UNAUTHORIZED, "bring the token: Authorization: Bearer …", challenge)
+    if request.path == PROFILE_PATH:
+        return answer_profile_request(request, ask)
+    return _answer_reader(request, page)
+
+
+def _answer_reader(request: Request, page: MetricsPage) -> Response:
     if request.path not in {METRICS_PATH, HEALTH_PATH, "/"}:
         return plain(HTTPStatus.NOT_FOUND, f"nothing here; the metrics are at {METRICS_PATH}")
     if request.method not in {"GET", "HEAD"}:

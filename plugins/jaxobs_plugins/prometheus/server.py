@@ -19,6 +19,7 @@ from jaxobs_plugins.prometheus.connection import Answer, Connection, Limits, Log
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from ssl import SSLContext
 
 _RETRY_SECONDS = 0.2  # between attempts to accept while the process has no file descriptor left
 
@@ -32,12 +33,19 @@ class HttpServer:
     """
 
     def __init__(
-        self, listener: socket.socket, answer: Answer, log: Log, limits: Limits | None = None
+        self,
+        listener: socket.socket,
+        answer: Answer,
+        log: Log,
+        limits: Limits | None = None,
+        tls: SSLContext | None = None,
     ) -> None:
         self._listener = listener
         self._answer = answer
         self._log = log
         self._limits = limits or Limits()
+        self.tls = tls
+        """What clients that connect from now on are served through; may be replaced at any time."""
         self._served: _Connections = {}
         self._refused: _Connections = {}
         self._waiting: dict[asyncio.Task[None], None] = {}  # for a request, the longest first
@@ -105,7 +113,7 @@ class HttpServer:
         client.setblocking(False)
         with suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(client, self._answer, self._log, self._limits)
+        connection = Connection(client, self._answer, self._log, self._limits, self.tls)
         if len(self._served) < self._limits.connections or self._give_up_longest_waiting():
             self._waiting[self._begin(self._served, connection, self._serve(connection))] = None
         elif len(self._refused) < self._limits.connections:
@@ -141,12 +149,14 @@ class HttpServer:
     async def _serve(self, connection: Connection) -> None:
         seconds = self._limits.first_request_seconds
         with suppress(OSError):  # gone, or too slow: TimeoutError is an OSError
+            await connection.open()
             while (head := await connection.receive_head(seconds)) is not None:
                 self._set_waiting(False)
-                if not await connection.respond(head):
+                again = await connection.respond(head)
+                self._set_waiting(True)
+                if not again:
                     await connection.say_goodbye()
                     return
-                self._set_waiting(True)
                 seconds = self._limits.next_request_seconds
                 await asyncio.sleep(
                     0
@@ -162,6 +172,7 @@ class HttpServer:
 
 async def _refuse(connection: Connection) -> None:
     with suppress(OSError):
+        await connection.open()
         await connection.refuse()
         await connection.say_goodbye()
 

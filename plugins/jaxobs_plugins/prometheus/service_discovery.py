@@ -18,25 +18,29 @@ if TYPE_CHECKING:
 _META = "__meta_jaxobs_"
 
 
-def target_group(target: str, resource: Mapping[str, str]) -> list[dict[str, object]]:
+def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
     """What the file says: one target (`host:port`), and the resource as labels for relabelling.
 
     They begin with `__meta_`, so that Prometheus drops them unless a relabelling rule asks for one: as labels
-    of every series they would push those of `target_info` aside, which carries the same.
+    of every series they would push those of `target_info` aside, which carries the same. `__scheme__` tells it to use
+    TLS, whatever the job says whose targets these are.
     """
     labels = {
         _META + label_name(name).removeprefix("jaxobs_"): label_value(value)
         for name, value in sorted(resource.items())
     }
+    if scheme != "http":
+        labels["__scheme__"] = scheme
     return [{"targets": [target], "labels": labels}]
 
 
 class TargetFile:
     """One file, named by this host and process, in a directory that several processes and hosts may share."""
 
-    def __init__(self, directory: Path, target: str) -> None:
+    def __init__(self, directory: Path, target: str, scheme: str = "http") -> None:
         self._directory = directory
         self._target = target
+        self._scheme = scheme
         self._written = ""
         self._host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
         self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
@@ -47,7 +51,7 @@ class TargetFile:
         It may be missing because a process in another container of this host name, which cannot see this one,
         took it for a dead one's.
         """
-        text = json.dumps(target_group(self._target, resource), indent=2) + "\n"
+        text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
         if text == self._written and self.path.exists():
             return
         self._directory.mkdir(parents=True, exist_ok=True)

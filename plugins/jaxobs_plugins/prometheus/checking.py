@@ -1,0 +1,51 @@
+"""What `jaxobs check` shows: where metrics would be served, and what stands in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.protocol import Remark
+from jaxobs_plugins.prometheus.address import PORT_VARIABLE, AddressError, listen, wanted_address
+from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError
+from jaxobs_plugins.prometheus.routes import METRICS_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+
+def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Remark]:
+    """By really listening there for a moment."""
+    if not settings.get("prometheus", True):
+        yield Remark("switched off by the setting prometheus")
+        return
+    yield _address(settings, environment)
+    directory = settings.get("file_sd_directory")
+    reason = None if directory is None else why_not_writable(Path(directory))
+    if reason is not None:
+        yield Remark(
+            f"no file_sd file can be written in {directory}: {reason}; "
+            "set JAXOBS_FILE_SD_DIRECTORY to a writable directory",
+            problem=True,
+        )
+
+
+def _address(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Remark:
+    try:
+        scheme = "http" if Credentials(settings).tls is None else "https"
+        wanted = wanted_address(environment, int(settings.get("rank_on_host") or 0))
+        listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
+    except (AddressError, CredentialsError) as error:
+        return Remark(str(error), problem=True)
+    listener.close()
+    if not wanted.port:
+        return Remark(f"metrics would be at any free port of {address.host}")
+    url = f"{scheme}://{address.netloc()}{METRICS_PATH}"
+    if address.port == wanted.port:
+        return Remark(f"metrics would be at {url}")
+    return Remark(
+        f"port {wanted.port} is taken: metrics would be at {url}; free that port, or set {PORT_VARIABLE} to a free one",
+        problem=True,
+    )

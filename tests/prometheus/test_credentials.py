@@ -1,0 +1,161 @@
+import http.client
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.model.metrics import Family
+from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError, Token
+from jaxobs_plugins.prometheus.render import TEXT, render
+
+SECRET = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(SECRET + "\n")  # as `openssl rand -hex 16 >token` leaves it
+    return path
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/", "/-/healthy", "/profile", "/nowhere"])
+@pytest.mark.parametrize("authorization", ["", "Bearer", f"Bearer {SECRET[:-1]}", f"Basic {SECRET}", SECRET])
+def test_without_the_token_every_path_answers_the_same(
+    serve: Callable, families: tuple[Family, ...], path: str, authorization: str
+) -> None:
+    server = serve(families, token=Token(SECRET.encode()))
+    status, headers, body = server.get(path, **({"Authorization": authorization} if authorization else {}))
+    assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="jaxobs"')
+    headers.pop("date")
+    again, others, text = server.get("/elsewhere")
+    others.pop("date")
+    assert (status, headers, body) == (again, others, text)
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_with_the_token_metrics_are_served(
+    serve: Callable, families: tuple[Family, ...], resource: dict[str, str], scheme: str
+) -> None:
+    server = serve(families, token=Token(SECRET.encode()), **resource)
+    status, _, body = server.get(Authorization=f"{scheme} {SECRET}")
+    assert (status, body) == (200, render(families, resource, TEXT))
+    assert server.get("/nowhere", Authorization=f"{scheme} {SECRET}")[0] == 404
+
+
+def test_two_tokens_in_one_request_are_none(serve: Callable) -> None:
+    server = serve(token=Token(SECRET.encode()))
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    client.putrequest("GET", "/metrics")
+    for secret in ("wrong", SECRET):
+        client.putheader("Authorization", f"Bearer {secret}")
+    client.endheaders()
+    with client.getresponse() as response:
+        assert response.status == 401
+    client.close()
+
+
+@given(st.text(st.characters(max_codepoint=255), max_size=100))
+def test_nothing_but_the_token_is_admitted(given: str) -> None:
+    assert Token(SECRET.encode()).admits(f"Bearer {given}") is (given.strip() == SECRET)
+
+
+def test_a_token_cannot_be_read_back() -> None:
+    token = Token(SECRET.encode())
+    assert SECRET not in repr(vars(token))
+    assert SECRET.encode() not in vars(token).values()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two words", b"a\nb", b"\xff\xfe", b"a" * 5000, b"=a"])
+def test_a_file_that_holds_no_token_is_refused(token_file: Path, content: bytes) -> None:
+    token_file.write_bytes(content)
+    with pytest.raises(CredentialsError, match=r"metrics_token_file: .*/token does not hold one token"):
+        Credentials({"metrics_token_file": str(token_file)})
+
+
+def test_what_cannot_be_used_is_named_and_nothing_is_served(
+    make_agent: Callable, certificates: Any, tmp_path: Path
+) -> None:
+    nowhere, leaf = str(tmp_path / "nowhere"), str(certificates.leaf)
+    for settings, message in (
+        ({"metrics_token_file": nowhere}, "metrics_token_file: .*nowhere cannot be read: No such file"),
+        ({"metrics_tls_certificate": nowhere}, "metrics_tls_certificate: .*nowhere cannot be read: No such"),
+        (
+            {"metrics_tls_certificate": leaf, "metrics_tls_key": nowhere},
+            "metrics_tls_key: .*nowhere cannot be read",
+        ),
+        ({"metrics_tls_certificate": leaf}, "with the key in the same file cannot be used"),
+        (
+            {"metrics_tls_certificate": leaf, "metrics_tls_key": str(certificates.other_key)},
+            "KEY_VALUES_MISMATCH",
+        ),
+        ({"metrics_tls_certificate": leaf, "metrics_tls_key": str(certificates.locked_key)}, "no passphrase"),
+        ({"metrics_tls_key": str(certificates.key)}, "metrics_tls_key needs the setting metrics_tls_cert"),
+    ):
+        agent = make_agent(**settings)
+        exporter = PrometheusExporter()
+        with pytest.raises(CredentialsError, match=message) as raised:
+            exporter.start(agent)
+        assert "\n" not in str(raised.value)
+        assert agent.addresses == []
+        exporter.stop(1)
+
+
+def test_files_that_were_replaced_are_read_again(token_file: Path, certificates: Any, tmp_path: Path) -> None:
+    certificate = tmp_path / "both.pem"
+    certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    held = Credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
+    token, tls = held.token, held.tls
+    assert token is not None
+    assert isinstance(tls, ssl.SSLContext)
+    assert token.admits(f"Bearer {SECRET}")
+    assert not held.refresh()
+    fresh = tmp_path / "fresh"
+    fresh.write_text("another")
+    fresh.replace(token_file)  # as Kubernetes does it
+    assert held.refresh()
+    assert held.token is not None
+    assert held.token.admits("Bearer another")
+    assert not held.token.admits(f"Bearer {SECRET}")
+    token_file.unlink()
+    with pytest.raises(CredentialsError):
+        held.refresh()
+    assert not held.refresh()  # it is said once
+    assert held.token.admits("Bearer another")
+
+
+def test_a_job_that_replaces_its_token_is_served_on(
+    make_agent: Callable, token_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.prometheus.test_exporter import batch
+
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    agent = make_agent(metrics_token_file=str(token_file))
+    exporter = PrometheusExporter()
+    exporter.start(agent)
+    port = int(agent.addresses[0].rsplit(":", 1)[1].split("/")[0])
+
+    def status(secret: str) -> int:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        client.request("GET", "/metrics", headers={"Authorization": f"Bearer {secret}"})
+        with client.getresponse() as response:
+            client.close()
+            return response.status
+
+    try:
+        assert (status(SECRET), status("another")) == (200, 401)
+        token_file.write_text("another")
+        os.utime(token_file, ns=(1, 1))
+        exporter.export(batch())
+        assert (status(SECRET), status("another")) == (401, 200)
+        token_file.write_text("")
+        exporter.export(batch())
+        assert (status(""), status("another")) == (401, 200)
+        assert [line for line in agent.lines if "does not hold one token" in line]
+    finally:
+        exporter.stop(5)

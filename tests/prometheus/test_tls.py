@@ -1,0 +1,268 @@
+import gzip
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxobs.model.metrics import Family
+from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.connection import Limits
+from jaxobs_plugins.prometheus.credentials import Credentials
+from jaxobs_plugins.prometheus.render import TEXT, render
+from tests.prometheus.test_exporter import batch, steps
+from tests.prometheus.test_server import GET, is_closed, large_family
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+def trusted(certificates: Any) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=certificates.authority)
+
+
+@pytest.fixture
+def serve_tls(serve: Serve, certificates: Any, trusted: ssl.SSLContext) -> Serve:
+    """As `serve`, with the leaf certificate; `get` trusts its authority."""
+
+    def start(*arguments: Any, **named: Any) -> Any:
+        settings = {"metrics_tls_certificate": certificates.leaf, "metrics_tls_key": certificates.key}
+        server = serve(*arguments, tls=Credentials(settings).tls, **named)
+        server.trusted = trusted
+        return server
+
+    return start
+
+
+def test_the_same_page_through_tls(
+    serve_tls: Serve, families: tuple[Family, ...], resource: dict[str, str]
+) -> None:
+    server = serve_tls(families, **resource)
+    status, headers, body = server.get()
+    assert (status, headers["content-type"], body) == (200, TEXT, render(families, resource, TEXT))
+    assert gzip.decompress(server.get(Accept_Encoding="gzip")[2]) == body
+    assert server.get(method="HEAD")[2] == b""
+
+
+def test_a_large_page_arrives_whole_and_a_connection_serves_many(serve_tls: Serve) -> None:
+    server = serve_tls((large_family(),))
+    expected = server.page.body(TEXT, compressed=False)
+    assert len(expected) > 10_000_000
+    client = http.client.HTTPSConnection("localhost", server.port, timeout=30, context=server.trusted)
+    for _ in range(3):
+        client.request("GET", "/metrics")
+        with client.getresponse() as response:
+            assert response.read() == expected
+    assert isinstance(client.sock, ssl.SSLSocket)
+    assert client.sock.version() == "TLSv1.3"
+    client.close()
+
+
+def test_a_connection_ends_with_a_goodbye(serve_tls: Serve) -> None:
+    """Else a client could not tell the end of what is said from a connection that somebody has cut."""
+    server = serve_tls()
+    with server.trusted.wrap_socket(server.connect(), server_hostname="localhost") as client:
+        client.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        said = b""
+        while piece := client.recv(4096):  # raises SSLEOFError where there is no goodbye
+            said += piece
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert server.lines == []
+
+
+def test_a_client_that_has_said_goodbye_with_its_request_gets_one_too(serve_tls: Serve) -> None:
+    server = serve_tls()
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    speaks = server.trusted.wrap_bio(received, sent, server_hostname="localhost")
+    with server.connect() as client:
+        while True:
+            try:
+                speaks.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                client.sendall(sent.read())
+                received.write(client.recv(4096))
+        speaks.write(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        with pytest.raises(ssl.SSLWantReadError):
+            speaks.unwrap()
+        client.sendall(sent.read())  # in one piece
+        while piece := client.recv(4096):
+            received.write(piece)
+    received.write_eof()
+    pieces = iter(lambda: speaks.read(4096), b"")
+    assert next(pieces).startswith(b"HTTP/1.1 200 ")
+    with pytest.raises(ssl.SSLZeroReturnError):
+        list(pieces)
+
+
+def test_who_does_not_speak_tls_learns_nothing(serve_tls: Serve, families: tuple[Family, ...]) -> None:
+    server = serve_tls(families)
+    with server.connect() as client:
+        client.sendall(GET)
+        said = b""
+        while piece := client.recv(4096):
+            said += piece
+    assert b"jaxobs" not in said
+    assert len(said) < 100
+    assert server.get()[0] == 200
+    assert server.lines == []
+
+
+def test_a_client_that_does_not_know_the_authority_refuses(serve_tls: Serve) -> None:
+    server = serve_tls()
+    server.trusted = ssl.create_default_context()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        server.get()
+    assert server.lines == []
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01\x00", b"\x16\x03\x01"])
+def test_handshakes_that_stall_keep_nobody_waiting(serve_tls: Serve, sent: bytes) -> None:
+    limits = Limits(connections=40, handshake_seconds=2.0)
+    server = serve_tls(limits=limits)
+    stalled = [server.connect() for _ in range(39)]
+    for client in stalled:
+        client.sendall(sent)
+    began = time.monotonic()
+    for _ in range(20):
+        assert server.get()[0] == 200
+    assert time.monotonic() - began < limits.handshake_seconds
+    assert all(is_closed(client, 3.0) for client in stalled)
+    for client in stalled:
+        client.close()
+    assert threading.active_count() < 20
+
+
+def test_a_handshake_that_stalls_makes_room_for_a_new_client(serve_tls: Serve) -> None:
+    server = serve_tls(limits=Limits(connections=3, handshake_seconds=60))
+    stalled = [server.connect() for _ in range(3)]
+    time.sleep(0.1)
+    assert server.get()[0] == 200
+    assert is_closed(stalled[0], 2.0)
+    for client in stalled:
+        client.close()
+
+
+def test_rubbish_after_the_handshake_ends_that_connection_alone(serve_tls: Serve) -> None:
+    server = serve_tls()
+    plain = server.connect()
+    client = server.trusted.wrap_socket(plain, server_hostname="localhost", do_handshake_on_connect=True)
+    os.write(client.fileno(), b"\x17\x03\x03\x00\x20" + b"x" * 32)  # a record that does not decrypt
+    with pytest.raises(ssl.SSLError):
+        client.recv(100)
+    client.close()
+    assert server.get()[0] == 200
+    assert server.lines == []
+
+
+def test_a_new_certificate_is_shown_to_those_who_connect_from_then_on(
+    make_agent: Callable, certificates: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    file = tmp_path / "both.pem"
+    file.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    exporter = PrometheusExporter()
+    agent = make_agent(metrics_tls_certificate=str(file))
+    exporter.start(agent)
+    [address] = agent.addresses
+    host, port = urllib.parse.urlsplit(address).hostname, urllib.parse.urlsplit(address).port
+    assert address.startswith("https://localhost:")
+    assert host is not None
+    assert port is not None
+    try:
+        assert ssl.get_server_certificate((host, port)) == certificates.leaf.read_text()
+        file.write_bytes(certificates.other.read_bytes())  # half of a replacement
+        exporter.export(batch())
+        assert ssl.get_server_certificate((host, port)) == certificates.leaf.read_text()
+        file.write_bytes(certificates.other.read_bytes() + certificates.other_key.read_bytes())
+        exporter.export(batch())
+        assert ssl.get_server_certificate((host, port)) == certificates.other.read_text()
+    finally:
+        exporter.stop(5)
+    assert len(agent.lines) == 1
+
+
+def test_a_real_prometheus_brings_the_token_through_tls(
+    make_agent: Callable,
+    certificates: Any,
+    tmp_path: Path,
+    prometheus_server_binary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target file says that it is TLS; the token's file is the same on both sides. Without either it is down."""
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    token = tmp_path / "token"
+    token.write_text("a-secret\n")
+    agent = make_agent(
+        file_sd_directory=str(tmp_path / "targets"),
+        metrics_token_file=str(token),
+        metrics_tls_certificate=str(certificates.leaf),
+        metrics_tls_key=str(certificates.key),
+    )
+    exporter = PrometheusExporter()
+    exporter.start(agent)
+    exporter.export(batch(steps(12.0)))
+    found = {"file_sd_configs": [{"files": [str(tmp_path / "targets" / "*.json")]}]}
+    knows = {"tls_config": {"ca_file": str(certificates.authority)}}
+    brings = {"authorization": {"credentials_file": str(token)}}
+    (tmp_path / "prometheus.yml").write_text(
+        json.dumps(
+            {
+                "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"},
+                "scrape_configs": [
+                    {"job_name": "both", **found, **knows, **brings},
+                    {"job_name": "stranger", **found, **knows},
+                    {"job_name": "sceptic", **found, **brings},
+                ],
+            }
+        )
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [
+            prometheus_server_binary,
+            f"--config.file={tmp_path / 'prometheus.yml'}",
+            f"--storage.tsdb.path={tmp_path / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def targets() -> dict[str, tuple[str, str]]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/targets", timeout=5) as answer:
+            active = json.load(answer)["data"]["activeTargets"]
+        return {each["labels"]["job"]: (each["health"], each["lastError"]) for each in active}
+
+    try:
+        deadline = time.monotonic() + 30
+        told: dict[str, tuple[str, str]] = {}
+        while time.monotonic() < deadline:
+            try:
+                told = targets()
+                if len(told) == 3 and all(health != "unknown" for health, _ in told.values()):
+                    break
+            except OSError:
+                pass
+            time.sleep(0.1)
+        assert told["both"] == ("up", "")
+        assert told["stranger"][0] == "down"
+        assert "401" in told["stranger"][1]
+        assert told["sceptic"][0] == "down"
+        assert "certificate" in told["sceptic"][1]
+    finally:
+        server.terminate()
+        server.wait(20)
+        exporter.stop(5)
+    assert agent.lines == []
