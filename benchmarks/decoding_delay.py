@@ -1,14 +1,21 @@
-"""How late steps of a 1 ms loop are while the agent decodes a large module: `python benchmarks/decoding_delay.py`.
+"""How late steps of a 1 ms loop are because the agent decodes a large module: `python benchmarks/decoding_delay.py`.
 
-One observed loop runs in turns: a turn in which a module of 50 000 instructions is handed over, as the probe `compile`
-hands over every new executable, and a turn in which nothing is. A step is late by what it takes longer than the median
-step of its turn. Turns come in pairs, in changing order, since a busy machine makes steps late by itself; for the same
-reason each figure is also given without the time that the loop's thread was ready and waited for a core (Linux tells it
-in /proc/thread-self/schedstat): what is left are waits for the interpreter lock and the like, which decoding in the job's
-own process would cause. The snapshot at the end says that each module was decoded.
+One observed loop runs in rounds of three turns, in changing order. In the turn `decoded` an executable is reported at the
+beginning, as the probe `compile` reports every new one, with a module of 50 000 instructions, which the agent decodes. In
+the turn `refused` as many bytes are reported that are no module: the agent gives them up at once. All else is the same,
+the way of the bytes to the agent too, so what differs between these two is due to the decoding. In the turn `nothing`
+nothing is reported: what `refused` adds to it is due to the handing over. A busy machine makes steps late by itself, now
+in this turn and now in that: hence many rounds, and intervals of confidence (bootstrap over the rounds, 95 %).
 
-Exit status 1 where the latest step of the turns with a module is more than 2 ms later, in the median of the pairs, than
-that of the turns without. The step runs on one core, so that the agent has another, as on any host of an accelerator.
+A step is late by what it takes longer than the median step of its round's turn `nothing`. Exit status 0 where, with that
+confidence, decoding makes a turn's latest step less than 2 ms later, in the median of the rounds. On a machine so busy
+that steps are later than that with nothing reported, the same is asked of the steps without the time for which the loop's
+thread was ready and waited for a core (Linux tells it in /proc/thread-self/schedstat): what is left are waits for the
+interpreter lock and the like, which decoding in the job's own process would cause.
+
+The step itself runs on one core: there is another for the agent, as on any host of an accelerator; `--busy` takes that
+one away too. Where others use the machine, `--above-others` (root, on Linux with autogroups) raises the loop and the
+agent above them by the same amount, so that what the two do to each other stays as it is.
 """
 
 from __future__ import annotations
@@ -16,10 +23,13 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import random
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,64 +45,193 @@ from jaxobs.model.events import ExecutableCreated
 
 ALLOWED_SECONDS = 0.002
 STEP_SECONDS = 0.001
-_ROW = "{:>9}  {:>12}  {:>9}  {:>13}  {:>18}  {:>20}"
+RESAMPLES = 10_000
+RAISED = -15
+"""Of the 39 steps of a priority, so that the agent, ten below the loop, still comes before everybody else."""
+
+DECODED, REFUSED, NOTHING = KINDS = ("decoded", "refused", "nothing")
+LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.010, 0.020)
+_ROW = "{:>5}  {:>8}  {:>12}  {:>9}  {:>13}  {:>9}  {:>14}"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How late each step was, s, with and without its waits for a core, and the seconds that the turn took."""
+
+    lateness: list[float]
+    without_waits: list[float]
+    seconds: float
+
+    def late_per_second(self, limit: float = ALLOWED_SECONDS) -> float:
+        """Steps later than that, a second."""
+        return sum(each > limit for each in self.lateness) / self.seconds
+
+
+Round = dict[str, Turn]
 
 
 def main() -> int:
-    """Print a line for each pair, and what they come to."""
+    """Print each turn, the distributions, and what they come to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instructions", type=int, default=50_000)
-    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument(
         "--seconds", type=float, default=3.0, help="of one turn; a module is decoded within one"
     )
+    parser.add_argument("--busy", action="store_true", help="with a process of the job on every core but one")
+    parser.add_argument(
+        "--above-others", action="store_true", help="keep other users of the machine out (root)"
+    )
     options = parser.parse_args()
-    modules = [generated_module(options.instructions + 12 * pair) for pair in range(options.pairs)]
     observer = jaxobs.instrument(prometheus=False)
     step = _step(observer)
-    emit = observer._side.ring.emit  # noqa: SLF001 what the probes are given
-    print(f"modules of {options.instructions} instructions, {len(modules[0]) / 1e6:.1f} MB")
-    print(
-        _ROW.format(
-            "a module", "median step", "latest", "> 2 ms late", "latest, waits for", "> 2 ms late, without"
-        )
-    )
-    print(_ROW.format("arrives", "ms", "by ms", "", "a core left out", "those waits"))
-    differences: dict[str, list[float]] = {"all": [], "without waits": []}
-    for pair, module in enumerate(modules):
-        latest: dict[bool, tuple[float, float]] = {}
-        for arrives in (True, False) if pair % 2 else (False, True):
-            if arrives:
-                emit(ExecutableCreated(1_000_000 + pair, "generated", now(), module, "", (), 1))
-            latest[arrives] = _report(arrives, _turn(observer, step, options.seconds))
-        for place, kept in enumerate(differences.values()):
-            kept.append(latest[True][place] - latest[False][place])
-    decoded = _decoded(observer)
+    if options.above_others:
+        _raise_above_others()
+    others = [_spinning() for _ in range((os.cpu_count() or 1) - 1)] if options.busy else []
+    try:
+        rounds = _rounds(observer, step, options)
+        decoded, refused = _outcomes(observer)
+    finally:
+        for other in others:
+            other.kill()
     observer.shutdown()
-    middle = {name: statistics.median(found) for name, found in differences.items()}
-    print(f"with a module the latest step is {middle['all'] * 1e3:+.3f} ms later than without one in the median of "
-          f"{len(modules)} pairs, {middle['without waits'] * 1e3:+.3f} ms without waits for a core; "
-          f"{decoded} of {len(modules)} modules were decoded in the agent")  # fmt: skip
-    return int(middle["without waits"] > ALLOWED_SECONDS or decoded < len(modules))
+    small = _verdict(rounds)
+    print(f"{decoded} of {len(rounds)} modules were decoded in the agent, {refused} were refused")
+    passed = small and decoded == refused == len(rounds)
+    print(f"{'PASS' if passed else 'FAIL'}: the agent decodes, and makes the latest step less than "
+          f"{ALLOWED_SECONDS * 1e3:g} ms later, with 95 % confidence")  # fmt: skip
+    return int(not passed)
 
 
-def _report(arrives: bool, steps: list[tuple[float, float]]) -> tuple[float, float]:
-    """Print one turn; the seconds by which its latest step was late, with and without waits for a core."""
-    middle = statistics.median(taken for taken, _ in steps)
-    late = [taken - middle for taken, _ in steps]
-    without = [taken - waited - middle for taken, waited in steps]
-    counts = [
-        f"{sum(each > ALLOWED_SECONDS for each in lateness)} of {len(steps)}" for lateness in (late, without)
+def _rounds(observer: Any, step: Callable[[], None], options: argparse.Namespace) -> list[Round]:
+    size = len(generated_module(options.instructions))
+    print(
+        f"modules of {options.instructions} instructions, {size / 1e6:.1f} MB; turns of {options.seconds:g} s"
+    )
+    print(_ROW.format("round", "turn", "median step", "latest", "without waits", "99.9 %", "> 2 ms late"))
+    print(_ROW.format("", "", "ms", "by ms", "by ms", "by ms", "steps a second"))
+    rounds = []
+    for number in range(options.rounds):
+        steps: dict[str, list[tuple[float, float]]] = {}
+        for kind in random.Random(number).sample(KINDS, len(KINDS)):
+            # Each module is of another size: the agent may know one that it has decoded before.
+            module = generated_module(options.instructions + 12 * number) if kind == DECODED else b"\0" * size
+            time.sleep(0.5)
+            if kind != NOTHING:
+                _report(observer, 2 * number + (kind == DECODED), module)
+            del module
+            steps[kind] = _turn(observer, step, options.seconds)
+        usual = statistics.median(taken for taken, _ in steps[NOTHING])
+        turns = {
+            kind: Turn(
+                [taken - usual for taken, _ in found],
+                [taken - waited - usual for taken, waited in found],
+                sum(taken for taken, _ in found),
+            )
+            for kind, found in steps.items()
+        }
+        for kind in KINDS:
+            _print_turn(number, kind, statistics.median(taken for taken, _ in steps[kind]), turns[kind])
+        rounds.append(turns)
+    return rounds
+
+
+def _verdict(rounds: Sequence[Round]) -> bool:
+    """Print the comparison; whether it is good enough."""
+    print("steps a second late by more than" + "".join(f"{limit * 1e3:6g} ms" for limit in LIMITS))
+    for kind in KINDS:
+        seconds = sum(turns[kind].seconds for turns in rounds)
+        counts = (
+            sum(turns[kind].late_per_second(limit) * turns[kind].seconds for turns in rounds) / seconds
+            for limit in LIMITS
+        )
+        print(f"  {kind:30}" + "".join(f"{count:9.2f}" for count in counts))
+    _print_difference(rounds, "handing over", REFUSED, NOTHING)
+    decoding = _print_difference(rounds, "decoding", DECODED, REFUSED)
+    without = _latest(rounds, DECODED, REFUSED, lambda turn: turn.without_waits)
+    print(f"because of the decoding, waits for a core left out: the latest step {_milliseconds(without)} ms")
+    alone = statistics.median(max(turns[NOTHING].lateness) for turns in rounds)
+    busy = alone > ALLOWED_SECONDS
+    if busy:
+        print(f"the machine is busy: with nothing reported the latest step is {alone * 1e3:.1f} ms late, in the median; "
+              "so what counts is the figure without waits for a core")  # fmt: skip
+        decoding = without
+    if decoding[1] <= ALLOWED_SECONDS <= decoding[2]:
+        print("that does not decide it: try more rounds, or a quieter machine")
+    return decoding[2] < ALLOWED_SECONDS
+
+
+Interval = tuple[float, float, float]
+
+
+def _print_difference(rounds: Sequence[Round], cause: str, kind: str, than: str) -> Interval:
+    """Of the latest step; printed beside that of the number of late ones."""
+    rate = _interval(
+        [turns[kind].late_per_second() - turns[than].late_per_second() for turns in rounds], statistics.fmean
+    )
+    latest = _latest(rounds, kind, than, lambda turn: turn.lateness)
+    print(f"because of the {cause}: the latest step {_milliseconds(latest)} ms, steps more "
+          f"than 2 ms late {rate[0]:+.2f} a second ({rate[1]:+.2f} to {rate[2]:+.2f})")  # fmt: skip
+    return latest
+
+
+def _latest(rounds: Sequence[Round], kind: str, than: str, of: Callable[[Turn], list[float]]) -> Interval:
+    return _interval([max(of(turns[kind])) - max(of(turns[than])) for turns in rounds], statistics.median)
+
+
+def _milliseconds(interval: Interval) -> str:
+    middle, low, high = (value * 1e3 for value in interval)
+    return f"{middle:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def _interval(differences: Sequence[float], middle: Callable[[Sequence[float]], float]) -> Interval:
+    """The middle of the rounds' differences and the ends of its 95 % interval."""
+    chance = random.Random(0)
+    found = sorted(middle(chance.choices(differences, k=len(differences))) for _ in range(RESAMPLES))
+    return middle(differences), found[int(0.025 * RESAMPLES)], found[int(0.975 * RESAMPLES)]
+
+
+def _print_turn(number: int, kind: str, usual: float, turn: Turn) -> None:
+    ordered = sorted(turn.lateness)
+    figures = usual, ordered[-1], max(turn.without_waits), ordered[int(0.999 * len(ordered))]
+    texts = [f"{value * 1e3:.3f}" for value in figures]
+    print(_ROW.format(number, kind, *texts, f"{turn.late_per_second():.2f}"), flush=True)
+
+
+def _report(observer: Any, number: int, proto: bytes) -> None:
+    event = ExecutableCreated(1_000_000 + number, "generated", now(), proto, "", (), 1)
+    observer._side.ring.emit(event)  # noqa: SLF001 what the probes are given
+
+
+def _outcomes(observer: Any) -> tuple[int, int]:
+    """Executables whose cost the agent knows, and those whose bytes it could not read."""
+    ours: list[Any] = []
+    for _ in range(30):  # the last module may still be in work
+        executables = observer.snapshot(timeout=60.0).to_dict()["executables"] or []
+        ours = [entry for entry in executables if entry["function"] == "generated"]
+        if all(entry["cost"] is not None or "could not be read" in entry["cost_reason"] for entry in ours):
+            break
+        time.sleep(1.0)
+    known = sum(entry["cost"] is not None for entry in ours)
+    return known, len(ours) - known
+
+
+def _raise_above_others() -> None:
+    """The session of the loop, and that of the agent from where it has lowered itself to."""
+    children = [
+        child
+        for tasks in Path("/proc/self/task").glob("*/children")
+        for child in tasks.read_text(encoding="ascii").split()
     ]
-    print(_ROW.format("yes" if arrives else "no", f"{middle * 1e3:.3f}", f"{max(late) * 1e3:.3f}", counts[0],
-                      f"{max(without) * 1e3:.3f}", counts[1]), flush=True)  # fmt: skip
-    return max(late), max(without)
+    for process in ("self", *children):
+        autogroup = Path(f"/proc/{process}/autogroup")
+        before = autogroup.read_text(encoding="ascii").strip()
+        autogroup.write_text(str(int(before.split()[-1]) + RAISED), encoding="ascii")
+        print(f"{before} is now {autogroup.read_text(encoding='ascii').strip()}")
 
 
-def _decoded(observer: Any) -> int:
-    """Modules whose cost the agent knows."""
-    executables = observer.snapshot(timeout=30.0).to_dict()["executables"] or []
-    return sum(entry["function"] == "generated" and entry["cost"] is not None for entry in executables)
+def _spinning() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "while True: pass"])
 
 
 def _step(observer: Any) -> Callable[[], None]:
@@ -100,7 +239,7 @@ def _step(observer: Any) -> Callable[[], None]:
     import jax
     import jax.numpy as jnp
 
-    jax.config.update("jax_cpu_enable_async_dispatch", False)  # on this thread, whose waits are known
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # on this thread
     weights = jnp.ones((256, 256)) / 256
 
     def made(turns: int) -> Any:

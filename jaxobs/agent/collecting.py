@@ -33,8 +33,13 @@ class Collecting:
         if self.guard.failures:
             return  # it could not start, and has said why
         while not self._stop.is_set():
-            values = self.guard.call(lambda: list(self._plugin.collect()))
+            values = self.guard.call(self._collect)
             if values:
                 self._received(values)
             self._stop.wait(float(self._plugin.interval))
         self.guard.call(self._plugin.stop)
+
+    def _collect(self) -> list[Measured]:
+        values = list(self._plugin.collect())
+        self.guard.idle_reason = str(getattr(self._plugin, "reason", "") or "")
+        return values

@@ -15,14 +15,23 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxobs.agent.analysis import Analysis
+from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.collecting import Collecting
 from jaxobs.agent.exporting import STUCK_SECONDS, Exporting
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
 from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.events import BackendFound, Event, ExecutableCreated, Measured, SourceReported, SpanEnded
+from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.events import (
+    BackendFound,
+    Event,
+    ExecutableCreated,
+    Measured,
+    ProfileWindow,
+    SourceReported,
+    SpanEnded,
+)
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
@@ -53,16 +62,20 @@ class Service:
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
         self._arrived: deque[Measured | SpanEnded] = deque()
+        self._traces: deque[bytes] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
         self._undeclared: dict[str, str] = {}
         self._exporters: list[Exporting] = []
         self._collectors: list[Collecting] = []
         self._analysis = Analysis(self.log, self._wake)
+        self._readings: list[DeviceReading] = []
         self._guards = self._load_plugins()
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         limit = int(self.settings["series_limit"])
-        self.fold = Fold(self.catalogue, self.clock, hello["began"], self.resource, facts, limit)
+        self.fold = Fold(
+            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, tuple(self._readings)
+        )
 
     def start(self) -> None:
         self._analysis.start()
@@ -74,6 +87,9 @@ class Service:
     def emit(self, event: Measured | SpanEnded) -> None:
         """From any thread of a plugin; folded at the next turn."""
         self._arrived.append(event)
+
+    def profile(self, seconds: float, keep: bool) -> None:
+        self._send(wire.PROFILE, (float(seconds), bool(keep)))
 
     def announce_address(self, address: str) -> None:
         self.fold.address = address
@@ -94,6 +110,7 @@ class Service:
         while finish is None and not ended:
             for kind, body in waiting:
                 finish = self._take(kind, body) or finish
+            self._acknowledge(waiting)
             waiting = []
             if time.monotonic() >= next_turn:
                 next_turn = time.monotonic() + interval
@@ -109,6 +126,12 @@ class Service:
                 waiting = list(frames.feed(piece)) if piece else []
         self._end(LAST_FLUSH_SECONDS if finish is None else finish)
 
+    def _acknowledge(self, taken: list[tuple[bytes, Any]]) -> None:
+        """So that the job can count what goes with an agent that dies."""
+        folded = sum(kind == wire.EVENTS for kind, _ in taken)
+        if folded:
+            self._send(wire.FOLDED, folded)
+
     def _receive(self) -> bytes:
         try:
             return self._pipe.recv(1 << 20)
@@ -118,10 +141,13 @@ class Service:
     def _take(self, kind: bytes, body: Any) -> float | None:
         if kind == wire.EVENTS:
             self._fold(wire.events_of(body))
+            self._traces.clear()  # they belonged to this frame's events, if to any
+        elif kind == wire.XSPACE:
+            self._traces.append(body)
         elif kind == wire.REQUEST:
             number, _ = body
-            for done in self._analysis.settle(SETTLE_SECONDS / 2):
-                self.fold.analysed(*done)
+            self._read_windows()
+            self._analysed(self._analysis.settle(SETTLE_SECONDS / 2))
             self._send(wire.REPLY, (number, dict(self._turn().document)))
         elif kind == wire.FINISH:
             return float(body)
@@ -131,18 +157,24 @@ class Service:
         for position, event in enumerate(events, 1):
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 self._analysis.submit(event.executable, event.proto)
-            told: Event = event
+            told: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
             if isinstance(event, SourceReported) and event.up and event.source in self._undeclared:
                 # It works in the job, and what it measures there is refused here.
                 reason = f"the agent cannot load it: {self._undeclared[event.source]}"
                 told = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
             self.fold.apply(told)
-            self._new_events.append(told)
+            self._new_events.append(told._replace(xspace=None) if isinstance(told, ProfileWindow) else told)
             if isinstance(event, BackendFound):
                 self._bind(event)
             if self._inline and position % EVENTS_A_SLICE == 0:
                 time.sleep(0.0002)
+
+    def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
+        """The event as it is folded and exported: its trace, which came in a frame before it, goes to be read."""
+        if event.xspace != b"":
+            return event
+        return event._replace(xspace=self._traces.popleft() if self._traces else None)
 
     def _fold_arrivals(self) -> None:
         for _ in range(len(self._arrived)):
@@ -153,8 +185,21 @@ class Service:
                 self._new_events.append(event)
             else:
                 self.fold.refused += 1
-        for done in self._analysis.finished():
-            self.fold.analysed(*done)
+        self._analysed(self._analysis.finished())
+
+    def _read_windows(self, *, final: bool = False) -> None:
+        """Give the worker the profiler windows whose steps are known by now."""
+        for window in self.fold.windows_to_read(now(), final=final):
+            self._analysis.submit_window(window)
+
+    def _analysed(self, finished: list[Done]) -> None:
+        for done in finished:
+            if isinstance(done, WindowDone):
+                self.fold.profiled(*done)
+                if done.reason:
+                    self.log(f"a profiler window could not be read: {done.reason}")
+            else:
+                self.fold.analysed(*done)
 
     def _bind(self, event: BackendFound) -> None:
         self.resource["jax.process_index"] = str(event.process_index)
@@ -173,10 +218,13 @@ class Service:
     def _turn(self) -> Snapshot:
         """A new snapshot, offered to every exporter."""
         self._fold_arrivals()
+        self._read_windows()
         for guard in self._guards:
             self.fold.apply(guard.report(STUCK_SECONDS))
         if not self._inline:
             self.fold.agent_measured(time.process_time(), _resident())
+        for exporter in self._exporters:
+            self.fold.exporter_dropped(exporter.guard.source, exporter.dropped)
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []
         spans = self.fold.finished_spans()
@@ -190,8 +238,8 @@ class Service:
             exporter.job_ended()
         for collector in self._collectors:
             collector.stop()
-        for done in self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)):
-            self.fold.analysed(*done)
+        self._read_windows(final=True)
+        self._analysed(self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)))
         self._turn()
         for exporter in self._exporters:
             exporter.finish(max(0.0, deadline - time.monotonic()))
@@ -220,8 +268,14 @@ class Service:
         return guards
 
     def _declare(self, found: Found) -> bool:
-        for metric in found.plugin.metrics if found.plugin is not None else ():
+        metrics = found.plugin.metrics if found.plugin is not None else ()
+        for metric in metrics:
             self.catalogue.add(metric)
+        readings: list[DeviceReading] = list(getattr(found.plugin, "device_readings", ()))
+        for reading in readings:
+            if reading.metric not in metrics:
+                raise ValueError(f"device_readings: {reading.metric.name} is none of its metrics")
+        self._readings += readings
         return True
 
     def _collected(self, values: list[Measured]) -> None:

@@ -22,6 +22,7 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "name 1 bytes",
         "entry_computation_id 6 int",
         "computations 3 *Computation",
+        "input_output_alias 8 InputOutputAlias",
         "device_assignment 15 DeviceAssignment",
         "stack_frame_index 17 StackFrameIndex",
         "payloads 22 *bytes",
@@ -69,6 +70,8 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "mesh_axes_replica_group_list 93 MeshAxesReplicaGroupList",
         "backend_config_payload 99 Payload",
     ),
+    "InputOutputAlias": ("entries 1 *AliasEntry",),
+    "AliasEntry": ("output_shape_index 1 *int", "parameter_number 2 int"),
     "Payload": ("value 1 bytes", "id 2 int"),
     "Shape": (
         "element_type 2 int32",

@@ -11,6 +11,7 @@ from jaxobs.cost_model.call_graph import callees_first, embedded, executions, sc
 from jaxobs.cost_model.collectives import add_collective, kind_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
 from jaxobs.cost_model.decode import decode
+from jaxobs.cost_model.donation import donatable_bytes
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.fingerprint import fingerprint
 from jaxobs.cost_model.fusion_traffic import FusionTraffic
@@ -83,6 +84,7 @@ class _Walk:
             cost,
             cost if cost.exact else most.freeze() if most else None,
             tuple(operations),
+            donatable_bytes(self.module),
         )
 
     def _add_up(self, computation: Computation) -> None:

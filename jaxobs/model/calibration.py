@@ -24,9 +24,20 @@ class Rate:
     size: int
     """Rows of the square matrices, or elements of the array."""
     per_second: float
-    """FLOP/s, or transcendental results/s."""
+    """FLOP/s (operations/s for integers), or transcendental results/s."""
     median_per_second: float
     """The same, but the median over the rounds: what a machine shared with others gave on the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An element type in which this device's compiler makes no product: it has no peak of its own here."""
+
+    dtype: str
+    runs_as: str | None
+    """The type that such a product runs in; None where the compiler refuses it."""
+    reason: str
+    """In words, to follow the type's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ class Calibration:
     seconds: float
     """What the measurement took."""
     matrix: tuple[Rate, ...]
-    """Square matrix products, by element type and size."""
+    """Square matrix products, by element type and size. Those of integers count operations, which are no FLOPs."""
     vector: tuple[Rate, ...]
     """Multiply-adds on data in cache, by element type."""
     transcendentals: tuple[Rate, ...]
@@ -74,6 +85,8 @@ class Calibration:
     """From the call of an executable that does next to nothing to its result."""
     other_load: float | None
     """Cores' worth of time that other processes took meanwhile; None where the system does not tell."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Element types of products that were not measured."""
 
     @property
     def disturbed(self) -> bool:
@@ -136,6 +149,7 @@ class Calibration:
                 ),
                 latency_seconds=None if latency is None else _rate(latency),
                 other_load=None if load is None else _load(load),
+                left_out=tuple(_left_out(entry) for entry in document.get("left_out", ())),
             )
         except KeyError as error:
             raise CalibrationError(f"the key {error} is missing") from None
@@ -161,6 +175,11 @@ def _rates(points: Any) -> tuple[Rate, ...]:
         )
         for point in points
     )
+
+
+def _left_out(entry: Any) -> LeftOut:
+    runs_as = entry["runs_as"]
+    return LeftOut(_text(entry["dtype"]), None if runs_as is None else _text(runs_as), _text(entry["reason"]))
 
 
 def _text(value: object) -> str:

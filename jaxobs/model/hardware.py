@@ -8,6 +8,7 @@ supply it.
 from __future__ import annotations
 
 import bisect
+import difflib
 import math
 import re
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from jaxobs.model.chips import GIBIBYTE, MEMORY_SLICES, Chip, chips_by_alias, no
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxobs.model.calibration import Calibration
+    from jaxobs.model.calibration import Calibration, LeftOut
 
 Provenance = Literal["datasheet", "measured", "profiler", "user"]
 
@@ -26,6 +27,16 @@ _MIG: Final = re.compile(r"(?P<chip>.+) mig (?P<profile>\dg\.(?P<memory>\d+)gb)"
 _PLAIN_KEYS: Final = ("transcendentals", "memory", "link", "capacity")
 _FAMILIES: Final = {"float8_": "float8", "float4_": "float4"}
 _PARTS: Final = {"complex64": "float32", "complex128": "float64", "uint8": "int8", "uint4": "int4"}
+
+ELEMENT_TYPES: Final = (
+    "float64", "float32", "tensorfloat32", "bfloat16", "float16", "float8", "float4", "int8", "int4",
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "complex64", "complex128",
+    "uint8", "uint4",
+)  # fmt: skip
+"""What a peak can be given for: the types of the data sheets, then those of JAX that stand for one of them."""
+_SHORT: Final = re.compile(r"(?P<prefix>bf|tf|fp|f|i)(?P<bits>\d+)")
+_LONG: Final = {"bf": "bfloat", "tf": "tensorfloat", "fp": "float", "f": "float", "i": "int"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,17 @@ def peak_key(dtype: str) -> str:
     return _PARTS.get(family, family)
 
 
+def checked_element_type(dtype: str) -> str:
+    """The name itself. Raises ValueError for one that is no element type, with the nearest that is."""
+    if dtype in ELEMENT_TYPES:
+        return dtype
+    short = _SHORT.fullmatch(dtype.lower())
+    written = _LONG[short["prefix"]] + short["bits"] if short else dtype.lower()
+    close = difflib.get_close_matches(written, ELEMENT_TYPES, 1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"unknown element type {dtype!r}{meant}; known are {', '.join(ELEMENT_TYPES[:9])}")
+
+
 def user_peaks(matrix: Mapping[str, float], memory: float | None) -> dict[str, float]:
     """The settings `peak_flops` and `peak_bytes_per_second` as the overrides that `peaks_for` takes."""
     known = {} if memory is None else {"memory": memory}
@@ -145,7 +167,12 @@ def peaks_for(
     mine = measured if same else None
     found, notes = _datasheet(device_kind)
     own = {key: Peak(rate, "user", "settings") for key, rate in _checked(overrides or {}).items()}
-    values = {**(_measured(mine) if mine else {}), **found, **own}
+    known = {**found, **own}
+    # A datasheet's or a user's `float8` says more than a measured `float8_e4m3fn`.
+    measured_values = _measured(mine) if mine else {}
+    values = {key: peak for key, peak in measured_values.items() if _shared_key(key) not in known} | known
+    for left_out in mine.left_out if mine else ():
+        _run_as(left_out, values)
     if tensorfloat32_allowed and "matrix.float32" not in own and "matrix.tensorfloat32" in values:
         values["matrix.float32"] = values["matrix.tensorfloat32"]
     memory = values.get("memory")
@@ -228,6 +255,21 @@ def _measured(calibration: Calibration) -> dict[str, Peak]:
     if points:
         found["memory"] = Peak(points[-1][1], "measured", f"{said}, passes over {points[-1][0]:.0f} bytes")
     return found
+
+
+def _shared_key(key: str) -> str:
+    unit, _, dtype = key.partition(".")
+    return f"{unit}.{peak_key(dtype)}" if dtype else key
+
+
+def _run_as(left_out: LeftOut, values: dict[str, Peak]) -> None:
+    """A type whose products the compiler runs in another has that one's peak, where it has none of its own."""
+    keys = f"matrix.{left_out.dtype}", f"matrix.{peak_key(left_out.dtype)}"
+    other = values.get(f"matrix.{left_out.runs_as}")
+    if other is not None and not any(key in values for key in keys):
+        values[keys[0]] = Peak(
+            other.value, other.provenance, f"{other.source}; {left_out.dtype} {left_out.reason}"
+        )
 
 
 def _checked(overrides: Mapping[str, float]) -> Mapping[str, float]:

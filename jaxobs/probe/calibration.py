@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import jax
 import jaxlib.version
 
-from jaxobs.model.calibration import Bandwidth, Calibration, Rate
+from jaxobs.cost_model.executed_types import executed_types
+from jaxobs.model.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.model.calibration_file import processor_model, usable_cores
 from jaxobs.probe.calibration_programs import Program, programs
 from jaxobs.probe.other_load import OtherLoad
@@ -76,7 +77,7 @@ def calibrate(
     start, load = time.perf_counter(), OtherLoad()
     device = jax.devices()[0]
     every = [_Timed(program) for program in (programs(device.platform) if chosen is None else chosen)]
-    ready = _compiled(every, _LONGEST_CALL * seconds, progress)
+    ready, left_out = _compiled(every, _LONGEST_CALL * seconds, progress)
     _rounds(ready, start, seconds, progress)
     progress(1.0, "done")
     latency = next((timed for timed in ready if timed.program.group == "latency"), None)
@@ -95,28 +96,41 @@ def calibrate(
         bandwidth=_bandwidth(ready),
         latency_seconds=1 / latency.best if latency else None,
         other_load=load.cores(),
+        left_out=tuple(left_out),
     )
 
 
-def _compiled(every: list[_Timed], longest: float, progress: Callable[[float, str], None]) -> list[_Timed]:
-    """Those that the device can run in reasonable time, compiled, two kinds at a time."""
+def _compiled(
+    every: list[_Timed], longest: float, progress: Callable[[float, str], None]
+) -> tuple[list[_Timed], list[LeftOut]]:
+    """Those that the device can run in reasonable time, compiled, two kinds at a time; and types it has not got."""
+    left_out: dict[str, LeftOut] = {}
     kinds: dict[tuple[str, str], list[_Timed]] = defaultdict(list)
     for timed in every:
         kinds[timed.program.group, timed.program.dtype].append(timed)
     with ThreadPoolExecutor(_COMPILE_THREADS) as pool:
         waiting = {pool.submit(_compile_kind, kind, longest): kind for kind in kinds.values()}
         for number, done in enumerate(as_completed(waiting)):
-            done.result()
+            if (missing := done.result()) is not None:
+                left_out[missing.dtype] = missing
             progress(_COMPILING * (number + 1) / len(waiting), f"compiled {waiting[done][-1].program.title}")
-    return [timed for timed in every if timed.run is not None]
+    return [timed for timed in every if timed.run is not None], [left_out[name] for name in sorted(left_out)]
 
 
-def _compile_kind(kind: list[_Timed], longest: float) -> None:
-    """Compile and run programs of one kind by growing size, up to the longest call allowed."""
+def _compile_kind(kind: list[_Timed], longest: float) -> LeftOut | None:
+    """Compile and run programs of one kind by growing size, up to the longest call allowed.
+
+    Not those that the compiler runs in another type, which may depend on the size (XLA's `onednn_matmul_rewriter.cc`
+    keeps bfloat16 in products of 2**23 multiply-adds and more). Where it is so of every size, the answer says it.
+    """
+    missing: LeftOut | None = None
     rate = float("inf")
     for timed in kind:
         if timed.program.work / rate > longest:
-            return
+            break
+        if (other := _not_its_own(timed.program)) is not None:
+            missing = other
+            continue
         try:
             run = timed.program.prepare()
             run()
@@ -126,6 +140,29 @@ def _compile_kind(kind: list[_Timed], longest: float) -> None:
         except (RuntimeError, MemoryError):  # no such arithmetic on this backend, or too little memory for it
             continue
         timed.run = run
+    return missing if all(timed.run is None for timed in kind) else None
+
+
+def _not_its_own(program: Program) -> LeftOut | None:
+    """Why a product of this type is none; a rate in the name of a type that runs as another would be no peak of it."""
+    if program.compiled is None:
+        return None
+    try:
+        modules = program.compiled().runtime_executable().hlo_modules()
+        found = executed_types(modules[0].as_serialized_hlo_module_proto())
+    except RuntimeError:
+        return LeftOut(program.dtype, None, "has no product here: the compiler refuses it")
+    except Exception as error:  # noqa: BLE001  # the module of some other backend must not end the whole measurement
+        reason = (
+            f"was left out: in which type its product runs cannot be read: {type(error).__name__}: {error}"
+        )
+        return LeftOut(program.dtype, None, reason)
+    if found == {program.dtype}:
+        return None
+    if len(found) != 1:
+        return LeftOut(program.dtype, None, "was left out: in which type its product runs is not known")
+    (runs_as,) = found
+    return LeftOut(program.dtype, runs_as, f"runs as {runs_as} here: no peak of its own")
 
 
 def _rounds(

@@ -29,6 +29,10 @@ _SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
 _CACHES_COVERED = 8
 """A set eight times the last-level cache leaves at most an eighth of it there."""
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
+_NARROW = ("float8_e4m3fn", "float8_e5m2", "int8", "int4")
+"""Timed where the compiled product runs in them. `float8` peaks of datasheets are of either 8-bit float."""
+_ACCUMULATED = {"float8": "float32", "int": "int32"}
+"""By how the type's name begins: a result of its own type would round, or overflow."""
 _TILE = 512
 _CHAINS = 8
 """Independent chains of multiply-adds: eight hide a latency of four cycles of two units."""
@@ -45,6 +49,8 @@ class Program:
     work: float
     """FLOP, results or bytes a call."""
     prepare: Callable[[], Callable[[], None]]
+    compiled: Callable[[], Any] | None = None
+    """The executable, for a type that the compiler may run in another; None where it would not."""
 
     @property
     def title(self) -> str:
@@ -60,7 +66,7 @@ def programs(platform: str) -> list[Program]:
 
 def _processor_programs(last_level_cache: int) -> list[Program]:
     found = [_empty()]
-    found += [_matrix(dtype, size) for dtype in _DTYPES for size in (256, 512, 1024, 2048)]
+    found += [_matrix(dtype, size) for dtype in (*_DTYPES, *_NARROW) for size in (256, 512, 1024, 2048)]
     for dtype in ("float32", "float64"):
         found += [_vector(dtype, count, links=8, times=2**20 // count) for count in (2**16, 2**18)]
         found += [_transcendentals(dtype, count, links=1, times=2**22 // count) for count in (2**16, 2**18)]
@@ -73,7 +79,9 @@ def _accelerator_programs() -> list[Program]:
     """Large enough that launches are no part of it: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
     found = [_empty()]
     found += [
-        _matrix(dtype, size) for dtype in (*_DTYPES, "tensorfloat32") for size in (2048, 4096, 8192, 16384)
+        _matrix(dtype, size)
+        for dtype in (*_DTYPES, *_NARROW, "tensorfloat32")
+        for size in (2048, 4096, 8192, 16384)
     ]
     for dtype in ("float32", "float64"):
         found += [
@@ -104,7 +112,11 @@ def _last_level_cache(processor: Path = Path("/sys/devices/system/cpu/cpu0/cache
 @cache
 def _noise(dtype: str) -> Any:
     """A tile of random numbers, made once: drawing them on the device takes a compilation for each shape."""
-    numbers = np.random.default_rng(0).standard_normal((_TILE, _TILE), np.float32)
+    draw = np.random.default_rng(0)
+    if dtype.startswith("int"):
+        limit = 2 ** (int(dtype.removeprefix("int")) - 1)
+        return draw.integers(-limit, limit, (_TILE, _TILE)).astype(jnp.dtype(dtype))
+    numbers = draw.standard_normal((_TILE, _TILE), np.float32)
     return numbers.astype(jnp.dtype(dtype))
 
 
@@ -151,16 +163,22 @@ def _block(value: Any) -> None:
 
 
 def _matrix(dtype: str, size: int) -> Program:
-    """A square product: 2 n³ FLOP. On a GPU float32 keeps its precision; `tensorfloat32` gives it up."""
+    """A square product: 2 n³ FLOP, or operations. On a GPU float32 keeps its precision; `tensorfloat32` gives it up."""
     precision = "tensorfloat32" if dtype == "tensorfloat32" else "highest"
+    stored = "float32" if dtype == "tensorfloat32" else dtype
+    sums = next((jnp.dtype(wide) for start, wide in _ACCUMULATED.items() if dtype.startswith(start)), None)
+    product = jax.jit(partial(jnp.matmul, precision=precision, preferred_element_type=sums))
 
     def prepare() -> Callable[[], None]:
-        stored = "float32" if dtype == "tensorfloat32" else dtype
         left, right = _matrix_of_noise(size, stored, 0), _matrix_of_noise(size, stored, 1)
-        product = jax.jit(partial(jnp.matmul, precision=precision))
         return lambda: _block(product(left, right))
 
-    return Program("matrix", dtype, size, 2.0 * size**3, prepare)
+    def compiled() -> Any:
+        side = jax.ShapeDtypeStruct((size, size), jnp.dtype(stored))  # type: ignore[no-untyped-call]
+        return product.lower(side, side).compile()
+
+    converted = jnp.dtype(stored).itemsize < 4
+    return Program("matrix", dtype, size, 2.0 * size**3, prepare, compiled if converted else None)
 
 
 def _vector(dtype: str, elements: int, links: int, times: int) -> Program:

@@ -21,10 +21,11 @@ PATIENCE = 20.0
 
 
 class AgentProcess:
-    """Started as the job starts it. `logs` are the lines that it sent to the job's logger."""
+    """Started as the job starts it. `logs` are the lines that it sent to the job's logger, `profiles` its requests."""
 
     def __init__(self, **settings: Any) -> None:
         self.logs: list[str] = []
+        self.profiles: list[tuple[float, bool]] = []
         self._address: str | None = None
         self._replies: dict[int, Any] = {}
         self._asked = 0
@@ -45,7 +46,7 @@ class AgentProcess:
         self.pipe.sendall(wire.events_frame(events)[0])
 
     def address(self) -> str:
-        self._listen_until(lambda: self._address is not None)
+        self.listen_until(lambda: self._address is not None)
         assert self._address is not None
         return self._address
 
@@ -53,7 +54,7 @@ class AgentProcess:
         self._asked += 1
         number = self._asked
         self.pipe.sendall(wire.frame(wire.REQUEST, (number, "snapshot")))
-        self._listen_until(lambda: number in self._replies)
+        self.listen_until(lambda: number in self._replies)
         document: dict[str, Any] = self._replies.pop(number)
         return document
 
@@ -82,14 +83,14 @@ class AgentProcess:
         """Ask for the end; seconds until the pipe ended."""
         began = time.monotonic()
         self.pipe.sendall(wire.frame(wire.FINISH, timeout))
-        self._listen_until(lambda: self.ended)
+        self.listen_until(lambda: self.ended)
         return time.monotonic() - began
 
     def close(self) -> None:
         self.pipe.close()
         self.wait(PATIENCE)
 
-    def _listen_until(self, condition: Any) -> None:
+    def listen_until(self, condition: Any) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert not self.ended, f"the agent has ended; it said {self.logs}"
@@ -104,6 +105,8 @@ class AgentProcess:
                     self._replies[body[0]] = body[1]
                 elif kind == wire.ADDRESS:
                     self._address = body
+                elif kind == wire.PROFILE:
+                    self.profiles.append(tuple(body))
                 elif kind == wire.LOG:
                     self.logs.append(body)
 

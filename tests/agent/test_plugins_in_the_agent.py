@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import SourceReported
+from jaxobs.model.events import BackendFound, SourceReported
 from tests.agent.beside import AgentProcess
 from tests.agent.test_agent import steps
 
@@ -150,3 +150,81 @@ def test_a_probe_that_only_the_agent_cannot_load_is_shown_as_down(
     agent = start_agent()
     agent.send([SourceReported("half", "probe", True, 0.0, 0, now(), "", now())])
     down(agent, "half", "the agent cannot load it: RuntimeError: not here")
+
+
+def test_what_a_slow_exporter_loses_is_counted_and_shown(start_agent: Start, install_plugin: Install) -> None:
+    few = "jaxobs.agent.exporting.EVENTS_KEPT = 50  # a test does not send 20 000 events\n"
+    code = "import jaxobs.agent.exporting\n" + few + exporter(start="time.sleep(3600)")
+    install_plugin("stuck", code, {"jaxobs.exporters": "a_stuck = stuck:Exporter"})
+    agent = start_agent()
+    for _ in range(10):
+        agent.send(steps(20))
+        agent.snapshot()
+    document = agent.snapshot_when(lambda found: found["sources"]["a_stuck"]["dropped"] >= 100)
+    assert document["sources"]["prometheus"]["dropped"] == 0
+    assert "dropped" not in document["sources"]["host"]
+    text = agent.metrics()
+    assert 'jaxobs_exporter_dropped_total{exporter="prometheus"} 0.0' in text
+    dropped = float(text.split('jaxobs_exporter_dropped_total{exporter="a_stuck"} ')[1].split("\n")[0])
+    assert dropped >= 100
+
+
+IMPORTS_JAX = """
+import importlib.util
+import sys
+import threading
+FOUND = importlib.util.find_spec("jax") is not None
+{}
+class Exporter:
+    metrics = ()
+    def start(self, agent):
+        agent.log(f"found: {{FOUND}}, loaded: {{'jax' in sys.modules}}")
+    def export(self, batch):
+        pass
+    def stop(self, timeout):
+        pass
+"""
+
+
+def test_a_plugin_that_imports_jax_into_the_agent_is_refused_and_told_why(
+    start_agent: Start, install_plugin: Install
+) -> None:
+    install_plugin("eager", IMPORTS_JAX.format("import jax"), {"jaxobs.probes": "eager = eager:Exporter"})
+    install_plugin("low", IMPORTS_JAX.format("import jaxlib"), {"jaxobs.exporters": "low = low:Exporter"})
+    gentle = "try:\n    import jax.numpy\nexcept ImportError:\n    pass"
+    install_plugin("gentle", IMPORTS_JAX.format(gentle), {"jaxobs.exporters": "gentle = gentle:Exporter"})
+    agent = start_agent()
+    agent.send([SourceReported("eager", "probe", True, 0.0, 0, now(), "", now())])
+    reason = "ImportError: the agent does not import jax: a probe imports it in start()"
+    down(agent, "eager", f"the agent cannot load it: {reason}")
+    document = agent.snapshot_when(lambda found: found["sources"]["gentle"]["up"])
+    assert document["sources"]["low"]["reason"].startswith("ImportError: the agent does not import jaxlib")
+    assert "found: True, loaded: False" in agent.logs
+
+
+READS_ANOTHER_METRIC = """
+from jaxobs.model.clock import now
+from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Metric
+BUSY = Metric("other_busy_ratio", "gauge", "Busy.", ("device", "core"), "ratio")
+class Collector:
+    metrics = (BUSY,)
+    device_readings = (DeviceReading("utilization", Metric(BUSY.name, "gauge", "Busy.", ("device",), "ratio")),)
+    interval = 0.1
+    def start(self, agent):
+        pass
+    def collect(self):
+        return [Measured(BUSY.name, ("0", "1"), 0.5, now())]
+    def stop(self):
+        pass
+"""
+
+
+def test_a_collector_that_says_of_another_metric_what_it_reads_is_down(
+    start_agent: Start, install_plugin: Install
+) -> None:
+    install_plugin("other", READS_ANOTHER_METRIC, {"jaxobs.collectors": "other = other:Collector"})
+    agent = start_agent()
+    agent.send([BackendFound("cpu", ((0, "cpu", ""),), 0, 1, "0.10.2", "0.10.2", now())])
+    down(agent, "other", "device_readings: other_busy_ratio is none of its metrics")

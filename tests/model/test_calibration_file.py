@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.calibration import Bandwidth, Calibration, CalibrationError, Rate
+from jaxobs.model.calibration import Bandwidth, Calibration, CalibrationError, LeftOut, Rate
 from jaxobs.model.calibration_file import (
     CalibrationKey,
     cache_directory,
@@ -43,6 +43,10 @@ calibrations = st.builds(
     bandwidth=st.lists(st.builds(Bandwidth, sizes, rates, rates), max_size=4).map(tuple),
     latency_seconds=st.none() | rates,
     other_load=st.none() | st.floats(min_value=0, max_value=64),
+    left_out=st.lists(
+        st.builds(LeftOut, st.text(max_size=8), st.none() | st.text(max_size=8), st.text(max_size=8)),
+        max_size=2,
+    ).map(tuple),
 )
 EXAMPLE = Calibration(
     "cpu", "cpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,
@@ -71,7 +75,9 @@ WRONG = [
     for key in sorted(EXAMPLE.to_dict())
     for wrong in ({}, [None], -1, float("nan"), "7", None)
     if not (wrong is None and key in {"latency_seconds", "other_load"})  # they may be absent
-    if not (wrong == {} and key in {"matrix", "vector", "transcendentals", "bandwidth"})  # no entries
+    if not (
+        wrong == {} and key in {"matrix", "vector", "transcendentals", "bandwidth", "left_out"}
+    )  # no entries
     if not (wrong == "7" and isinstance(EXAMPLE.to_dict()[key], str))
 ]
 
@@ -80,6 +86,12 @@ WRONG = [
 def test_a_document_with_one_wrong_value_is_refused(key: str, wrong: Any) -> None:
     with pytest.raises(CalibrationError):
         Calibration.from_dict({**EXAMPLE.to_dict(), key: wrong})
+
+
+def test_a_calibration_from_before_types_were_left_out_is_read() -> None:
+    document = EXAMPLE.to_dict()
+    del document["left_out"]
+    assert Calibration.from_dict(document) == EXAMPLE
 
 
 def test_what_is_kept_is_found_again_and_nothing_else_is(tmp_path: Path) -> None:

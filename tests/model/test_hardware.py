@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.calibration import Bandwidth, Calibration, Rate
+from jaxobs.model.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.model.chips import chips_by_alias, known_chips, normalised
 from jaxobs.model.hardware import Peak, Peaks, peak_key, peaks_for, user_peaks
 
@@ -291,6 +291,40 @@ def test_a_measurement_fills_what_the_datasheet_of_a_slice_lacks() -> None:
 def test_an_override_that_is_no_positive_number_is_refused_by_name(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"matrix\.float32"):
         peaks_for("cpu", "cpu", {"matrix.float32": wrong})
+
+
+def test_a_type_that_runs_as_another_has_the_peak_of_that_one_and_says_so() -> None:
+    left_out = (
+        LeftOut("float8_e4m3fn", "float32", "runs as float32 here: no peak of its own"),
+        LeftOut("int4", None, "has no product here: the compiler refuses it"),
+        LeftOut("int8", "int32", "runs as int32 here: no peak of its own"),
+    )
+    peaks = peaks_for("cpu", "cpu", measured=calibration(left_out=left_out))
+    peak = peaks.matrix_peak("float8_e4m3fn")
+    assert peak is not None
+    assert (peak.value, peak.provenance) == (4e11, "measured")
+    assert peak.source.endswith("float8_e4m3fn runs as float32 here: no peak of its own")
+    assert peaks.matrix_peak("int4") is None
+    assert peaks.matrix_peak("int8") is None
+    assert peaks.matrix_peak("float8_e5m2") is None
+
+
+def test_the_datasheets_float8_stands_for_every_8_bit_float() -> None:
+    measured = calibration(
+        device_kind="NVIDIA H200",
+        matrix=(Rate("float8_e4m3fn", 8192, 1.2e15, 1.2e15), Rate("int4", 8192, 1e15, 1e15)),
+        left_out=(LeftOut("float8_e5m2", "bfloat16", "runs as bfloat16 here: no peak of its own"),),
+    )
+    peaks = peaks_for("NVIDIA H200", "gpu", measured=measured)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        peak = peaks.matrix_peak(dtype)
+        assert peak is not None
+        assert (peak.value, peak.provenance) == (1979e12, "datasheet")
+    assert peaks.matrix["int4"].provenance == "measured"
+    mine = peaks_for("unheard of", "gpu", {"matrix.float8": 5e14}, calibration(device_kind="unheard of"))
+    own = mine.matrix_peak("float8_e4m3fn")
+    assert own is not None
+    assert own.provenance == "user"
 
 
 @pytest.mark.parametrize("key", ["bfloat16", "matrix", "matrix.", "bandwidth", "memory.float32"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -110,3 +111,14 @@ def test_a_forked_child_has_none_of_it(probe: GarbageCollectionProbe) -> None:
         os._exit(1 if ours in gc.callbacks else 0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert ours in gc.callbacks
+
+
+def test_a_probe_that_was_stopped_is_let_go(emitted: list[Measured]) -> None:
+    job: Any = SimpleNamespace(emit=emitted.append)
+    probe = GarbageCollectionProbe()
+    probe.start(job)
+    probe.stop()
+    alive = weakref.ref(probe)
+    del probe
+    gc.collect()
+    assert alive() is None

@@ -17,7 +17,7 @@ from typing import Any
 from jaxobs.model.events import Measured
 from jaxobs.plugin.fields import Fields
 from jaxobs.plugin.protocol import Agent
-from jaxobs_plugins.amd.queries import METRICS, QUERIES, Device
+from jaxobs_plugins.amd.queries import METRICS, QUERIES, READINGS, Device
 
 KERNEL_MODULE = Path("/sys/module/amdgpu")
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -28,6 +28,7 @@ class AmdCollector:
     """Without AMD's driver or its package nothing is told, and `reason` says why."""
 
     metrics = METRICS
+    device_readings = READINGS
     interval = 5.0
 
     def __init__(self, environment: Mapping[str, str] = os.environ, driver: Path = KERNEL_MODULE) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Kind, Metric
 from jaxobs.plugin.fields import Query, Sample
 
@@ -136,4 +137,12 @@ QUERIES: tuple[Query[Device], ...] = (
 METRICS = (
     UTILIZATION, MEMORY_UTILIZATION, MEMORY_USED, MEMORY_TOTAL, PROCESS_MEMORY, POWER, POWER_LIMIT, ENERGY, CLOCK,
     CLOCK_LIMIT, THROTTLED, ECC_ERRORS,
+)  # fmt: skip
+
+GRAPHICS, MEMORY = (("clock", "graphics"),), (("clock", "memory"),)
+READINGS = (
+    DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, GRAPHICS),
+    DeviceReading("clock_limit", CLOCK_LIMIT, GRAPHICS), DeviceReading("memory_clock", CLOCK, MEMORY),
+    DeviceReading("memory_clock_limit", CLOCK_LIMIT, MEMORY),
+    DeviceReading("throttled", THROTTLED, reasons=frozenset(REASONS)),
 )  # fmt: skip

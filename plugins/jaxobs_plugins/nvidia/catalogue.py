@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Kind, Metric
 
 DEVICE_LABELS = ("device", "uuid")
@@ -68,6 +69,20 @@ REMAP_PENDING = _metric("row_remap_pending", "gauge", "1 where rows are to be re
 REMAP_FAILURE = _metric("row_remap_failure", "gauge", "1 where a row could not be replaced: change the board")
 XID_EVENTS = _metric("xid_events_total", "counter", "Xid errors that the driver reported during this run")
 LAST_XID = _metric("last_xid", "gauge", "Number of the last Xid error of this run; absent until there is one")
+
+SM, MEMORY = (("clock", "sm"),), (("clock", "memory"),)
+HELD_DOWN = frozenset(
+    ("sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown",
+     "applications_clocks_setting", "sync_boost")
+)  # fmt: skip
+"""Of NVML's reasons those that take speed from a busy device; the others are idleness and the display's clock."""
+
+READINGS = (
+    DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, SM),
+    DeviceReading("clock_limit", CLOCK_LIMIT, SM), DeviceReading("memory_clock", CLOCK, MEMORY),
+    DeviceReading("memory_clock_limit", CLOCK_LIMIT, MEMORY),
+    DeviceReading("throttled", CLOCKS_EVENT, reasons=HELD_DOWN),
+)  # fmt: skip
 
 METRICS = (
     DEVICE_INFO, UP, UTILIZATION, MEMORY_UTILIZATION, MEMORY_USED, MEMORY_RESERVED, MEMORY_TOTAL, PROCESS_MEMORY,

@@ -25,6 +25,7 @@ class NvidiaCollector:
     """
 
     metrics = catalogue.METRICS
+    device_readings = catalogue.READINGS
     interval = 5.0
 
     def __init__(

@@ -1,0 +1,65 @@
+"""The agent gives way to the job, also where Linux shares out time by sessions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jaxobs.agent.main import AUTOGROUP, NICENESS
+from tests.agent.beside import PATIENCE, AgentProcess
+
+Start = Callable[..., AgentProcess]
+
+GIVE_WAY = """
+import sys, threading
+from pathlib import Path
+from jaxobs.agent.main import give_way
+give_way(Path(sys.argv[1]))
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join()
+"""
+
+
+def agent_of_this_process() -> int:
+    """Children of this process's threads that lead a session of their own: the agent."""
+    children = [
+        int(child)
+        for tasks in Path("/proc/self/task").glob("*/children")
+        for child in tasks.read_text().split()
+    ]
+    (agent,) = [child for child in children if os.getsid(child) == child]
+    return agent
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel has no autogroups")
+def test_the_agents_process_and_its_session_come_after_the_job(start_agent: Start) -> None:
+    start_agent().address()
+    agent, before = agent_of_this_process(), AUTOGROUP.read_text()
+    assert os.getpriority(os.PRIO_PROCESS, agent) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    deadline = time.monotonic() + PATIENCE
+    while not (told := Path(f"/proc/{agent}/autogroup").read_text()).endswith(f"nice {NICENESS}\n"):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+    assert AUTOGROUP.read_text() == before, "the job's own session was changed"
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_only_a_session_of_its_own_is_lowered(tmp_path: Path, leads: bool) -> None:
+    autogroup = tmp_path / "autogroup"
+    autogroup.write_text("")
+    command = [sys.executable, "-c", GIVE_WAY, str(autogroup)]
+    subprocess.run(command, check=True, timeout=PATIENCE, start_new_session=leads)
+    assert autogroup.read_text() == (str(NICENESS) if leads else "")
+
+
+def test_where_there_are_no_autogroups_it_goes_without(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GIVE_WAY, str(tmp_path / "missing")]
+    subprocess.run(command, check=True, timeout=PATIENCE, start_new_session=True)
+    assert not (tmp_path / "missing").exists()
