@@ -46,8 +46,9 @@ benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchm
 	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; .venv/bin/python "$$file" $(ARGS); \
 	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py" >&2; exit 2; }
 
-docs: .venv/installed  ## write docs/metrics.md and the README's settings anew from the code
+docs: .venv/installed  ## write docs/metrics.md, docs/advice.md and the README's settings anew from the code
 	.venv/bin/python docs/generate_metrics.py
+	.venv/bin/python docs/generate_advice.py
 	.venv/bin/python docs/generate_settings.py
 
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")

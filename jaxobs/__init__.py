@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.instrument import Observer, instrument
+from jaxobs.instrument import instrument
 from jaxobs.model.cost import Cost
+from jaxobs.model.profile import ProfileResult
 from jaxobs.model.snapshot import Snapshot
+from jaxobs.observer import Observer
 
 if TYPE_CHECKING:
     from jaxobs.derive.measured_run import Roofline
     from jaxobs.probe.measuring import cost, roofline
 
-__all__ = ["Cost", "Observer", "Roofline", "Snapshot", "cost", "instrument", "roofline"]
+__all__ = ["Cost", "Observer", "ProfileResult", "Roofline", "Snapshot", "cost", "instrument", "roofline"]
 
 
 def __getattr__(name: str) -> Any:

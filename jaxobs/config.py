@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from jaxobs.model.hardware import checked_element_type
 
 PREFIX = "JAXOBS_"
 
@@ -45,6 +47,16 @@ class Settings(BaseSettings):
     prometheus: bool = Field(
         True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
     )
+    metrics_token_file: Path | None = Field(
+        None, description="file with a token that every request to the metrics server must bring (`Bearer`)"
+    )
+    metrics_tls_certificate: Path | None = Field(
+        None, description="file with a certificate chain in PEM form: /metrics is then served over TLS alone"
+    )
+    metrics_tls_key: Path | None = Field(
+        None,
+        description="file with its private key in PEM form (default: it is in the file of the certificate)",
+    )
     file_sd_directory: Path | None = Field(
         None, description="directory for a Prometheus file_sd file while the job runs"
     )
@@ -61,11 +73,43 @@ class Settings(BaseSettings):
     )
     peak_bytes_per_second: float | None = Field(None, gt=0, description="memory bandwidth of one device")
     tensorfloat32: bool = Field(False, description="the job lets float32 products run as TensorFloat-32")
+    profile_budget_ratio: float = Field(
+        0.005,
+        ge=0,
+        le=0.1,
+        description="share of wall time that short profiler windows may cost the job; 0 opens none by itself",
+    )
+    profile_directory: Path | None = Field(
+        None, description="directory in which traces that were asked for are kept, as XProf reads them"
+    )
+    profile_maximum_bytes: int = Field(
+        32 * 2**20,
+        ge=0,
+        le=2**30,
+        description="larger traces are not read, and windows are kept short of them",
+    )
+    out_of_memory_reports: int = Field(
+        3, ge=0, le=100, description="most reports a process writes when memory runs out; 0 writes none"
+    )
+    out_of_memory_directory: Path | None = Field(
+        None, description="directory for these reports (default: the system's temporary directory)"
+    )
     maximum_module_bytes: int = Field(
         64 * 2**20,
         ge=0,
         description="larger compiled modules are not decoded, and their cost is absent with a reason",
     )
+
+    @field_validator("metrics_tls_certificate")
+    @classmethod
+    def _where_it_is_now(cls, path: Path | None) -> Path | None:
+        # The job's own web server reads it later, and the job may change its directory.
+        return None if path is None else path.absolute()
+
+    @field_validator("peak_flops")
+    @classmethod
+    def _element_types(cls, peaks: dict[str, float]) -> dict[str, float]:
+        return {checked_element_type(dtype): rate for dtype, rate in peaks.items()}
 
 
 SECRETS: frozenset[str] = frozenset({"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
@@ -86,6 +130,15 @@ def load_settings(**arguments: Any) -> Settings:
         raise SettingsError(f"environment variable {name}={value!r} is no JSON: {error.__cause__}") from None
 
 
+def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool) -> dict[str, Any]:
+    """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is."""
+    plain = settings.model_dump(mode="json")
+    for name, value in settings:
+        if isinstance(value, Path):  # relative to where the job is: the agent is elsewhere
+            plain[name] = str(value.absolute())
+    return plain | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
+
+
 def origin(name: str, arguments: Mapping[str, Any]) -> str:
     """Where the value of a setting came from: `argument`, its environment variable, or `default`."""
     if arguments.get(name) is not None:
@@ -103,10 +156,18 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
     return [(name, next(iter(difflib.get_close_matches(name.upper(), known, 1)), None)) for name in unknown]
 
 
+def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same with a line to say of each."""
+    return {
+        name: f"unknown setting {name}" + (f" (did you mean {meant}?)" if meant else "")
+        for name, meant in unknown_variables(environment)
+    }
+
+
 def _explain(problem: Any, arguments: Mapping[str, Any]) -> str:
     name = str(problem["loc"][0]) if problem["loc"] else "settings"
     if problem["type"] == "extra_forbidden":
         close = difflib.get_close_matches(name, Settings.model_fields, 1)
         return f"unknown setting {name!r}" + (f" (did you mean {close[0]!r}?)" if close else "")
     place = f"argument {name}" if name in arguments else f"environment variable {PREFIX}{name.upper()}"
-    return f"{place}={problem['input']!r}: {problem['msg']}"
+    return f"{place}={problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"

@@ -49,6 +49,11 @@ class Identity:
         }
         return {name: str(value) for name, value in known.items() if value is not None}
 
+    def name(self) -> str:
+        """Which process of which run, for names of files: `run-rank3`, `rank3`, or `process1234` without a rank."""
+        process = f"process{self.pid}" if self.rank is None else f"rank{self.rank}"
+        return "-".join(part for part in (self.run, process) if part)
+
 
 def read_identity(environment: Mapping[str, str] = os.environ, run: str | None = None) -> Identity:
     """Of this process, by the environment that its launcher made."""

@@ -12,27 +12,38 @@ from typing import Any, TypeVar
 
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Event, Measured, SpanEnded
 from jaxobs.model.metrics import Catalogue, Metric
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
 from jaxobs.plugin.guard import Guard
-from jaxobs.plugin.protocol import Batch
+from jaxobs.plugin.protocol import Batch, Progress, Remark
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
 STOP_SECONDS = 5.0
+DEFAULT_SETTINGS: Mapping[str, Any] = {
+    "agent": "process",
+    "maximum_module_bytes": 2**26,
+    "profile_budget_ratio": 0.005,
+    "profile_directory": None,
+    "profile_maximum_bytes": 2**25,
+}
 
 
 class FakeJob:
     """What a probe gets of the training process; keeps what was emitted in `events`, and failed hooks in `failures`."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
-        self.settings: Mapping[str, Any] = (
-            settings if settings is not None else {"maximum_module_bytes": 2**26}
-        )
+        self.settings: Mapping[str, Any] = settings if settings is not None else DEFAULT_SETTINGS
         self.events: list[Event] = []
         self.failures: list[str] = []
+        self.steps = 0
+        self.compiled: int | None = None
+        self.module_bytes = 0
+        self.session: object | None = None
+        self.off = ""
         self._guard = Guard("probe under test", "probe", self.failures.append)
         self._numbers = iter(range(1, 1_000_000))
 
@@ -60,6 +71,18 @@ class FakeJob:
     def listeners_restored(self) -> None:
         """Nothing."""
 
+    def progress(self) -> Progress:
+        """What `steps`, `compiled` and `module_bytes` were set to."""
+        return Progress(self.steps, self.compiled, self.module_bytes)
+
+    def annotate_steps(self, session: object | None) -> None:
+        """Keep it in `session`."""
+        self.session = session
+
+    def switch_off(self, reason: str) -> None:
+        """Keep the reason in `off`."""
+        self.off = reason
+
 
 class FakeAgent:
     """What a collector or an exporter gets of the agent process; keeps what it was told."""
@@ -77,12 +100,17 @@ class FakeAgent:
         self.clock = ClockAnchor.read()
         self.catalogue = Catalogue((*CORE_METRICS, *metrics))
         self.addresses: list[str] = []
+        self.profiles: list[tuple[float, bool]] = []
         self.lines: list[str] = []
         self.events: list[Measured | SpanEnded] = []
 
     def emit(self, event: Measured | SpanEnded) -> None:
         """Keep the event."""
         self.events.append(event)
+
+    def profile(self, seconds: float, keep: bool) -> None:
+        """Keep what was asked for in `profiles`."""
+        self.profiles.append((seconds, keep))
 
     def announce_address(self, address: str) -> None:
         """Keep the address."""
@@ -97,6 +125,7 @@ def check_probe(probe: Any, use: Callable[[], None] = lambda: None) -> FakeJob:
     """A probe starts, hooks in, lives through `use` and a sample, and stops, twice and also without a start."""
     _conforms(PROBES, probe)
     probe.stop()
+    _remarks(probe, {})
     job = FakeJob()
     probe.start(job)
     use()
@@ -112,7 +141,11 @@ def check_probe(probe: Any, use: Callable[[], None] = lambda: None) -> FakeJob:
 def check_collector(collector: Any, pid: int | None = None) -> list[Measured]:
     """A collector answers within its interval with values of the metrics it declared. Returns them."""
     _conforms(COLLECTORS, collector)
+    for reading in getattr(collector, "device_readings", ()):
+        assert isinstance(reading, DeviceReading), f"{reading!r} in device_readings is no DeviceReading"
+        assert reading.metric in collector.metrics, f"{reading.metric.name} is read, and not declared"
     collector.stop()
+    _remarks(collector, {})
     collector.start(FakeAgent(metrics=collector.metrics, pid=pid))
     started = time.monotonic()
     values = list(collector.collect())
@@ -130,6 +163,7 @@ def check_exporter(exporter: Any, settings: Mapping[str, Any] | None = None) -> 
     """An exporter takes an empty batch, and stops in time, twice and also without a start."""
     _conforms(EXPORTERS, exporter)
     exporter.stop(STOP_SECONDS)
+    _remarks(exporter, settings or {})
     agent = FakeAgent(settings, exporter.metrics)
     exporter.start(agent)
     exporter.export(Batch(Snapshot(now(), {}), (), ()))
@@ -150,6 +184,13 @@ def _conforms(group: str, plugin: Any) -> None:
             f"metric {metric.name} belongs to the core: use a prefix of your own"
         )
         catalogue.add(metric)
+
+
+def _remarks(plugin: Any, settings: Mapping[str, Any]) -> None:
+    check = getattr(plugin, "check", None)
+    for remark in check(settings) if callable(check) else ():
+        assert isinstance(remark, Remark), f"check() gave {remark!r}, which is no Remark"
+        assert remark.text.isprintable(), f"check() gave {remark.text!r}, which is not one line"
 
 
 def _declared(events: Iterable[Any], metrics: Iterable[Metric]) -> None:

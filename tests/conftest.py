@@ -1,9 +1,10 @@
-"""What several rooms' tests need: the system's Prometheus, and a plugin installed from outside the tree."""
+"""What several rooms' tests need: the system's Prometheus, certificates, and a plugin installed from outside the tree."""
 
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 EXAMPLE_PLUGIN = Path(__file__).parent / "example_plugin"
 
 
-def _system_binary(name: str) -> Path:
+def _system_binary(name: str, package: str) -> Path:
     found = shutil.which(name)
     if found is not None:
         return Path(found)
-    reason = f"{name} is not installed: apt install prometheus"
+    reason = f"{name} is not installed: apt install {package}"
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason} (nothing that CI can install is skipped there)", pytrace=False)
     pytest.skip(reason)
@@ -24,13 +25,52 @@ def _system_binary(name: str) -> Path:
 @pytest.fixture(scope="session")
 def prometheus_server_binary() -> Path:
     """The Prometheus server; without it the test is skipped on a user's machine and fails in CI."""
-    return _system_binary("prometheus")
+    return _system_binary("prometheus", "prometheus")
 
 
 @pytest.fixture(scope="session")
 def promtool() -> Path:
     """Prometheus's checker of metrics and rules; without it as with `prometheus_server_binary`."""
-    return _system_binary("promtool")
+    return _system_binary("promtool", "prometheus")
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files in PEM form. `leaf` is for localhost and 127.0.0.1, signed by `authority`, and `other` by itself."""
+
+    authority: Path
+    leaf: Path
+    key: Path
+    other: Path
+    other_key: Path
+    locked_key: Path
+    """`key` behind a passphrase."""
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Made by the system's openssl; without it as with `prometheus_server_binary`."""
+    openssl = _system_binary("openssl", "openssl")
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def make(*arguments: str) -> None:
+        done = subprocess.run(
+            [openssl, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    make(
+        "req", "-x509", *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
+    )
+    make("req", "-x509", *new, "-subj", "/CN=other", "-keyout", "other.key", "-out", "other.pem")
+    make("req", *new[:-2], "-subj", "/CN=localhost", "-keyout", "leaf.key", "-out", "leaf.csr")
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    signing = ("-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-extfile", "names")
+    make("x509", "-req", "-in", "leaf.csr", *signing, "-days", "2", "-out", "leaf.pem")
+    make("ec", "-in", "leaf.key", "-aes128", "-passout", "pass:x", "-out", "locked.key")
+    names = ("authority.pem", "leaf.pem", "leaf.key", "other.pem", "other.key", "locked.key")
+    return Certificates(*(folder / name for name in names))
 
 
 @pytest.fixture(scope="session")

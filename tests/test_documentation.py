@@ -9,7 +9,7 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.mark.parametrize("script", ["generate_metrics.py", "generate_settings.py"])
+@pytest.mark.parametrize("script", ["generate_metrics.py", "generate_advice.py", "generate_settings.py"])
 def test_the_tables_are_up_to_date(script: str) -> None:
     command = [sys.executable, str(DOCS / script), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from jaxobs.model.hardware import Peak, peaks_for
+from jaxobs.model.hardware import Peak, peak_key, peaks_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,8 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     special = {"float32": peaks.transcendentals} if peaks.transcendentals else {}
     _add(rates, "exp", calibration.best_transcendentals(), special, "/s", "{0} elements")
     console.print(rates)
+    for left_out in calibration.left_out:
+        console.print(f"{left_out.dtype} {left_out.reason}")
     memory = Table("working set", "copy", "triad", "of datasheet")
     for point in calibration.bandwidth:
         share = _share(point.best, peaks.memory)
@@ -49,8 +51,10 @@ def _add(
     table: Table, unit: str, best: Mapping[str, Rate], peaks: Mapping[str, Peak], measure: str, size: str
 ) -> None:
     for dtype, rate in best.items():
-        share = _share(rate.per_second, peaks.get(dtype))
-        table.add_row(unit, dtype, _scaled(rate.per_second, measure), size.format(rate.size), share)
+        share = _share(rate.per_second, peaks.get(dtype) or peaks.get(peak_key(dtype)))
+        # Integer work is no FLOP.
+        per = measure.replace("FLOP", "OP") if "int" in dtype else measure
+        table.add_row(unit, dtype, _scaled(rate.per_second, per), size.format(rate.size), share)
 
 
 def _share(rate: float, peak: Peak | None) -> str:

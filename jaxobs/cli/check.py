@@ -43,7 +43,8 @@ def run(arguments: list[str]) -> int:
     if "--json" in arguments:
         print(json.dumps(report, indent=2))
     else:
-        from jaxobs.cli.tables import terminal_width, to_text
+        from jaxobs.cli.tables import to_text
+        from jaxobs.cli.terminal import terminal_width
 
         print(to_text(_parts(report), width=terminal_width(sys.stdout), colour=sys.stdout.isatty()))
     return 1 if report["problems"] else 0
@@ -52,10 +53,10 @@ def run(arguments: list[str]) -> int:
 def collect() -> dict[str, Any]:
     """Everything as plain data, with all `problems` in one list."""
     from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
-    from jaxobs.cli.checks.network import check_endpoints, check_metrics_address
+    from jaxobs.cli.checks.plugins import problems_of, remarks_of
     from jaxobs.cli.checks.settings import check_settings
     from jaxobs.cli.plugins import describe, find_plugins
-    from jaxobs.config import Settings, SettingsError, load_settings
+    from jaxobs.config import Settings, SettingsError, load_settings, plain_settings
     from jaxobs.identity import read_identity
 
     settings = check_settings(os.environ)
@@ -66,14 +67,12 @@ def collect() -> dict[str, Any]:
     devices = check_devices(read_devices(), loaded)
     found = find_plugins()
     present = hardware_present(found)
-    plugins = [describe(plugin) for plugin in found]
-    metrics = check_metrics_address(os.environ, read_identity(), loaded.prometheus)
-    endpoints = check_endpoints(os.environ)
-    problems = [
-        problem for part in (settings, devices, metrics, endpoints) for problem in part.pop("problems")
-    ]
+    identity = read_identity()
+    plain = plain_settings(loaded, rank_on_host=identity.rank_on_host, in_kubernetes=identity.in_kubernetes)
+    plugins = [describe(plugin) | {"remarks": remarks_of(plugin, plain)} for plugin in found]
+    problems = [problem for part in (settings, devices) for problem in part.pop("problems")]
     problems += unused_hardware(present, devices)
-    problems += [f"plugin {plugin['name']}: {plugin['error']}" for plugin in plugins if plugin["error"]]
+    problems += problems_of(plugins)
     problems += (
         [] if plugins else ["no plugin is installed, not even those of jaxobs: run `pip install jaxobs`"]
     )
@@ -84,8 +83,6 @@ def collect() -> dict[str, Any]:
         "platform": devices["platform"],
         "hardware_present": present,
         "plugins": plugins,
-        "metrics": metrics,
-        **endpoints,
         "problems": problems,
     }
 
@@ -121,14 +118,7 @@ def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
     yield ""
     for plugin in report["plugins"]:
         yield f"plugin {plugin['group']} {plugin['name']}: {plugin['state']} ({plugin['distribution']})"
-    yield ""
-    metrics = report["metrics"]
-    free = {True: "port is free", False: "port is not free", None: ""}[metrics["free"]]
-    yield f"metrics: {', '.join(text for text in (metrics['address'], free, metrics['note']) if text)}"
-    for signal, endpoint in report["endpoints"].items():
-        yield f"OTLP {signal}: {endpoint['endpoint']}, {endpoint['reason'] or 'reachable'}"
-    if not report["endpoints"]:
-        yield "OTLP: no endpoint is named (OTEL_EXPORTER_OTLP_ENDPOINT); spans and metrics are not sent"
+        yield from (f"  {said['text']}" for said in plugin["remarks"])
     yield ""
     yield "needs attention:" if report["problems"] else "nothing needs attention"
     yield from (f"- {problem}" for problem in report["problems"])

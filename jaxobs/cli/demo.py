@@ -52,7 +52,7 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     from jaxobs.cli.demonstration.model import default_size
     from jaxobs.cli.demonstration.progress import say
     from jaxobs.cli.demonstration.text import read_text
-    from jaxobs.cli.tables import terminal_width
+    from jaxobs.cli.terminal import terminal_width
 
     text = read_text()
     size = default_size()
@@ -68,7 +68,7 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
         print(report.as_json(document, outcome, size), flush=True)
     else:
         width = terminal_width(sys.stdout)
-        print(report.as_text(document, outcome, width=width, colour=sys.stdout.isatty()), flush=True)
+        print(report.as_text(document, outcome, width=width, bold=sys.stdout.isatty()), flush=True)
     if options.hold and not outcome.interrupted:
         _hold(observer)
     return _INTERRUPTED if outcome.interrupted else 0

@@ -32,12 +32,15 @@ def run(arguments: list[str]) -> int:
     settings, program = parse(arguments)
     _check_program(program)
     environment = dict(os.environ)
-    if _observed(settings):
+    observed, unknown = _check_settings(settings)
+    if observed:
         if sys.flags.ignore_environment or sys.flags.no_site:
             raise UsageError(
                 "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
             )
-        environment = launch_environment(environment, settings)
+        for line in unknown.values():
+            print(f"jaxobs: {line}", file=sys.stderr)
+        environment = launch_environment(environment, settings, tuple(unknown))
     try:
         command = [sys.executable, *interpreter_options(), *program]
         os.execve(sys.executable, command, environment)  # noqa: S606  # no shell is wanted
@@ -83,25 +86,32 @@ def _check_program(program: list[str]) -> None:
         raise UsageError(f"the script {script} cannot be read; check its permissions")
 
 
-def _observed(settings: dict[str, Any]) -> bool:
-    """Check the settings before the script starts. Raises UsageError naming each that is wrong."""
+def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
+    """Before the script starts: whether it is to be observed, and a line about each unknown variable.
+
+    Raises UsageError naming each setting that is wrong.
+    """
     if not settings and not any(name.upper().startswith("JAXOBS_") for name in os.environ):
-        return (
-            True  # the defaults, without the 0.3 s that the import of pydantic-settings was measured to take
-        )
-    from jaxobs.config import SettingsError, load_settings
+        # The defaults, without the 0.3 s that the import of pydantic-settings was measured to take.
+        return True, {}
+    from jaxobs.config import SettingsError, load_settings, unknown_settings
 
     try:
-        return load_settings(**settings).enabled
+        return load_settings(**settings).enabled, unknown_settings(os.environ)
     except SettingsError as error:
         raise UsageError(str(error)) from None
 
 
-def launch_environment(environment: dict[str, str], settings: dict[str, Any]) -> dict[str, str]:
-    """The environment in which Python imports our sitecustomize, which then restores `environment`."""
+def launch_environment(
+    environment: dict[str, str], settings: dict[str, Any], named: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """The environment in which Python imports our sitecustomize, which then restores `environment`.
+
+    `named` are unknown variables of which the user has been told, so that nobody need tell again.
+    """
     folder = str(Path(__file__).with_name("launch"))
     pythonpath = environment.get("PYTHONPATH")
-    launch = json.dumps({"pythonpath": pythonpath, "settings": settings})
+    launch = json.dumps({"pythonpath": pythonpath, "settings": settings, "named": named})
     path = folder + os.pathsep + pythonpath if pythonpath else folder
     return {**environment, "PYTHONPATH": path, "JAXOBS_LAUNCH": launch}
 

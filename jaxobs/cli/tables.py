@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable
-from typing import IO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-PLAIN_WIDTH = 100
-"""Columns where there is no terminal: most logs show so many without a wrap."""
-
-
-def terminal_width(stream: IO[str]) -> int:
-    """Columns of the terminal behind a stream, at least 60; PLAIN_WIDTH where it is none."""
-    try:
-        return max(60, os.get_terminal_size(stream.fileno()).columns)
-    except (OSError, ValueError):
-        return PLAIN_WIDTH
+from jaxobs.model.text_table import printable
 
 
 def new_table(*columns: str, title: str = "", left: Iterable[str] = ()) -> Table:
@@ -37,11 +26,6 @@ def new_table(*columns: str, title: str = "", left: Iterable[str] = ()) -> Table
 def add_row(table: Table, *cells: str) -> None:
     """Cells are shown as they are: a function's name may look like rich's markup."""
     table.add_row(*(Text(printable(cell)) for cell in cells))
-
-
-def printable(text: str) -> str:
-    """Line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def to_text(parts: Iterable[Table | str], *, width: int, colour: bool) -> str:

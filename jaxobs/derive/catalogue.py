@@ -12,7 +12,7 @@ COMPONENTS: Final = (
 )  # fmt: skip
 """What wall time can be charged to: the components of a step and the bottleneck labels."""
 
-CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "other")
+CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
 PHASES: Final = ("trace", "lower", "backend", "cache_read")
 
 STEP_BUCKETS: Final = (
@@ -74,6 +74,18 @@ BOTTLENECK_INFO = Metric(
     "jaxobs_bottleneck_info", "gauge", "The bottleneck's label and its runner-up.",
     ("loop", "bottleneck", "runner_up"),
 )  # fmt: skip
+ADVICE_INFO = Metric(
+    "jaxobs_advice_info", "gauge", "Advice given now; what it says is in the snapshot and in docs/advice.md.",
+    ("condition", "loop", "function"),
+)  # fmt: skip
+ADVICE_SAVES = Metric(
+    "jaxobs_advice_saves_ratio", "gauge", "Share of wall time that the advice would give back.",
+    ("condition", "loop", "function"), "ratio",
+)  # fmt: skip
+ADVICE_SAVES_BYTES = Metric(
+    "jaxobs_advice_saves_bytes", "gauge", "Device memory that the advice would give back.",
+    ("condition", "loop", "function"), "bytes",
+)  # fmt: skip
 MFU = Metric(
     "jaxobs_mfu_ratio", "gauge", "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time "
     "and matrix peak, in the last window.", ("loop",), "ratio",
@@ -115,6 +127,20 @@ RECOMPILATIONS = Metric(
     "jaxobs_recompilations_total", "counter", "Executables made for a function that had one already, by cause.",
     ("function", "cause"),
 )  # fmt: skip
+RECOMPILATION_SECONDS = Metric(
+    "jaxobs_recompilation_seconds_total", "counter", "Time that such executables took to trace, lower and compile.",
+    ("cause",), "seconds",
+)  # fmt: skip
+CACHE_ENABLED = Metric(
+    "jaxobs_persistent_cache_enabled",
+    "gauge",
+    "1 where the last compile could use JAX's persistent compilation cache.",
+)
+CACHE_SECONDS_SAVED = Metric(
+    "jaxobs_persistent_cache_saved_seconds_total", "counter",
+    "Compile time saved by the persistent cache, less the time to read it, as JAX reports it; losses are not deducted.",
+    (), "seconds",
+)  # fmt: skip
 EXECUTABLE_FLOPS = Metric(
     "jaxobs_executable_flops", "gauge", "FLOPs of one run on one device.", ("function", "executable"), "flops"
 )
@@ -153,6 +179,52 @@ EXECUTABLE_MEMORY = Metric(
     "jaxobs_executable_memory_bytes", "gauge", "XLA's memory analysis, on one device.",
     ("function", "executable", "kind"), "bytes",
 )  # fmt: skip
+PROFILE_WINDOWS = Metric(
+    "jaxobs_profile_windows_total", "counter",
+    "Sessions of JAX's profiler, ours and the job's own, by what became of them.", ("outcome",),
+)  # fmt: skip
+PROFILED_SECONDS = Metric(
+    "jaxobs_profiled_seconds_total", "counter", "Wall time of the loop's steps inside profiler windows.", ("loop",),
+    "seconds",
+)  # fmt: skip
+PROFILED_STEPS = Metric(
+    "jaxobs_profiled_steps_total", "counter", "Steps inside profiler windows; of one half inside, half a step.",
+    ("loop",),
+)  # fmt: skip
+OPERATION_SECONDS = Metric(
+    "jaxobs_operation_sampled_seconds_total", "counter",
+    "Device time of the largest operations, summed over profiler windows and this process's devices.",
+    ("function", "operation", "category"), "seconds",
+)  # fmt: skip
+OPERATION_FLOPS = Metric(
+    "jaxobs_operation_sampled_flops_total", "counter", "Modelled FLOPs of these operations in profiler windows.",
+    ("function", "operation", "category"), "flops",
+)  # fmt: skip
+OPERATION_BYTES = Metric(
+    "jaxobs_operation_sampled_bytes_total", "counter",
+    "Modelled device-memory bytes of these operations in profiler windows.", ("function", "operation", "category"),
+    "bytes",
+)  # fmt: skip
+OPERATION_INFO = Metric(
+    "jaxobs_operation_info", "gauge", "Named scope and source line of an operation.",
+    ("function", "operation", "scope", "source"),
+)  # fmt: skip
+UNMODELLED = Metric(
+    "jaxobs_unmodelled_ratio", "gauge",
+    "Share of a function's device time, in profiler windows, in operations whose work is not known.", ("function",),
+    "ratio",
+)  # fmt: skip
+DEVICE_UTILIZATION = Metric(
+    "jaxobs_device_utilization_ratio", "gauge", "Share of time in which the device was busy, as its collector says.",
+    ("device",), "ratio",
+)  # fmt: skip
+DEVICE_CLOCK = Metric(
+    "jaxobs_device_clock_ratio", "gauge",
+    "Clock of the computing units over their highest, as the device's collector says.", ("device",), "ratio",
+)  # fmt: skip
+DEVICE_THROTTLED = Metric(
+    "jaxobs_device_throttled_info", "gauge", "1 for each reason that holds the clocks down now.", ("device", "reason")
+)  # fmt: skip
 DEVICE_INFO = Metric(
     "jaxobs_device_info",
     "gauge",
@@ -175,7 +247,59 @@ CEILING = Metric(
     "jaxobs_roofline_ceiling_flops_per_second", "gauge", "The roof at log-spaced intensities.",
     ("device_kind", "dtype", "intensity"), "flops_per_second",
 )  # fmt: skip
-SOURCE_UP = Metric("jaxobs_source_up", "gauge", "1 where the plugin works, 0 where it failed.", ("source",))
+DEVICE_MEMORY_IN_USE = Metric(
+    "jaxobs_device_memory_in_use_bytes", "gauge", "Memory of the device that JAX's allocator has given out.",
+    ("device",), "bytes",
+)  # fmt: skip
+DEVICE_MEMORY_PEAK = Metric(
+    "jaxobs_device_memory_peak_bytes", "gauge", "The most that was in use at a time.", ("device",), "bytes"
+)
+DEVICE_MEMORY_LIMIT = Metric(
+    "jaxobs_device_memory_limit_bytes", "gauge", "What JAX's allocator may give out.", ("device",), "bytes"
+)
+DEVICE_MEMORY_LARGEST_FREE = Metric(
+    "jaxobs_device_memory_largest_free_bytes", "gauge", "The largest free block: no array can be larger without growth "
+    "of the pool.", ("device",), "bytes",
+)  # fmt: skip
+DEVICE_MEMORY_FRAGMENTED = Metric(
+    "jaxobs_device_memory_fragmented_bytes", "gauge", "Free memory outside the largest free block.", ("device",),
+    "bytes",
+)  # fmt: skip
+DEVICE_MEMORY_EXHAUSTION = Metric(
+    "jaxobs_device_memory_exhaustion_seconds", "gauge", "When memory in use reaches the limit if it goes on growing so; "
+    "absent unless it grows steadily.", ("device",), "seconds",
+)  # fmt: skip
+PROCESS_MEMORY_PEAK = Metric(
+    "jaxobs_process_memory_peak_bytes",
+    "gauge",
+    "The most physical memory the training process had.",
+    (),
+    "bytes",
+)
+PROCESS_MEMORY_LIMIT = Metric(
+    "jaxobs_process_memory_limit_bytes", "gauge", "What it can have: its container's limit, or the host's memory.", (),
+    "bytes",
+)  # fmt: skip
+PROCESS_MEMORY_EXHAUSTION = Metric(
+    "jaxobs_process_memory_exhaustion_seconds", "gauge", "When its memory reaches that limit if it goes on growing so; "
+    "absent unless it grows steadily.", (), "seconds",
+)  # fmt: skip
+LIVE_ARRAYS = Metric(
+    "jaxobs_live_arrays", "gauge", "Arrays alive on this process's devices; the largest groups, and the rest.",
+    ("shape", "dtype", "sharding"), "arrays",
+)  # fmt: skip
+LIVE_ARRAYS_BYTES = Metric(
+    "jaxobs_live_arrays_bytes", "gauge", "Their bytes on this process's devices.", ("shape", "dtype", "sharding"),
+    "bytes",
+)  # fmt: skip
+LIVE_ARRAYS_LINE_BYTES = Metric(
+    "jaxobs_live_arrays_line_bytes", "gauge", "Bytes of live arrays by the line of the program that made them.",
+    ("line",), "bytes",
+)  # fmt: skip
+SOURCE_UP = Metric(
+    "jaxobs_source_up", "gauge",
+    "1 where the plugin works, 0 where it failed; absent where there is nothing for it to read.", ("source",),
+)  # fmt: skip
 SOURCE_LAST_SUCCESS = Metric(
     "jaxobs_source_last_success_timestamp_seconds", "gauge", "When the plugin last worked, in Unix time.", ("source",),
     "seconds",
@@ -199,6 +323,10 @@ AGENT_RESIDENT = Metric("jaxobs_agent_resident_bytes", "gauge", "Resident memory
 EXPORTER_FAILURES = Metric(
     "jaxobs_exporter_failures_total", "counter", "Failed turns of an exporter.", ("exporter",)
 )
+EXPORTER_DROPPED = Metric(
+    "jaxobs_exporter_dropped_total", "counter", "Events and spans lost by an exporter that was too slow to take them.",
+    ("exporter",),
+)  # fmt: skip
 SERIES_LIMITED = Metric(
     "jaxobs_series_limited_total",
     "counter",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.roofline import ceiling
 from jaxobs.derive.series import Series
+from jaxobs.derive.throttling import Reading, read_device
+from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
 from jaxobs.model.hardware import Peaks
 
@@ -15,8 +17,9 @@ from jaxobs.model.hardware import Peaks
 class Devices:
     """What the backend has, and its peaks by device kind."""
 
-    def __init__(self, series: Series) -> None:
+    def __init__(self, series: Series, readings: tuple[DeviceReading, ...] = ()) -> None:
         self._series = series
+        self._readings = readings
         self.backend: BackendFound | None = None
         self.peaks: dict[str, Peaks] = {}
         self._dtypes: set[str] = set()
@@ -51,7 +54,29 @@ class Devices:
                 for intensity, rate in ceiling(peaks, dtype):
                     self._series.set(core.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
-    def document(self) -> list[dict[str, Any]] | None:
+    def read(self, ordinal: int) -> Reading | None:
+        """What collectors say of a device now."""
+        return read_device(self._readings, self._series.gauges, str(ordinal))
+
+    def update(self) -> None:
+        """Show what collectors say of every device under the core's own names."""
+        ordinals = [ordinal for ordinal, _, _ in self.backend.devices] if self.backend else []
+        read = {str(ordinal): self.read(ordinal) or Reading() for ordinal in ordinals}
+        for metric, values in (
+            (core.DEVICE_UTILIZATION, {device: told.utilization for device, told in read.items()}),
+            (core.DEVICE_CLOCK, {device: told.clock_ratio for device, told in read.items()}),
+        ):
+            self._series.replace(metric, (((device,), value) for device, value in values.items()))
+        held = (((device, reason), 1.0) for device, told in read.items() for reason in told.reasons or ())
+        self._series.replace(core.DEVICE_THROTTLED, held)
+
+    def document(
+        self, memory: Callable[[int], dict[str, Any]], clocks: Callable[[Reading | None], dict[str, Any]]
+    ) -> list[dict[str, Any]] | None:
+        """One entry a device; `memory` says what is known of the memory of the device with that ordinal.
+
+        `clocks` says what is known beside what collectors say of it.
+        """
         if self.backend is None:
             return None
         return [
@@ -61,6 +86,8 @@ class Devices:
                 "platform": self.backend.platform,
                 "peaks": _with_reasons(self.peaks[kind]) if kind in self.peaks else None,
                 "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
+                **memory(ordinal),
+                **clocks(self.read(ordinal)),
             }
             for ordinal, kind, _ in self.backend.devices
         ]

@@ -31,14 +31,22 @@ def process_document(resource: Mapping[str, str], backend: BackendFound | None) 
     return document
 
 
-def source_document(source: SourceReported) -> dict[str, Any]:
-    """How a plugin fares; `reason` is why it is not up."""
+def has_nothing_to_tell(source: SourceReported) -> bool:
+    """Whether it works, but there is nothing here that it could read: a driver or a library that is not installed."""
+    return source.up and bool(source.reason)
+
+
+def source_document(source: SourceReported, dropped: int | None) -> dict[str, Any]:
+    """How a plugin fares; `reason` is why it is not up or tells nothing. `dropped` is what an exporter lost."""
+    absent = has_nothing_to_tell(source)
     return {
         "kind": source.kind,
-        "up": source.up,
+        "up": None if absent else source.up,
+        "up_reason": source.reason if absent else None,
         "seconds": source.seconds,
         "failures": source.failures,
         "reason": source.reason or None,
+        **({"dropped": dropped or 0} if source.kind == "exporter" else {}),
     }
 
 

@@ -6,18 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxobs.derive import catalogue as core
+from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compiles import Compiles
 from jaxobs.derive.devices import Devices
-from jaxobs.derive.document import agent_document, process_document, source_document
+from jaxobs.derive.document import agent_document, has_nothing_to_tell, process_document, source_document
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop import Loop
+from jaxobs.derive.memory import Memory
+from jaxobs.derive.profiled import Profiled
+from jaxobs.derive.profiles import Profiles, WindowToRead
+from jaxobs.derive.recent import Recent
 from jaxobs.derive.refusal import is_amount, require, require_types
-from jaxobs.derive.run_time import RunTime
+from jaxobs.derive.run_time import LoopTime, RunTime
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import Spans
+from jaxobs.derive.throttling import clocks_document
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.cost import ModuleCost
+from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.metrics import Catalogue, Exemplar
 from jaxobs.model.snapshot import Snapshot
@@ -25,6 +32,9 @@ from jaxobs.model.spans import Span
 
 LOOPS = 20
 """At most so many loops by name; the steps of more are refused and counted: a loop's name is no step's number."""
+
+SERIES_AN_OPERATION = 40
+"""So many operations keep series of their own: one for 40 of the limit; each takes four, a tenth of the limit in all."""
 
 SERIES_A_ROW = 30
 """Series that a function or an executable takes at most, to share out the limit on series."""
@@ -41,6 +51,7 @@ class Fold:
         resource: Mapping[str, str],
         facts: Mapping[str, Any],
         series_limit: int,
+        device_readings: tuple[DeviceReading, ...] = (),
     ) -> None:
         self.series = Series(catalogue, series_limit)
         self.clock = clock
@@ -52,13 +63,17 @@ class Fold:
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(self.series, rows)
         self.executables = Executables(self.series, rows)
-        self.devices = Devices(self.series)
+        self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
+        self.devices = Devices(self.series, device_readings)
+        self.memory = Memory(self.series)
+        self.recent = Recent()
         self.run_time = RunTime(self.series, began)
         job = resource.get("jaxobs.run") or resource.get("slurm.job_id")
         self._spans = Spans(resource.get("service.instance.id", ""), job)
         self._finished: list[Span] = []
         self.loops: dict[str, Loop] = {}
         self._sources: dict[str, events.SourceReported] = {}
+        self._dropped_by: dict[str, int] = {}
         self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
         self._cpu_of_agent: float | None = None
         self._resident: int | None = None
@@ -70,7 +85,7 @@ class Fold:
             events.LoopDeclared: lambda event: self._loop(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
             events.PhaseStarted: self.run_time.phase_started,
-            events.PhaseEnded: self.run_time.phase_ended,
+            events.PhaseEnded: self._phase_ended,
             events.Recorded: lambda event: self._loop(event.loop or "train").record(event),
             events.FunctionWatched: self.executables.watched,
             events.FunctionCalled: lambda event: self.executables.ran(event.run, event.calls),
@@ -80,6 +95,9 @@ class Fold:
             events.Compilation: self._compiled,
             events.ExecutableCreated: self.executables.created,
             events.BackendFound: self._backend_found,
+            events.MemorySampled: self.memory.sampled,
+            events.LiveArraysCounted: self.memory.counted,
+            events.ProfileWindow: self._profile_window,
             events.SourceReported: self._source,
             events.ProbeReported: self._probe_reported,
         }
@@ -105,9 +123,22 @@ class Fold:
         if module is not None:
             self.devices.draw_roofs(module.cost.matrix_flops_by_type)
 
+    def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
+        """Profiler windows whose steps are known by now; `final`: nothing more will come."""
+        return self.profiles.to_read(now, self.executables, final=final)
+
+    def profiled(self, window: WindowToRead, joined: Profiled | None, reason: str = "") -> None:
+        """The agent has read a window, or could not."""
+        self.profiles.read(window, joined, self.executables, reason)
+
     def agent_measured(self, cpu_seconds: float | None, resident_bytes: int | None) -> None:
         """None where the agent is a thread of the job, whose own they are not."""
         self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
+
+    def exporter_dropped(self, exporter: str, events: int) -> None:
+        """So many events and spans it has lost so far, because it was too slow to take them."""
+        self._dropped_by[exporter] = events
+        self.series.total(core.EXPORTER_DROPPED, (exporter,), float(events))
 
     def finished_spans(self) -> list[Span]:
         """Spans since this was last asked."""
@@ -116,14 +147,18 @@ class Fold:
 
     def snapshot(self, now: int) -> Snapshot:
         for loop in self.loops.values():
-            loop.update(now, self.executables)
+            loop.update(now, self.executables, self.profiles)
         self.executables.update()
         self.compiles.update(now)
-        told = ((loop.wall, loop.components) for loop in self.loops.values())
+        self.devices.update()
+        told = {name: LoopTime(loop.wall, loop.components, loop.stalls) for name, loop in self.loops.items()}
         self.run_time.update(now, told, self.compiles.in_flight_since())
         self._show_bottlenecks()
         self._show_self()
-        return Snapshot(now, self._document(now), self.series.families())
+        document = self._document(now)
+        document["advice"] = advise(document)
+        show(document["advice"], self.series)
+        return Snapshot(now, document, self.series.families())
 
     def _loop(self, name: str) -> Loop:
         loop = self.loops.get(name)
@@ -135,8 +170,9 @@ class Fold:
 
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self._loop(event.loop)
-        loop.step_ended(event, self.compiles, self.executables)
+        loop.step_ended(event, self.compiles, self.executables, self.profiles)
         self.run_time.step_ended(event)
+        self.recent.step_ended(event)
         for span in self._spans.of_step(event):
             self._finish_step(loop, span, event.step)
 
@@ -157,16 +193,26 @@ class Fold:
     def _loop_ended(self, event: events.LoopEnded) -> None:
         self._loop(event.loop).ended(event)
         self.run_time.loop_ended(event)
+        self.profiles.loop_ended(event)
+
+    def _phase_ended(self, event: events.PhaseEnded) -> None:
+        self.run_time.phase_ended(event)
+        self.profiles.phase_ended(event)
 
     def _compile_phase_ended(self, event: events.CompilePhaseEnded) -> None:
         self.compiles.phase_ended(event)
         self.run_time.compile_ended(event)
 
     def _compiled(self, event: events.Compilation) -> None:
+        self.recent.compiled(event)
         spans = self._spans.of_compilation(event)
         self._finished += spans
         backend = [end - start for phase, start, end in event.phases if phase == "backend"]
         self.compiles.compiled(event, self._exemplar(spans[0], backend[0]) if backend else None)
+
+    def _profile_window(self, event: events.ProfileWindow) -> None:
+        self.profiles.ended(event)
+        self._finished.append(self._spans.of_window(event, self.clock.wall_time(event.start)))
 
     def _exemplar(self, span: Span, duration: int) -> Exemplar:
         wall = self.clock.wall_time(span.end) / NANOSECONDS
@@ -178,7 +224,7 @@ class Fold:
         if (held := self._sources.get(name)) is not None and held.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
         self._sources[name] = event
-        self.series.set(core.SOURCE_UP, (name,), float(event.up))
+        self.series.set(core.SOURCE_UP, (name,), None if has_nothing_to_tell(event) else float(event.up))
         self.series.total(core.SOURCE_SECONDS, (name,), event.seconds)
         if event.last_success is not None:
             at = self.clock.wall_time(event.last_success) / NANOSECONDS
@@ -188,7 +234,10 @@ class Fold:
 
     def _probe_reported(self, event: events.ProbeReported) -> None:
         require(is_amount(event.cpu_seconds), "CPU time that is no duration")
+        if event.dropped > self._probe.dropped:
+            self.compiles.events_lost()
         self._probe = event
+        self.run_time.reported(event.time)
 
     def _show_bottlenecks(self) -> None:
         verdicts = {name: loop.verdict() for name, loop in self.loops.items()}
@@ -226,23 +275,31 @@ class Fold:
         backend = self.devices.backend
         no_backend = None if backend else "JAX has made no backend yet"
         refused = self.refused + self._probe.refused + self.series.refused
+        executables = self.executables.document()
+        loops = {name: loop.document(self.executables) for name, loop in self.loops.items()}
         return {
             "process": process_document(self._resource, backend)
             | {
                 "seconds": seconds(now - self._began),
                 "run_seconds": dict(self.run_time.seconds),
+                "persistent_cache": self.compiles.persistent_cache.document(),
                 "address": self.address,
                 "address_reason": None if self.address else "no exporter serves metrics",
                 **self._facts,
+                **self.memory.process_document(executables),
+                "recent": self.recent.document(now),
             },
-            "loops": {name: loop.document(self.executables) for name, loop in self.loops.items()},
+            "loops": loops,
             "functions": self.compiles.document(),
-            "executables": self.executables.document(),
-            "operations": None,
-            "operations_reason": "single operations are seen in profiler windows only, and there were none",
-            "devices": self.devices.document(),
+            "executables": executables,
+            **self.profiles.document(),
+            "devices": self.devices.document(
+                self.memory.device_document, lambda reading: clocks_document(reading, loops, executables)
+            ),
             "devices_reason": no_backend,
-            "sources": {name: source_document(source) for name, source in sorted(self._sources.items())},
-            "advice": [],
+            "sources": {
+                name: source_document(source, self._dropped_by.get(source.source))
+                for name, source in sorted(self._sources.items())
+            },
             "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.derive import catalogue as core
@@ -123,6 +123,10 @@ class Series:
             self.set(metric, labels, value)
         else:
             self.observe(metric, labels, value)
+
+    def gauges(self, name: str) -> Mapping[Labels, float]:
+        """The series of a counter or gauge as they are now."""
+        return self._plain.get(name, {})
 
     def families(self) -> tuple[Family, ...]:
         """An immutable copy, in the order of names."""

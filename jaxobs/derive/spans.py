@@ -11,7 +11,15 @@ from collections import deque
 from collections.abc import Iterator
 
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.events import Attributes, Compilation, SpanContext, SpanEnded, StepCompleted, StepEnded
+from jaxobs.model.events import (
+    Attributes,
+    Compilation,
+    ProfileWindow,
+    SpanContext,
+    SpanEnded,
+    StepCompleted,
+    StepEnded,
+)
 from jaxobs.model.labels import EAGER
 from jaxobs.model.spans import Span
 
@@ -72,6 +80,25 @@ class Spans:
                     Span(name, trace, child, parent, begin, stop, (("jax.function", event.function),))
                 )
         return spans
+
+    def of_window(self, event: ProfileWindow, wall_time: int) -> Span:
+        """Windows that were asked for in the same minute of a job share a trace: the ranks were asked at once."""
+        minute = wall_time // (60 * NANOSECONDS)
+        if self._job is not None and event.kind == "requested":
+            trace = _hash(128, self._job, "profile", minute)
+        else:
+            trace = self._identity(128, "profile", event.start)
+        attributes: Attributes = (
+            ("jax.profile.kind", event.kind),
+            ("jax.profile.outcome", event.outcome),
+            ("jax.profile.cost_seconds", event.cost / NANOSECONDS),
+        )
+        if event.path:
+            attributes += (("file.path", event.path),)
+        if event.reason:
+            attributes += (("jax.profile.reason", event.reason),)
+        own = self._identity(64, "profile", event.kind, event.start)
+        return Span("jax.profile", trace, own, None, event.start, event.end, attributes)
 
     def of_step(self, event: StepEnded) -> Iterator[Span]:
         """A span where the step was unusually slow, or where it was sampled and its completion is known already."""

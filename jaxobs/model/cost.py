@@ -164,3 +164,5 @@ class ModuleCost:
     most: Cost | None
     """An upper bound: ``cost`` itself where that is exact, None where there is no bound."""
     operations: tuple[OperationCost, ...]
+    donatable_bytes: float | None = None
+    """Bytes of arguments that outputs could take over, by shape and element type, and that are not donated."""

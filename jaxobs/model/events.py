@@ -11,6 +11,22 @@ from typing import Any, NamedTuple
 AttributeValue = str | int | float | bool
 Attributes = tuple[tuple[str, AttributeValue], ...]
 
+MISS_ARGUMENT = "jax.recompilation.argument"
+MISS_OLD = "jax.recompilation.old"
+MISS_NEW = "jax.recompilation.new"
+MISS_DIFFERENCES = "jax.recompilation.differences"
+MISS_REASON = "jax.recompilation.reason"
+"""Attributes of a `Compilation` that was needed again: which argument changed, from what to what, how many things differ
+in all, and why the cause is `other`. `differences` is 1 where nothing but the argument changed."""
+
+CALL_FILE = "code.file.path"
+CALL_LINE = "code.line.number"
+CALL_FUNCTION = "code.function.name"
+"""Where the user's program called the function: OpenTelemetry's names."""
+
+CACHE_SECONDS_SAVED = "jax.persistent_cache.seconds_saved"
+"""What JAX says that reading the executable saved: its compile time less the time of reading; may be negative."""
+
 
 class SpanContext(NamedTuple):
     """The application's own OpenTelemetry span that was current when something happened."""
@@ -216,6 +232,43 @@ class BackendFound(NamedTuple):
     local_hardware_ids: tuple[int, ...] = ()
 
 
+class MemorySampled(NamedTuple):
+    """Memory at one moment, in bytes: of a local device by its ordinal, or of the whole process (PROCESS_MEMORY).
+
+    `pool` is what the allocator has taken from the device, `largest_free` the largest free block in it, `files` the part
+    of what a process uses that is pages of files, which the system takes back when it needs them. What is None is not
+    known; `reason` says why nothing is, where nothing is.
+    """
+
+    device: int
+    in_use: int | None
+    peak: int | None
+    limit: int | None
+    pool: int | None
+    largest_free: int | None
+    reason: str
+    time: int
+    files: int | None = None
+
+
+class LiveArraysCounted(NamedTuple):
+    """A census of the live arrays on this process's devices, or why there was none (then `arrays` is None).
+
+    `groups`: the largest, as (shape, dtype, sharding, count, bytes, the line that made most of these bytes).
+    `lines`: those that made the most bytes, as (line, count, bytes); an empty line stands for arrays whose line is not
+    known. `lines_reason`: why there are no lines. `lock_seconds`: how long listing them held the interpreter lock.
+    """
+
+    arrays: int | None
+    bytes: int | None
+    groups: tuple[tuple[str, str, str, int, int, str], ...]
+    lines: tuple[tuple[str, int, int], ...]
+    lines_reason: str
+    lock_seconds: float
+    reason: str
+    time: int
+
+
 class ProfileWindow(NamedTuple):
     """A session of JAX's profiler is over, ours or the user's own.
 
@@ -236,7 +289,10 @@ class ProfileWindow(NamedTuple):
 
 
 class SourceReported(NamedTuple):
-    """How a plugin fares: seconds spent in it, failures, when it last worked, and why it is set aside if it is."""
+    """How a plugin fares: seconds spent in it, failures, when it last worked, and why it is set aside if it is.
+
+    One that is `up` and has a `reason` did not fail: there is nothing for it to tell of, and the reason says why.
+    """
 
     source: str
     kind: str
@@ -258,6 +314,9 @@ class ProbeReported(NamedTuple):
     time: int
 
 
+PROCESS_MEMORY = -1
+"""In place of a device's ordinal in `MemorySampled`: the memory of the process, where CPU devices keep their arrays."""
+
 Event = (
     Measured
     | SpanEnded
@@ -276,6 +335,8 @@ Event = (
     | Compilation
     | ExecutableCreated
     | BackendFound
+    | MemorySampled
+    | LiveArraysCounted
     | ProfileWindow
     | SourceReported
     | ProbeReported
@@ -299,6 +360,8 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     Compilation,
     ExecutableCreated,
     BackendFound,
+    MemorySampled,
+    LiveArraysCounted,
     ProfileWindow,
     SourceReported,
     ProbeReported,

@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxobs.model.clock import now
 from jaxobs.model.metrics import Family
+from jaxobs.model.summary import digest, render
+from jaxobs.model.text_table import PLAIN_WIDTH
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """What was known at `time` (monotonic nanoseconds).
 
     `document` is plain data with the keys `process`, `loops`, `functions`, `executables`, `operations`, `devices`,
     `sources`, `advice` and `agent`; a value that is not known is None and has a sibling `…_reason`. `families` are the
-    metrics for exporters; a snapshot that came from another process has none.
+    metrics for exporters; a snapshot that came from another process has none. `print(snapshot)` shows its summary.
     """
 
     time: int
@@ -32,5 +35,32 @@ class Snapshot:
         """The document as strict JSON (no NaN or infinity). Raises ValueError if one is in it: that is a defect."""
         return json.dumps(self.document, indent=indent, allow_nan=False)
 
+    def summary(self, width: int = PLAIN_WIDTH) -> str:
+        """Tables of the loops, the compiled functions and the largest executables, as plain text of `width` columns.
+
+        What is not known is shown as `–`, with the reason below its table.
+        """
+        return render(self.document, width=width)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {digest(self.document)}; print() shows more, .to_dict() has everything>"
+
     def __getitem__(self, key: str) -> Any:
         return self.document[key]
+
+
+DOCUMENT_KEYS = (
+    "process", "loops", "functions", "executables", "operations", "scopes", "devices", "sources", "advice", "agent",
+)  # fmt: skip
+"""Of every snapshot."""
+
+
+def absent_snapshot(reason: str) -> Snapshot:
+    """A snapshot in which everything is absent, for one reason."""
+    document: dict[str, Any] = {}
+    for key in DOCUMENT_KEYS:
+        document |= {key: None, f"{key}_reason": reason}
+    return Snapshot(now(), document)

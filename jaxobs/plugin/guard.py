@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import math
 import time
 from collections.abc import Callable
+from itertools import pairwise
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from jaxobs.model.clock import now, seconds
@@ -25,7 +29,8 @@ LOG_SECONDS = 60.0
 class Guard:
     """Runs a plugin's functions so that they can neither raise into their caller nor fail unseen.
 
-    KeyboardInterrupt goes through: it is the user's. SystemExit does not: it would be the plugin's.
+    KeyboardInterrupt goes through: it is the user's. So does whatever a handler of the user's for a signal raises, which
+    Python may run in the middle of any call. Every other SystemExit is the plugin's, and does not.
     """
 
     def __init__(self, source: str, kind: str, log: Callable[[str], None]) -> None:
@@ -33,6 +38,8 @@ class Guard:
         self.kind = kind
         self.failures = 0
         self.reason = ""
+        self.idle_reason = ""
+        """Why the plugin has nothing to tell though nothing failed: its library is not there, say."""
         self.last_success: int | None = None
         self._log = log
         self._in_a_row = 0
@@ -60,16 +67,19 @@ class Guard:
             result = function(*args, **kwargs)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # containing everything is what a guard is for
+        except BaseException as error:
+            if raised_by_signal_handler(error):
+                raise
             self.fail(error)
             return None
         finally:
             self._calling_since = None
             self._nanoseconds += now() - started
-        self._in_a_row = 0
-        self._set_aside_at = None
-        self.reason = ""
-        self.last_success = now()
+        if not self._switched_off:
+            self._in_a_row = 0
+            self._set_aside_at = None
+            self.reason = ""
+            self.last_success = now()
         return result
 
     def wrap(self, function: Callable[Parameters, Any]) -> Callable[Parameters, None]:
@@ -85,13 +95,25 @@ class Guard:
         """Count a failure, here or found out elsewhere; one log line a minute at most."""
         self.failures += 1
         self._in_a_row += 1
-        self.reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        if self._switched_off:
+            return
+        self.reason = error if isinstance(error, str) else _described(error)
         if self._in_a_row >= FAILURES_IN_A_ROW:
             self._set_aside_at = time.monotonic()
         if self._last_log is None or time.monotonic() - self._last_log >= LOG_SECONDS:
             self._last_log = time.monotonic()
             aside = f"; set aside for {RETRY_SECONDS:.0f} s" if self._set_aside_at is not None else ""
             self._log(f"{self.kind} {self.source} failed: {self.reason}{aside}")
+
+    def switch_off(self, reason: str) -> None:
+        """For good, by the plugin's own decision; told once, however lately a failure was."""
+        self._last_log = None
+        self.fail(reason)
+        self._set_aside_at = math.inf
+
+    @property
+    def _switched_off(self) -> bool:
+        return self._set_aside_at == math.inf
 
     def waiting_seconds(self) -> float:
         """How long the call under way has taken; of several at once, the one that began last."""
@@ -100,10 +122,42 @@ class Guard:
 
     def report(self, patience: float | None = None) -> SourceReported:
         """`patience`: a call that has not returned for so many seconds means that the plugin is not up."""
-        up, reason, waiting = self.up, self.reason, self.waiting_seconds()
+        up, reason, waiting = self.up, self.reason or self.idle_reason, self.waiting_seconds()
         if patience is not None and waiting >= patience:
             up, reason = False, f"no answer for {waiting:.0f} s"
         return SourceReported(
             self.source, self.kind, up, seconds(self._nanoseconds) + waiting, self.failures, self.last_success,
             reason, now(),
         )  # fmt: skip
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # what it says may be left to an object of the user's
+        return type(error).__name__
+
+
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Whether a signal handler raised it, or something that the handler called.
+
+    Python calls a handler with the signal's number and the frame that it interrupted, so its own caller's frame comes
+    behind a number among its arguments. (`signal.getsignal` would miss handlers that reset themselves before they raise.)
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        if _is_signal_handler(traceback.tb_frame):
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _is_signal_handler(frame: FrameType) -> bool:
+    code, local = frame.f_code, frame.f_locals
+    given = [local.get(name) for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & inspect.CO_VARARGS:
+        given += local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+    # By `type`, as `isinstance` asks objects that are no int for their `__class__`: those of the user's may raise.
+    return any(
+        type(number) is int and behind is frame.f_back is not None for number, behind in pairwise(given)
+    )

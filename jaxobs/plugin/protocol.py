@@ -4,13 +4,16 @@ A plugin is a class (or any callable without arguments) named by an entry point 
 `jaxobs.collectors` or `jaxobs.exporters`; the entry point's name is the plugin's name. It declares its metrics, whose
 names begin with a prefix of its own, and emits `Measured` and `SpanEnded` events. Each plugin is loaded alone, timed
 from outside, and set aside after repeated failures: it may raise, and must not hang.
+
+Optional method of every plugin: `check(settings) -> Iterable[Remark]`, what `jaxobs check` shows of it. It is called
+without `start`, leaves nothing behind, and answers within a few seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.events import Event, Measured, SpanEnded
@@ -19,6 +22,14 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a plugin's `check()` found, in one line. A `problem` needs attention; its line says what to do."""
+
+    text: str
+    problem: bool = False
 
 
 class Job(Protocol):
@@ -47,6 +58,28 @@ class Job(Protocol):
     def listeners_restored(self) -> None:
         """Somebody had cleared JAX's listeners, and they were put back."""
 
+    def progress(self) -> Progress: ...
+
+    def annotate_steps(self, session: object | None) -> None:
+        """Steps carry JAX's step annotation while `session`, a profiler session, is not None.
+
+        Before the first call they do while `jax.profiler` traces.
+        """
+
+    def switch_off(self, reason: str) -> None:
+        """The probe does nothing any more, by its own decision: its source is down, with this reason, said once."""
+
+
+class Progress(NamedTuple):
+    """How far the job is: steps ended in all loops, and when an executable was last made (None: none yet).
+
+    `module_bytes`: how large the modules of all executables are together, serialised.
+    """
+
+    steps: int
+    compiled: int | None
+    module_bytes: int = 0
+
 
 class Agent(Protocol):
     """What a collector or an exporter gets of the agent process."""
@@ -67,6 +100,12 @@ class Agent(Protocol):
     def emit(self, event: Measured | SpanEnded) -> None:
         """Fold a value of a declared metric, or export a span, outside `collect()`."""
 
+    def profile(self, seconds: float, keep: bool) -> None:
+        """Ask the job for a profiler window; with `keep` the raw trace stays in the directory that the job was set.
+
+        Does not wait: what became of it is seen in `jaxobs_profile_windows_total` and the span `jax.profile`.
+        """
+
     def announce_address(self, address: str) -> None:
         """Make known the URL at which this exporter serves: to the log, the snapshot and `jaxobs_build_info`."""
 
@@ -84,19 +123,31 @@ class Batch:
 
 
 class Probe(Protocol):
-    """In the training process. Optional method: `sample()`, called about once a second on a thread of jaxobs."""
+    """In the training process. Optional method: `sample()`, called about once a second on a thread of jaxobs.
+
+    Optional method: `profile(seconds, keep)`, which begins a profiler window and returns a `concurrent.futures.Future`
+    of its `jaxobs.model.profile.ProfileResult` without waiting for it.
+    """
 
     metrics: tuple[Metric, ...]
 
     def start(self, job: Job) -> None:
-        """Hook in. JAX is imported; a backend may not exist yet and must not be made."""
+        """Hook in. JAX is imported; a backend may not exist yet and must not be made.
+
+        `import jax` belongs in here and not at the top of the module: the agent, which must not load JAX, and refuses to,
+        imports the module too, for `metrics`.
+        """
 
     def stop(self) -> None:
         """Unhook; safe without `start` and twice."""
 
 
 class Collector(Protocol):
-    """In the agent process, polled every `interval` seconds. JAX must not be imported."""
+    """In the agent process, polled every `interval` seconds. JAX must not be imported.
+
+    Optional attributes: `device_readings`, `jaxobs.model.device_readings.DeviceReading`s that say which of its metrics
+    are a device's utilisation, clocks and throttling; `reason`, why it has nothing to tell though nothing failed, or "".
+    """
 
     metrics: tuple[Metric, ...]
     interval: float

@@ -15,7 +15,7 @@ Connection = tuple[socket.socket, Callable[[float], None]]
 
 
 def start_agent_process() -> Connection:
-    """Raises OSError where a process cannot be started."""
+    """Raises OSError where a process cannot be started, TypeError or ValueError where Python does not know its path."""
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(
@@ -29,7 +29,7 @@ def start_agent_process() -> Connection:
             # A launcher's sitecustomize comes by PYTHONPATH and would instrument the agent too.
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )
-    except OSError:
+    except BaseException:
         ours.close()
         raise
     finally:
@@ -65,8 +65,13 @@ def _import_path() -> list[str]:
 
 
 def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:
-    """The same agent on a thread of the job, for where a process cannot be had."""
+    """The same agent on a thread of the job, for where a process cannot be had. Raises OSError where no thread can."""
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs,), name="jaxobs-agent", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        ours.close()
+        theirs.close()
+        raise OSError(str(error)) from error
     return ours, thread.join

@@ -60,6 +60,16 @@ def hook_annotations(
     return undo
 
 
+class Profiling:
+    """In the place of JAX's own profiler state, where a probe knows of every session, its own among them.
+
+    A plain attribute, because it is looked at in every step.
+    """
+
+    def __init__(self) -> None:
+        self.profile_session: object | None = None
+
+
 def annotate_steps(loops: Loops) -> None:
     """From now on a step of ours carries an annotation whenever JAX's profiler is running."""
     from jax.profiler import StepTraceAnnotation

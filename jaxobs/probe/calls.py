@@ -6,6 +6,7 @@ times slower by Python, and a call looks up a dozen.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,16 +21,42 @@ from jaxobs.probe.signatures import Signature, reader, signature, telling_paths
 LAMBDA = "<lambda>"
 """A name that says nothing about which function it is."""
 
-NOT_SEEN = "it was compiled before it was watched, or is not a jitted function itself"
+MOST_WRAPPERS = 20
+"""More than anybody nests; a proxy may have every attribute that is asked for, for ever."""
+
+NOT_SEEN = "it was compiled before it was watched"
+NOT_JITTED = (
+    "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
+)
 NOT_TOLD = "it has several executables, and shapes and types of its arguments do not tell which one ran"
+
+
+def name_of(function: Any) -> str:
+    """As its executables are named."""
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
+
+
+def is_jitted(function: Any) -> bool:
+    """Whether its runs are executables of its own: what `jax.jit` and its relatives return, or one compiled ahead.
+
+    So are those of a wrapper made with `functools.wraps`: it has the name of what it calls.
+    """
+    with contextlib.suppress(Exception):  # attributes of an object of the user's may raise anything
+        for _ in range(MOST_WRAPPERS):
+            if hasattr(function, "lower") or hasattr(function, "runtime_executable"):
+                return True
+            if (function := getattr(function, "__wrapped__", None)) is None:
+                return False
+    return True
 
 
 class Calls:
     """`number` (negative) stands for this function wherever it is not visible which of its executables ran."""
 
     __slots__ = (
-        "_complete", "_earlier", "_emit", "_known", "_name", "_outside_told", "_table", "completions", "current",
-        "executables", "function", "leaf", "new", "number", "outside", "read", "run",
+        "_complete", "_earlier", "_emit", "_failed", "_known", "_name", "_outside_told", "_table", "completions",
+        "current", "executables", "function", "leaf", "new", "number", "outside", "read", "run",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +67,7 @@ class Calls:
         current: Current,
         executables: Executables,
         completions: Completions,
+        failed: Callable[[BaseException | None, str | None], None],
     ) -> None:
         self.function = function
         self.number = number
@@ -52,13 +80,18 @@ class Calls:
         self.new = True
         self.outside: dict[int, int] = {}
         self._emit = emit
-        self._name = getattr(function, "__name__", type(function).__name__)
+        self._failed = failed
+        self._name = name_of(function)
         self._known: list[tuple[Signature, int]] = []
         self._table: dict[tuple[Any, ...], int] = {}
         self._earlier = executables_alive(function)
         self._complete = True  # whether every executable it has is known here
         self._outside_told: dict[int, int] = {}
-        self._explain(NOT_SEEN)
+        self._explain(NOT_SEEN if is_jitted(function) else NOT_JITTED)
+
+    def failed(self, error: BaseException) -> None:
+        """The function raised it."""
+        self._failed(error, self._name)
 
     def which(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Which executable ran, told by the arguments, where there are several."""

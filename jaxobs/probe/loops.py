@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
 from jaxobs.model.events import STEP_ENDED, LoopDeclared, LoopEnded, PhaseEnded
-from jaxobs.probe.plain_values import amount, as_name, plain_number
+from jaxobs.probe.plain_values import amount, as_name, given_amount
 from jaxobs.probe.trace_context import current_span_context
 
 Item = TypeVar("Item")
@@ -107,12 +107,17 @@ class Loops:
         self.current = Current()
         self.profiler: Any = None
         self.annotation: Any = None
+        self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
+        """To be told of an error on its way through, and of the watched function that raised it; must not raise."""
         self.emit = ring.emit
         self.ring = ring
         self._loops: dict[str, LoopState] = {}
 
     def state(self, name: str) -> LoopState:
         return self._loops.setdefault(name, LoopState(name))
+
+    def steps_ended(self) -> int:
+        return sum(state.steps for state in list(self._loops.values()))
 
     def annotate(self, loop: str, number: int) -> Any:
         """A step annotation of JAX's, entered, while its profiler is running; None else, and where that fails."""
@@ -155,7 +160,7 @@ class Loops:
 
     def declare(self, state: LoopState, flops: float | None) -> None:
         """The user's own FLOPs of a step; told once, and again when they change."""
-        if flops is not None and flops != state.flops:
+        if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))
 
@@ -184,9 +189,10 @@ class Steps(Generic[Item]):
         self._loops = loops
         self._iterable = iterable
         self._loop = as_name(loop)
-        self._examples = examples if callable(examples) else plain_number(examples)
-        self._tokens = tokens if callable(tokens) else plain_number(tokens)
-        self._flops = plain_number(flops)
+        ended = loops.steps_ended
+        self._examples = examples if callable(examples) else given_amount("examples", examples, ended)
+        self._tokens = tokens if callable(tokens) else given_amount("tokens", tokens, ended)
+        self._flops = given_amount("flops", flops, ended)
 
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does

@@ -8,7 +8,7 @@ from typing import Any
 from jaxobs.model.clock import now
 from jaxobs.model.events import PhaseStarted
 from jaxobs.probe.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
-from jaxobs.probe.plain_values import as_name, plain_number
+from jaxobs.probe.plain_values import as_name, given_amount
 
 
 class StepMark:
@@ -26,8 +26,9 @@ class StepMark:
     ) -> None:
         self._loops = loops
         self._loop = as_name(loop)
-        self._amounts = (plain_number(examples), plain_number(tokens))
-        self._flops = plain_number(flops)
+        ended = loops.steps_ended
+        self._amounts = (given_amount("examples", examples, ended), given_amount("tokens", tokens, ended))
+        self._flops = given_amount("flops", flops, ended)
         self._annotated = annotated
         self._annotation: Any = None
 
@@ -58,6 +59,7 @@ class StepMark:
         current.step = self._outer
         if kind is not None:
             self._step.fail()
+            self._loops.failed(error, None)
         examples, tokens = self._amounts
         state, gap = self._state, self._gap
         self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)

@@ -19,7 +19,7 @@ from jaxobs.cost_model import module_cost
 from jaxobs.derive.measured_run import Roofline, measured_run
 from jaxobs.derive.roofline import Utilization, bound_time, model_flops_utilization, total_bound
 from jaxobs.model.cost import Cost, ModuleCost
-from jaxobs.model.hardware import Peaks
+from jaxobs.model.hardware import Peaks, checked_element_type
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.watched import Watched
@@ -68,7 +68,8 @@ def roofline(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs
 
     Without a function, from numbers alone, for a pipeline that is not one jitted function: matrix `flops` of element
     type `dtype` and device-memory `bytes` of one run in `seconds`; or of one sample, with the rate
-    `samples_per_second`. Either is of one device. Raises ValueError where these do not suffice.
+    `samples_per_second`. Either is of one device. Raises ValueError where these do not suffice, and for a `dtype` that is
+    no element type.
     """
     if function is None:
         if args:
@@ -122,7 +123,8 @@ def _of_numbers(
     else:
         raise ValueError("roofline() from numbers takes either seconds= (of one run) or samples_per_second=")
     work = Cost(
-        matrix_flops_by_type={} if flops is None else {dtype: float(flops)}, bytes=float(bytes or 0.0)
+        matrix_flops_by_type={} if flops is None else {checked_element_type(dtype): float(flops)},
+        bytes=float(bytes or 0.0),
     )
     device = jax.devices()[0]
     peaks = _peaks(device)

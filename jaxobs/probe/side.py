@@ -6,23 +6,32 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from jaxobs.flow.ring import Ring
+from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound, Event
+from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.discovery import PROBES, Found, discover
 from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.protocol import Progress
 from jaxobs.probe.agent_process import Connection
-from jaxobs.probe.annotations import annotate_steps, hook_annotations
+from jaxobs.probe.annotations import Profiling, annotate_steps, hook_annotations
 from jaxobs.probe.backend import find_backend
+from jaxobs.probe.calls import Calls
 from jaxobs.probe.completions import Completions
 from jaxobs.probe.executables import Executables
 from jaxobs.probe.loops import Loops, Step
+from jaxobs.probe.payloads import Payloads
 from jaxobs.probe.recorded import RecordedValues
 from jaxobs.probe.sender import Sender
 from jaxobs.probe.watched import Watched
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
+
+PROFILE_SECONDS = 180.0
+"""A window records for a minute at most, and waits for one before it at most."""
 
 
 class ProbeJob:
@@ -32,7 +41,7 @@ class ProbeJob:
         self._side = side
         self._guard = guard
         self.settings = side.settings
-        self.emit = side.ring.emit
+        self.emit = side.payloads.emit
         self.executable_number = side.executable_number
         self.executable_created = side.executables.created
 
@@ -47,6 +56,19 @@ class ProbeJob:
 
     def listeners_restored(self) -> None:
         self._side.sender.listeners_restored += 1
+
+    def progress(self) -> Progress:
+        side = self._side
+        return Progress(side.loops.steps_ended(), side.compiled, side.payloads.module_bytes)
+
+    def annotate_steps(self, session: object | None) -> None:
+        profiling = self._side.loops.profiler
+        if not isinstance(profiling, Profiling):
+            profiling = self._side.loops.profiler = Profiling()
+        profiling.profile_session = session
+
+    def switch_off(self, reason: str) -> None:
+        self._guard.switch_off(reason)
 
 
 class ProbeSide:
@@ -63,14 +85,16 @@ class ProbeSide:
         self.settings = settings
         self.ring = Ring(settings["ring_capacity"])
         self.executables = Executables()
-        self.loops = Loops(self.ring.emit)
+        self.loops = Loops(self.ring)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
         self.recorded = RecordedValues(self.loops.current, log)
         self.sender = Sender(
             self.ring, connect, hello, self._gather, heard, log, settings["interval"], self._polling_cpu
         )
+        self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
         self.plugins: list[tuple[Found, Guard]] = []
         self.when_first_compiled: Callable[[], None] | None = None
+        self.compiled: int | None = None
         self._unhook: Callable[[], None] | None = None
         self._log = log
         self._watched: list[Watched[Any, Any]] = []
@@ -93,21 +117,28 @@ class ProbeSide:
                 guard.call(found.plugin.start, ProbeJob(self, guard))
 
     def start_threads(self) -> None:
-        """The sender and the polling thread. Daemons that are joined at exit: never left inside a JAX call."""
+        """The polling thread and the sender. Daemons that are joined at exit: never left inside a JAX call.
+
+        Raises OSError or RuntimeError, and has then started nothing: the sender, which starts the agent, comes last.
+        """
         with self._lock:
             if self._threads:
                 return
             self.sender.open()
-            for name, life in (
-                ("jaxobs-sender", self.sender.run),
-                ("jaxobs-completions", self.completions.run),
-            ):
-                thread = threading.Thread(target=life, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            polling = threading.Thread(target=self.completions.run, name="jaxobs-completions", daemon=True)
+            sending = threading.Thread(target=self.sender.run, name="jaxobs-sender", daemon=True)
+            try:
+                polling.start()
+                self._threads.append(polling)
+                sending.start()
+                self._threads.append(sending)
+            except RuntimeError:
+                self.sender.abandon()
+                raise
 
     def executable_number(self) -> int:
         """A fresh number. The first executable is the proof that the job has made a backend."""
+        self.compiled = now()
         begin, self.when_first_compiled = self.when_first_compiled, None
         if begin is not None:
             begin()
@@ -116,16 +147,33 @@ class ProbeSide:
     def watch(self, function: Any) -> Any:
         if isinstance(function, Watched):
             return function
-        watched: Watched[Any, Any] = Watched(
-            function,
-            -1 - len(self._watched),
-            self.ring.emit,
-            self.loops.current,
-            self.executables,
-            self.completions,
-        )
+        number = -1 - len(self._watched)
+        calls = Calls(
+            function, number, self.ring.emit, self.loops.current, self.executables, self.completions,
+            self.loops.failed,
+        )  # fmt: skip
+        watched: Watched[Any, Any] = Watched(function, calls)
         self._watched.append(watched)
         return watched
+
+    def begin_profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult] | None:
+        """Ask the probe that can for a profiler window. None where there is none."""
+        for found, guard in self.plugins:
+            ask = getattr(found.plugin, "profile", None)
+            if callable(ask) and not guard.set_aside:
+                return guard.call(ask, seconds, keep)
+        return None
+
+    def profile(self, seconds: float, keep: bool | str) -> ProfileResult:
+        """The same, and wait for its end."""
+        begun = self.begin_profile(seconds, keep)
+        if begun is None:
+            reasons = [guard.reason for found, guard in self.plugins if hasattr(found.plugin, "profile")]
+            return ProfileResult("failed", "", (reasons or ["no probe takes profiles: is JAX imported?"])[0])
+        try:
+            return begun.result(PROFILE_SECONDS)
+        except TimeoutError:
+            return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
 
     def stop(self, timeout: float) -> None:
         """Unhook, flush, and end the threads, within `timeout` seconds."""

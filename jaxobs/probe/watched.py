@@ -10,9 +10,6 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled
 from jaxobs.probe.calls import Calls
-from jaxobs.probe.completions import Completions
-from jaxobs.probe.executables import Executables
-from jaxobs.probe.loops import Current
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -21,18 +18,10 @@ Result = TypeVar("Result")
 class Watched(Generic[Parameters, Result]):
     """Called like the function it wraps; `.lower`, `.trace`, `.clear_cache` and all else are the function's."""
 
-    def __init__(
-        self,
-        function: Callable[Parameters, Result],
-        number: int,
-        emit: Callable[[Any], None],
-        current: Current,
-        executables: Executables,
-        completions: Completions,
-    ) -> None:
+    def __init__(self, function: Callable[Parameters, Result], calls: Calls) -> None:
         functools.update_wrapper(self, function)
         self._function = function
-        self._calls = Calls(function, number, emit, current, executables, completions)
+        self._calls = calls
 
     def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         calls = self._calls
@@ -48,12 +37,16 @@ class Watched(Generic[Parameters, Result]):
         started = now()
         try:
             result: Result = calls.function(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             if step is not None:
                 step.fail()
+            calls.failed(error)
             raise
         ended = now()
         if executables.count != count or calls.new:
+            sampling = (
+                sampling and executables.count == count
+            )  # a call that compiled began long before its run
             calls.learn(count, args, kwargs)
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:

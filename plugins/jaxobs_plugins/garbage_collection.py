@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import time
+import weakref
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, now
@@ -44,7 +45,6 @@ class GarbageCollectionProbe:
         self._job: Job | None = None
         # Bound once: a method is a new object each time it is looked up.
         self._callbacks = (self._first, self._last)
-        self._fork_seen = False
 
     def start(self, job: Job) -> None:
         self._job = job
@@ -54,9 +54,7 @@ class GarbageCollectionProbe:
             job.emit(Measured(COLLECTIONS.name, (str(generation),), 0.0, now()))
         gc.callbacks.insert(0, self._callbacks[0])
         gc.callbacks.append(self._callbacks[1])
-        if not self._fork_seen and hasattr(os, "register_at_fork"):
-            self._fork_seen = True
-            os.register_at_fork(after_in_child=self.stop)
+        _started.add(self)
 
     def sample(self) -> None:
         """Emit what was added since the last call."""
@@ -91,3 +89,15 @@ class GarbageCollectionProbe:
             self.collections[generation] += 1
         if phase == "stop":
             self._began = 0
+
+
+_started: weakref.WeakSet[GarbageCollectionProbe] = weakref.WeakSet()
+
+
+def _stop_after_fork() -> None:
+    for probe in list(_started):
+        probe.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stop_after_fork)  # once a process: it cannot be undone

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
 from jaxobs.model.events import Event, Measured, SpanContext, StepCompleted
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.protocol import Remark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jaxobs.model.metrics import Catalogue, Metric
     from jaxobs.plugin.protocol import Agent, Batch
@@ -30,7 +32,7 @@ MAXIMUM_BYTES = 256 * 2**20
 """Of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
 
 INSTANTS = frozenset({"time", "start", "end", "last_success"})
-DURATIONS = frozenset({"gap", "input_wait", "dispatch", "nested", "checkpoint", "exclusive"})
+DURATIONS = frozenset({"gap", "input_wait", "dispatch", "nested", "checkpoint", "exclusive", "cost"})
 """Fields in nanoseconds; written in seconds, as all else is. `StepCompleted.uncertainty` is one too."""
 
 PAIRS = frozenset({"attributes", "memory"})
@@ -83,6 +85,16 @@ class JsonLinesExporter:
         self._file: int | None = None
         self._described: dict[str, str] | None = None
 
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
+        """Whether the directory can be written to."""
+        directory = settings.get("jsonl_directory")
+        if directory is not None:
+            reason = why_not_writable(Path(directory))
+            if reason is None:
+                yield Remark(f"events would be written to {directory}")
+            else:
+                yield Remark(f"{directory}: {_refused(reason)}", problem=True)
+
     def start(self, agent: Agent) -> None:
         """Make the directory and the file."""
         if not agent.settings.get("jsonl_directory"):
@@ -121,9 +133,7 @@ class JsonLinesExporter:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            reason = (
-                f"cannot write events: {error.strerror}; set JAXOBS_JSONL_DIRECTORY to a writable directory"
-            )
+            reason = _refused(error.strerror)
             raise OSError(error.errno, reason, str(self._path)) from None
         self._described = None
         return self._file
@@ -132,6 +142,10 @@ class JsonLinesExporter:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
+
+
+def _refused(reason: str | None) -> str:
+    return f"cannot write events: {reason}; set JAXOBS_JSONL_DIRECTORY to a writable directory"
 
 
 def _write_whole(file: int, lines: bytes, size: int) -> None:

@@ -14,15 +14,17 @@ from rich.console import Console
 import jaxobs.cli.calibrate as command
 from jaxobs.cli import main
 from jaxobs.cli.calibration_table import print_table
-from jaxobs.model.calibration import Bandwidth, Calibration, Rate
+from jaxobs.model.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.model.calibration_file import load_calibration, read_calibration, this_host
 from jaxobs.model.hardware import peaks_for
 
 EXAMPLE = Calibration(
     "NVIDIA H200", "gpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,
-    (Rate("bfloat16", 8192, 788e12, 780e12), Rate("float32", 512, 4e11, 3e11)),
+    (Rate("bfloat16", 8192, 788e12, 780e12), Rate("float32", 512, 4e11, 3e11),
+     Rate("float8_e4m3fn", 8192, 1484e12, 1400e12), Rate("int8", 8192, 1583e12, 1500e12)),
     (Rate("float32", 2**24, 6e13, 6e13),),
     (Rate("float32", 2**24, 4e12, 4e12),), (Bandwidth(2**30, 4.3e12, 4.1e12),), 2e-5, 1.5,
+    (LeftOut("float8_e5m2", "float16", "runs as float16 here: no peak of its own"),),
 )  # fmt: skip
 
 
@@ -108,6 +110,11 @@ def test_the_table_sets_each_rate_against_the_datasheet() -> None:
     assert "90%" in text  # of 4 800 GB/s
     assert "1024 MiB" in text
     assert "8192 × 8192" in text
+    rows = {row.split("│")[2].strip(): row for row in text.splitlines() if row.startswith("│ matrix")}
+    assert "75%" in rows["float8_e4m3fn"]  # of the datasheet's 1 979 TFLOP/s for all 8-bit floats
+    assert "FLOP" not in rows["int8"]
+    assert "1.58e+03 TOP/s" in rows["int8"]
+    assert "float8_e5m2 runs as float16 here: no peak of its own" in text
 
 
 def test_a_busy_machine_is_mentioned_for_a_processor() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from jaxobs.cli.checks.devices import hardware_present, peaks_lines, read_devices, unused_hardware
-from jaxobs.cli.checks.network import check_endpoints, check_metrics_address
+from jaxobs.cli.checks.plugins import problems_of, remarks_of
 from jaxobs.cli.checks.settings import MASK, check_settings, mask
-from jaxobs.identity import read_identity
 from jaxobs.model.hardware import peaks_for
-from jaxobs.plugin.discovery import COLLECTORS, Found
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
+from jaxobs.plugin.protocol import Remark
 
 sys.path.insert(0, str(Path(__file__).parent))
 from launched import jaxobs
@@ -53,7 +53,7 @@ def test_everything_in_one_report(tmp_path: Path) -> None:
     assert checked["versions"]["jax"]
     assert [device["platform"] for device in checked["devices"]] == ["cpu"]
     assert "jaxobs calibrate" in checked["devices"][0]["peaks"]["reason"]
-    assert checked["metrics"]["free"] is True
+    assert remarks(checked, "prometheus") == ["metrics would be at any free port of localhost"]
 
 
 def test_peaks_that_the_user_gave_are_shown_with_their_provenance(tmp_path: Path) -> None:
@@ -76,6 +76,7 @@ def test_a_secret_is_masked_wherever_it_stands() -> None:
         mask("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:word@host:4318/v1")
         == f"https://{MASK}@host:4318/v1"
     )
+    assert mask("", "sent to https://user:wo@rd@host/: gone") == f"sent to https://{MASK}@host/: gone"
     assert mask("JAXOBS_METRICS_TOKEN", "abc") == MASK
     assert mask("OTEL_SERVICE_NAME", "trainer") == "trainer"
     assert check_settings({"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=b"})["variables"] == {
@@ -83,39 +84,91 @@ def test_a_secret_is_masked_wherever_it_stands() -> None:
     }
 
 
-def test_a_taken_port_is_a_note_and_in_kubernetes_a_problem(listener: socket.socket) -> None:
-    environment = {"OTEL_EXPORTER_PROMETHEUS_PORT": str(listener.getsockname()[1])}
-    taken = check_metrics_address(environment, read_identity({}), wanted=True)
-    assert (taken["free"], taken["problems"]) == (False, [])
-    assert "next free one" in taken["note"]
-    cluster = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert check_metrics_address(environment, read_identity(cluster), wanted=True)["problems"] != []
+def remarks(checked: dict[str, Any], plugin: str) -> list[str]:
+    """What a plugin said, problems with a mark before them."""
+    (found,) = [described for described in checked["plugins"] if described["name"] == plugin]
+    return [("! " if said["problem"] else "") + said["text"] for said in found["remarks"]]
 
 
-def test_the_rank_on_the_host_moves_the_port() -> None:
-    identity = read_identity({"SLURM_LOCALID": "3"})
-    assert check_metrics_address({}, identity, wanted=True)["address"] == "http://localhost:9467/metrics"
-
-
-@pytest.mark.parametrize("port", ["soon", "-1", "65536", "٣"])
-def test_a_port_that_is_none_is_a_problem(port: str) -> None:
-    checked = check_metrics_address({"OTEL_EXPORTER_PROMETHEUS_PORT": port}, read_identity({}), wanted=True)
-    assert "OTEL_EXPORTER_PROMETHEUS_PORT" in checked["problems"][0]
-
-
-def test_endpoints_are_tried(listener: socket.socket) -> None:
+def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_path: Path) -> None:
     port = listener.getsockname()[1]
-    environment = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://name:word@127.0.0.1:1/v1/metrics",
-    }
-    checked = check_endpoints(environment)
-    assert checked["endpoints"]["traces"]["reachable"] is True
-    assert checked["endpoints"]["metrics"]["reachable"] is False
-    assert checked["problems"] == [
-        f"metrics cannot be sent to http://{MASK}@127.0.0.1:1/v1/metrics: Connection refused"
+    (tmp_path / "file").write_text("")
+    under_a_file = str(tmp_path / "file" / "folder")
+    status, checked = report(
+        tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT=str(port), JAXOBS_FILE_SD_DIRECTORY=under_a_file,
+        JAXOBS_JSONL_DIRECTORY=under_a_file, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{port}",
+        OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="http://name:word@127.0.0.1:1/v1/metrics",
+    )  # fmt: skip
+    assert status == 1
+    address, target_file = remarks(checked, "prometheus")
+    assert address.startswith(f"! port {port} is taken: metrics would be at http://localhost:")
+    assert address.endswith("; free that port, or set OTEL_EXPORTER_PROMETHEUS_PORT to a free one")
+    assert target_file == (
+        f"! no file_sd file can be written in {under_a_file}: Not a directory ({tmp_path / 'file'}); "
+        "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"
+    )
+    assert remarks(checked, "jsonl") == [
+        (
+            f"! {under_a_file}: cannot write events: Not a directory ({tmp_path / 'file'}); "
+            "set JAXOBS_JSONL_DIRECTORY to a writable directory"
+        )
     ]
-    assert check_endpoints({**environment, "OTEL_SDK_DISABLED": "true"})["endpoints"] == {}
+    assert remarks(checked, "otel") == [
+        f"traces would be sent to http://127.0.0.1:{port}, which takes connections",
+        (
+            "! metrics cannot be sent to http://127.0.0.1:1/v1/metrics: Connection refused; start a collector there, "
+            "or change OTEL_EXPORTER_OTLP_ENDPOINT"
+        ),
+    ]
+    for name in ("prometheus", "jsonl", "otel"):
+        wrong = [said for said in remarks(checked, name) if said.startswith("! ")]
+        assert all(f"{name}: {said[2:]}" in checked["problems"] for said in wrong)
+    assert not (tmp_path / "file").is_dir()
+
+
+def test_where_nothing_is_wrong_it_says_where_things_would_be(tmp_path: Path) -> None:
+    answered = jaxobs(
+        "check", folder=tmp_path, JAXOBS_CACHE_DIRECTORY=str(tmp_path), JAXOBS_JSONL_DIRECTORY="events",
+        SLURM_LOCALID="3", OTEL_EXPORTER_PROMETHEUS_PORT="23464", JAXOBS_PEAK_FLOPS='{"float32": 1e12}',
+        JAXOBS_PEAK_BYTES_PER_SECOND="1e10",
+    )  # fmt: skip
+    assert "  metrics would be at http://localhost:23467/metrics\n" in answered.stdout
+    assert f"  events would be written to {tmp_path / 'events'}\n" in answered.stdout
+    assert answered.stdout.endswith("nothing needs attention\n")
+    assert answered.status == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_where_no_peaks_can_be_kept_needs_attention(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    answered = jaxobs("check", folder=tmp_path, JAXOBS_CACHE_DIRECTORY="file")
+    assert answered.status == 1
+    assert (
+        "- `jaxobs calibrate` could not keep peaks in file: Not a directory; "
+        "set JAXOBS_CACHE_DIRECTORY to a writable directory\n"
+    ) in answered.stdout
+
+
+class _Breaks:
+    def check(self, settings: Any) -> Any:
+        raise SystemExit(3)
+
+
+class _Tells:
+    def check(self, settings: Any) -> Any:
+        yield Remark(f"rank {settings['rank_on_host']} sends to https://name:word@host/", problem=True)
+
+
+def test_a_check_of_a_plugin_that_fails_is_a_problem_of_that_plugin_and_credentials_are_masked() -> None:
+    plain = {"rank_on_host": 2}
+    broken, telling = (
+        {"name": name, "error": None, "remarks": remarks_of(Found(EXPORTERS, name, "", "", plugin), plain)}
+        for name, plugin in (("broken", _Breaks()), ("telling", _Tells()))
+    )
+    assert problems_of([broken, telling]) == [
+        "broken: its check failed: SystemExit: 3",
+        f"telling: rank 2 sends to https://{MASK}@host/",
+    ]
 
 
 class _TwoDevices:

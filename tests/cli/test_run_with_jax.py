@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from launched import jaxobs, outcome, without_summary
+from launched import JAXOBS, environment, jaxobs, outcome, without_summary
 
 CONFIGURES = """
 import jax, jax.numpy as jnp, socket
@@ -109,3 +112,57 @@ def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_
         OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_EXPORTER_PROMETHEUS_PORT="0",
     )  # fmt: skip
     assert (observed.status, observed.stdout) == (0, "True\n['MainThread']\n"), observed.stderr
+
+
+def test_an_unknown_setting_is_named_once_and_before_the_script(tmp_path: Path) -> None:
+    source = f"import sys; print('the script', file=sys.stderr)\n{OBSERVES_ITSELF}\nimport jax; jax.devices()"
+    (tmp_path / "script.py").write_text(source)
+    told = "unknown setting JAXOBS_INTERVL (did you mean JAXOBS_INTERVAL?)\n"
+    for variables in ({}, {"JAXOBS_PROMETHEUS": "false"}):
+        observed = jaxobs("run", "script.py", folder=tmp_path, JAXOBS_INTERVL="3", **variables)
+        assert observed.stderr.startswith(f"jaxobs: {told}the script\njaxobs: "), observed.stderr
+        assert observed.stderr.count("INTERVL") == 1
+    alone = outcome([sys.executable, "script.py"], tmp_path, JAXOBS_INTERVL="3")
+    assert alone.stderr == f"the script\n{told}"
+
+
+WAITS_FOR_ITS_ADDRESS = """
+import sys, jax
+jax.jit(lambda x: x + 1)(1.0)
+print(sys.modules["jaxobs.instrument"].current().address, flush=True)
+"""
+
+
+def test_a_terminal_is_told_where_the_metrics_are_as_soon_as_they_are_there(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WAITS_FOR_ITS_ADDRESS)
+    ours, theirs = os.openpty()
+    settings = environment(OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    with subprocess.Popen(
+        [*JAXOBS, "run", "script.py"],
+        cwd=tmp_path,
+        env=settings,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        address = process.stdout.read().strip()
+        said = b""
+        with contextlib.suppress(OSError):  # how the other end of a terminal tells that nobody is left
+            while piece := os.read(ours, 4096):
+                said += piece
+    os.close(ours)
+    assert address.startswith("http://localhost:")
+    first, second, *_ = said.decode().split("\r\n")
+    assert first == f"jaxobs: metrics at {address}"
+    assert second.startswith("jaxobs: ")
+    assert f", metrics at {address}" in second
+
+
+def test_a_captured_standard_error_names_the_address_in_the_summary_alone(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WAITS_FOR_ITS_ADDRESS)
+    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    address = observed.stdout.strip()
+    assert observed.stderr.count(address) == 1
+    assert observed.stderr.splitlines()[0].endswith(f", metrics at {address}")

@@ -38,6 +38,7 @@ SECOND = 1_000_000_000
 OTHER_WHOLE_NUMBERS = {
     "step", "thread", "number", "run", "calls", "executable", "devices", "process_index", "process_count",
     "failures", "dropped", "refused", "listeners_restored", "uncertainty",
+    "device", "in_use", "peak", "limit", "pool", "largest_free", "files", "arrays", "bytes",
 }  # fmt: skip
 
 
@@ -164,7 +165,7 @@ def test_labels_carry_their_names_where_the_metric_is_known() -> None:
     assert as_record(measured(metric="acme_b"), CLOCK, known)["labels"] == ["x"]
 
 
-@given(value=st.floats(), text=st.text(st.characters()), label=st.text(st.characters(exclude_categories=())))
+@given(value=st.floats(), text=st.text(), label=st.text(st.characters(exclude_categories=())))
 def test_any_value_and_any_text_gives_one_line_of_strict_json(value: float, text: str, label: str) -> None:
     line = as_line(as_record(Measured(text, (label,), value, 0), CLOCK, Catalogue()))
     assert len(line.decode("ascii").splitlines()) == 1

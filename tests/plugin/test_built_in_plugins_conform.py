@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.clock import now
+from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Compilation, Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
@@ -65,6 +66,16 @@ class UndeclaredCollector:
 def test_a_metric_that_was_not_declared_is_found() -> None:
     with pytest.raises(AssertionError, match="example_other was emitted and not declared"):
         check_collector(UndeclaredCollector())
+
+
+def test_a_reading_of_a_metric_that_was_not_declared_is_found() -> None:
+    busy = Metric("example_busy_ratio", "gauge", "Busy.", ("device",), "ratio")
+
+    class Reader(UndeclaredCollector):
+        device_readings = (DeviceReading("utilization", busy),)
+
+    with pytest.raises(AssertionError, match="example_busy_ratio is read, and not declared"):
+        check_collector(Reader())
 
 
 def test_a_name_of_the_core_is_found() -> None:

@@ -1,6 +1,12 @@
 """The guard: what a plugin raises stays with it, is counted, and is said once a minute."""
 
+import functools
+import signal
+import sys
 import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -42,6 +48,83 @@ def test_a_keyboard_interrupt_is_the_users(guard: Guard) -> None:
     with pytest.raises(KeyboardInterrupt):
         guard.wrap(fail)(KeyboardInterrupt())
     assert guard.failures == 0
+
+
+class Quits:
+    """Ways to write a signal handler."""
+
+    def method(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)  # many handlers do this before they leave
+        sys.exit(7)
+
+    def __call__(self, *_: Any) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        raise SystemExit(7)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        Quits().method,
+        Quits(),
+        lambda number, frame: sys.exit(7),
+        functools.partial(lambda code, number, frame: sys.exit(code), 7),
+    ],
+    ids=["method", "object", "lambda", "partial"],
+)
+def test_what_a_signal_handler_raises_is_the_users(guard: Guard, handler: Callable[..., Any]) -> None:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(SystemExit) as left:
+            guard.wrap(lambda: signal.raise_signal(signal.SIGUSR1))()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert left.value.code == 7
+    assert guard.failures == 0
+
+
+def test_a_timeout_of_the_user_reaches_the_user(guard: Guard) -> None:
+    def too_late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("the user's own")
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(TimeoutError, match="own"):
+            guard.call(time.sleep, 10)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_plugin_that_looks_at_frames_is_no_signal_handler(guard: Guard) -> None:
+    def look(frame: FrameType, context: int) -> None:
+        raise SystemExit(f"{frame} {context}")
+
+    guard.call(lambda: look(sys._getframe(), 1))
+    assert guard.failures == 1
+
+
+class Hostile:
+    """An object of the user's that can be asked nothing."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("the user's own")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("the user's own")
+
+
+def test_what_objects_of_the_users_raise_when_they_are_asked_stays_with_the_guard(guard: Guard) -> None:
+    def fails_on(*given: Any) -> None:
+        raise KeyError(*given)
+
+    guard.call(fails_on, Hostile(), 1)
+    assert guard.failures == 1
+    guard.call(fails_on, Hostile())
+    assert guard.reason == "KeyError"
 
 
 def test_a_hook_returns_nothing_and_keeps_its_name(guard: Guard) -> None:
@@ -98,3 +181,37 @@ def test_the_time_spent_in_a_plugin_is_measured_from_outside_also_when_it_fails(
     guard.call(time.sleep, 0.02)
     guard.call(lambda: [time.sleep(0.02), fail(ValueError("x"))])
     assert 0.04 <= guard.report().seconds < 1.0
+
+
+def test_a_plugin_that_switches_itself_off_stays_off_and_says_why_once(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_module, "RETRY_SECONDS", 0.0)
+    guard.switch_off("this JAX has none")
+    assert guard.call(lambda: "works") is None
+    assert guard.set_aside
+    report = guard.report()
+    assert (report.up, report.reason, report.failures) == (False, "this JAX has none", 1)
+
+
+def test_a_plugin_may_switch_itself_off_in_the_middle_of_a_call(guard: Guard) -> None:
+    guard.call(guard.switch_off, "enough")
+    assert not guard.up
+    assert guard.report().reason == "enough"
+
+
+def test_a_plugin_that_fails_as_it_switches_itself_off_stays_off(
+    guard: Guard, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_module, "RETRY_SECONDS", 0.0)
+
+    def end() -> None:
+        guard.switch_off("this JAX has none")
+        raise OSError("and this besides")
+
+    for _ in range(FAILURES_IN_A_ROW - 1):
+        guard.call(fail, OSError("before"))
+    guard.call(end)
+    assert guard.set_aside
+    assert guard.reason == "this JAX has none"
+    assert "this JAX has none" in said[-1]  # though a failure was told just before

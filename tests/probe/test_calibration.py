@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -76,6 +78,42 @@ def test_what_the_device_cannot_do_is_left_out_and_the_rest_is_measured() -> Non
     assert [rate.size for rate in found.matrix] == [good.size]
     assert found.bandwidth == ()
     assert found.latency_seconds is None
+
+
+def test_a_type_that_the_compiler_runs_as_another_gets_no_peak_and_the_reason_says_so() -> None:
+    narrow = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int4")
+    chosen = [program for program in small() if program.group == "matrix" and program.dtype in narrow]
+    assert {program.dtype for program in chosen} == set(narrow)
+    found = calibrate(0.3, lambda _fraction, _title: None, [p for p in chosen if p.size == 256])
+    left_out = {entry.dtype: entry for entry in found.left_out}
+    assert {rate.dtype for rate in found.matrix} | set(left_out) == set(narrow)
+    assert not {rate.dtype for rate in found.matrix} & set(left_out)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        assert left_out[dtype].runs_as == "float32"
+        assert left_out[dtype].reason == "runs as float32 here: no peak of its own"
+    # JAX 0.6.2 widens int8 before it multiplies; 0.10.2 does not.
+    assert "int8" not in left_out or left_out["int8"].runs_as == "int32"
+
+
+def test_a_type_in_which_large_products_run_has_the_peak_of_those() -> None:
+    own = next(program for program in small() if (program.group, program.dtype) == ("matrix", "float32"))
+    widened = replace(own, size=128, compiled=_other)
+    found = calibrate(0.1, lambda _fraction, _title: None, [widened, own])
+    assert [rate.size for rate in found.matrix] == [own.size]
+    assert found.left_out == ()
+
+
+def _other() -> Any:
+    return jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((4,), "float32")).compile()
+
+
+def test_a_product_in_which_no_type_can_be_seen_is_left_out() -> None:
+    whole = next(program for program in programs("cpu") if program.group == "matrix")
+    strange = replace(whole, dtype="float16", compiled=_other)
+    found = calibrate(0.1, lambda _fraction, _title: None, [strange])
+    assert found.matrix == ()
+    assert [(entry.dtype, entry.runs_as) for entry in found.left_out] == [("float16", None)]
+    assert "not known" in found.left_out[0].reason
 
 
 @pytest.mark.parametrize(

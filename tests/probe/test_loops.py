@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import gc
+import math
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -36,11 +38,11 @@ class Marks:
     def work(self, duration: int) -> None:
         self.time += duration
 
-    def steps(self, iterable: Any, loop: str = "train", examples: Any = None, tokens: Any = None) -> Any:
-        return Steps(self.loops, iterable, loop, examples, tokens)
+    def steps(self, iterable: Any, loop: str = "train", **amounts: Any) -> Any:
+        return Steps(self.loops, iterable, loop, **({"examples": None, "tokens": None} | amounts))
 
-    def step(self, loop: str = "train", examples: Any = None) -> StepMark:
-        return StepMark(self.loops, loop, examples, None)
+    def step(self, loop: str = "train", **amounts: Any) -> StepMark:
+        return StepMark(self.loops, loop, **({"examples": None, "tokens": None} | amounts))
 
     def phase(self, name: str) -> PhaseMark:
         return PhaseMark(self.loops, name)
@@ -264,17 +266,54 @@ class Hostile:
 
 @pytest.mark.parametrize(
     ("given_amount", "told"),
-    [(3, 3), (2.5, 2.5), (numpy.int64(8), 8.0), (numpy.float32(0.5), 0.5), ("many", None), (Hostile, None)],
-)
-def test_amounts_of_any_type_are_told_as_plain_numbers_or_not_at_all(
+    [
+        (3, 3), (2.5, 2.5), (numpy.int64(8), 8.0), (numpy.float32(0.5), 0.5), (Hostile, math.nan),
+        (numpy.ones(2), math.nan), (lambda: jax.numpy.ones(()), math.nan),
+    ],
+)  # fmt: skip
+def test_amounts_of_any_type_are_told_as_plain_numbers(
     marks: Marks, given_amount: Any, told: float | None
 ) -> None:
-    given_amount = given_amount() if given_amount is Hostile else given_amount
+    given_amount = given_amount() if callable(given_amount) else given_amount
     with marks.step(examples=given_amount):
         pass
     list(marks.steps([1], examples=given_amount))
     list(marks.steps([1], examples=lambda item: given_amount))
-    assert [event.examples for event in steps_of(marks.events())] == [told] * 3
+    seen = [event.examples for event in steps_of(marks.events())]
+    assert seen == pytest.approx([told] * 3, rel=0, nan_ok=True)
+
+
+@pytest.mark.parametrize("word", ["examples", "tokens", "flops"])
+@pytest.mark.parametrize("wrong", ["many", "12", b"1", [1], object()])
+def test_what_is_no_number_is_refused_where_it_is_given(marks: Marks, word: str, wrong: Any) -> None:
+    message = f"{word}= takes a number, not an object of type '{type(wrong).__name__}'"
+    with pytest.raises(TypeError, match=message):
+        marks.steps([1], **{word: wrong})
+    with pytest.raises(TypeError, match=message):
+        marks.step(**{word: wrong})
+    assert marks.events() == []
+
+
+@pytest.mark.parametrize("word", ["examples", "tokens"])
+def test_once_a_step_has_ended_what_is_no_number_ends_no_run(marks: Marks, word: str) -> None:
+    list(marks.steps([1]))
+    list(marks.steps([1], **{word: "many"}))
+    with marks.step(**{word: [1]}, flops="many"):
+        pass
+    amounts = [getattr(event, word) for event in steps_of(marks.events())]
+    assert amounts == pytest.approx([None, math.nan, math.nan], nan_ok=True)
+
+
+def test_a_function_of_the_item_that_raises_is_told_as_no_number_and_the_loop_goes_on(marks: Marks) -> None:
+    def count(item: int) -> int:
+        if item == 1:
+            raise KeyError(item)
+        return item
+
+    assert list(marks.steps([0, 1, 2], tokens=count)) == [0, 1, 2]
+    first, second, third = steps_of(marks.events())
+    assert (first.tokens, third.tokens) == (0, 2)
+    assert math.isnan(second.tokens)
 
 
 @pytest.mark.parametrize(("name", "told"), [(Loop.TRAIN, "train"), (7, "7"), (Hostile, "Hostile")])

@@ -60,6 +60,7 @@ def test_from_numbers_of_a_type_without_a_peak() -> None:
         ({"bytes": float("nan"), "seconds": 1.0}, "bytes is a positive"),
         ({"flops": 1.0, "samples_per_second": float("inf")}, "samples_per_second is a positive"),
         ({}, "needs flops=, bytes=, or both; or a function"),
+        ({"flops": 1.0, "seconds": 1.0, "dtype": "fp32"}, "'fp32' .did you mean 'float32'"),
     ],
 )
 def test_numbers_that_do_not_suffice_are_refused_by_name(numbers: dict[str, float], message: str) -> None:

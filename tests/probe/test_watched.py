@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import ExecutableCreated, FunctionCalled, FunctionWatched, StepEnded
+from jaxobs.probe.calls import NOT_SEEN, is_jitted
 from jaxobs.probe.marks import StepMark
 
 
@@ -58,6 +59,37 @@ def test_it_looks_like_the_function_it_wraps(observed: Any) -> None:
     assert observed.side.watch(watched) is watched
     assert hash(watched) == hash(watched)
     assert "doubled" in repr(watched)
+
+
+def test_a_wrapper_of_a_jitted_function_is_one_whose_runs_are_seen(observed: Any) -> None:
+    @jax.jit
+    def inner(x: Any) -> Any:
+        return x * 3
+
+    @functools.wraps(inner)
+    def wrapper(x: Any) -> Any:
+        return inner(x)
+
+    watched = observed.side.watch(wrapper)
+    for _ in range(4):
+        watched(1.0)
+    assert [event.reason for event in observed.of(FunctionWatched)] == [NOT_SEEN]
+    assert runs(observed) == {executables(observed, "inner")[0]: 4}
+
+
+def test_what_is_no_jitted_function_is_told_from_one(observed: Any) -> None:
+    @functools.wraps(len)
+    def plain(x: Any) -> Any:
+        return x
+
+    class Answers:
+        def __getattr__(self, name: str) -> Any:
+            if name in {"lower", "runtime_executable"}:
+                raise AttributeError(name)
+            return self
+
+    assert [is_jitted(function) for function in (plain, Answers(), len)] == [False, True, False]
+    assert all(map(is_jitted, (doubled, doubled.lower(1.0).compile(), observed.side.watch(doubled))))
 
 
 def test_copies_are_the_function_itself_and_a_pickle_is_the_function_unwatched(observed: Any) -> None:
@@ -174,7 +206,9 @@ def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: An
     first, _, third = executables(observed, "scaled")
     counted = runs(observed)
     assert counted == {first: 1, third: 6, watched._calls.number: 6}
-    reasons = [event.reason for event in observed.of(FunctionWatched) if event.number == watched._calls.number]
+    reasons = [
+        event.reason for event in observed.of(FunctionWatched) if event.number == watched._calls.number
+    ]
     assert "several executables" in reasons[-1]
 
 

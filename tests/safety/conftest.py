@@ -39,6 +39,13 @@ class Outcome:
     stderr: str
 
 
+def _is_agent(process: psutil.Process) -> bool:
+    try:
+        return "jaxobs.agent.main" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # also one that nobody has waited for yet
+        return False
+
+
 @dataclass(frozen=True)
 class Agent:
     process: psutil.Process
@@ -78,9 +85,7 @@ class Job:
 
     def agents(self) -> list[psutil.Process]:
         return [
-            child
-            for child in psutil.Process(self.process.pid).children(recursive=True)
-            if "jaxobs.agent.main" in " ".join(child.cmdline())
+            child for child in psutil.Process(self.process.pid).children(recursive=True) if _is_agent(child)
         ]
 
     def agent(self) -> Agent:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 TRAINS = """
-step = obs.watch(lambda: None)
+class Jitted:  # as far as can be told, and without importing JAX
+    def lower(self): pass
+    def __call__(self): pass
+step = obs.watch(Jitted())
 def train(seconds):
     until = time.monotonic() + seconds
     slowest, count = 0.0, 0
@@ -140,3 +143,37 @@ print(time.monotonic() - began < 2.0, flush=True)
     ]
     agent.process.send_signal(signal.SIGCONT)
     assert agent.is_gone_within(12.0)
+
+
+def test_what_was_written_to_an_agent_that_never_read_it_is_counted_as_dropped(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    source = """
+for _ in obs.steps(range(10)): pass
+assert obs.snapshot(timeout=5)["loops"]["train"]["steps"] == 10
+folded = obs._side.ring.emitted()
+print("training", flush=True)
+while not os.path.exists(os.environ["STOPPED"]):
+    time.sleep(0.01)
+for _ in obs.steps(range(500)): pass
+deadline = time.monotonic() + 10
+while len(obs._side.ring) >= 100:  # some turns of the sender
+    assert time.monotonic() < deadline
+    time.sleep(0.05)
+print("written", flush=True)
+deadline = time.monotonic() + 10
+while not ((told := obs.snapshot(timeout=1)["agent"]) and told["events_dropped"]):
+    assert time.monotonic() < deadline
+# Between the two looks at the ring lie the steps, the end of their loop, and reports; some before them were in flight.
+print(501 <= told["events_dropped"] <= obs._side.ring.emitted() - folded + 50, told["events_dropped"], flush=True)
+"""
+    stopped = tmp_path / "stopped"
+    job = start(source, STOPPED=str(stopped), JAXOBS_INTERVAL="0.1")
+    job.wait_for("training")
+    agent = job.agent()
+    agent.process.send_signal(signal.SIGSTOP)
+    stopped.touch()
+    job.wait_for("written")
+    agent.process.kill()
+    outcome = job.end(30)
+    assert (outcome.status, outcome.stdout[:5]) == (0, "True "), outcome

@@ -13,6 +13,7 @@ from typing import Any
 from jaxobs.config import Settings
 from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
 from jaxobs.model.known_peaks import known_peaks
+from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import Found
 
 START_SECONDS = 120.0
@@ -51,6 +52,8 @@ def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The report with `peaks` beside each device, and `problems`."""
     problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
+    directory = cache_directory(settings.cache_directory)
+    not_kept = why_not_writable(directory)
     plain = settings.model_dump(mode="json")
     without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
     devices = []
@@ -61,13 +64,16 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
         except ValueError as error:
             problems.append(f"the peaks in the settings cannot be used: {error}")
             peaks = known_peaks(kind, platform, report["jaxlib"], without)
-        measured, _ = load_calibration(
-            this_host(kind, report["jaxlib"]), cache_directory(settings.cache_directory)
-        )
+        measured, _ = load_calibration(this_host(kind, report["jaxlib"]), directory)
         if measured is not None and measured.disturbed:
             problems.append(
                 f"the peaks of {kind} were measured while other processes took {measured.other_load:.1f} cores: "
                 "run `jaxobs calibrate` when the machine is quiet"
+            )
+        if not_kept is not None and (peaks.reason is not None or settings.cache_directory is not None):
+            problems.append(
+                f"`jaxobs calibrate` could not keep peaks in {directory}: {not_kept}; "
+                "set JAXOBS_CACHE_DIRECTORY to a writable directory"
             )
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
@@ -108,7 +114,11 @@ def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, A
 
 def peaks_lines(peaks: Mapping[str, Any]) -> list[str]:
     """Each peak of one device (`Peaks.to_dict()`) with where it came from; or why there is none."""
-    rows = [(f"{dtype} matrix", "FLOP/s", peak) for dtype, peak in peaks["matrix"].items()]
+    # Integer work is no FLOP.
+    rows = [
+        (f"{dtype} matrix", "OP/s" if "int" in dtype else "FLOP/s", peak)
+        for dtype, peak in peaks["matrix"].items()
+    ]
     rows += [(f"{dtype} vector", "FLOP/s", peak) for dtype, peak in peaks["vector"].items()]
     rows += [("transcendentals", "1/s", peaks["transcendentals"]), ("memory", "B/s", peaks["memory"])]
     rows += [("link", "B/s", peaks["link"])]

@@ -10,7 +10,7 @@ from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origi
 
 MASK = "••••"
 _SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")  # `user:password@` of a URL
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # `user:password@` of a URL
 
 
 def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:

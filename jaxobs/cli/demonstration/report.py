@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from jaxobs.cli.demonstration.model import Size
 from jaxobs.cli.demonstration.text import Text
 from jaxobs.cli.demonstration.training import Outcome
-from jaxobs.cli.summary import render
+from jaxobs.model.summary import render
 
 LAST_STEPS = 10
 """The loss at the end is the mean of so many steps: one batch of a thousand bytes says little."""
@@ -71,7 +71,7 @@ def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
     return json.dumps({**document, "demo": demo}, indent=1, allow_nan=False)
 
 
-def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, colour: bool) -> str:
+def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, bold: bool) -> str:
     """The loss, and the summary of the snapshot."""
     shown = {
         name: " → ".join("–" if value is None else f"{value:.3f}" for value in pair.values())
@@ -89,7 +89,7 @@ def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, colour
                 f"on files held out {shown['held_out_loss']}"
             ),
             "",
-            render(document, width=width, colour=colour),
+            render(document, width=width, bold=bold),
         )
     )
 

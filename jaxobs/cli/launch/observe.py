@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def observe(
-    settings: dict[str, object], when_imported: Callable[[str, Callable[[ModuleType], None]], None]
+    settings: dict[str, object],
+    named: list[str],
+    when_imported: Callable[[str, Callable[[ModuleType], None]], None],
 ) -> None:
     """Make this process observed from its first JAX backend on; `when_imported` is `probe.import_hook`'s.
 
@@ -26,13 +28,23 @@ def observe(
     """
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
     atexit.register(_report, os.getpid())
+    if named:  # unknown variables of which the launcher has told
+        when_imported("jaxobs.instrument", lambda instrument: instrument.named_settings.update(named))
     when_imported("jax", lambda _: _attach(settings))
 
 
 def _attach(settings: dict[str, object]) -> None:
     from jaxobs.instrument import attach
 
-    attach(**settings)
+    attach(tell_address=_say_address, **settings)
+
+
+def _say_address(url: str) -> None:
+    """To a terminal only: where standard error is captured it stays the script's own until the summary."""
+    with contextlib.suppress(Exception):  # closed, or replaced by something of the script's
+        if sys.stderr.isatty():
+            sys.stderr.write(f"jaxobs: metrics at {url}\n")
+            sys.stderr.flush()
 
 
 def _report(launched: int) -> None:
@@ -70,7 +82,7 @@ def closing_text() -> str:
     ):  # an observer that has started takes one as it shuts down, whatever the agent answers
         return "jaxobs: no JAX backend was used; nothing to report"
 
-    from jaxobs.cli.summary import render
-    from jaxobs.cli.tables import terminal_width
+    from jaxobs.cli.terminal import terminal_width
+    from jaxobs.model.summary import render
 
-    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), colour=sys.stderr.isatty())
+    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=sys.stderr.isatty())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # not pathlib: the fewer imports
 
 
-def _take_back() -> "dict[str, object] | None":
+def _take_back() -> "dict[str, Any] | None":
     import json
 
     handed = os.environ.pop("JAXOBS_LAUNCH", None)
@@ -28,11 +28,10 @@ def _take_back() -> "dict[str, object] | None":
         os.environ.pop("PYTHONPATH", None)
     else:
         os.environ["PYTHONPATH"] = launch["pythonpath"]
-    settings: dict[str, object] = launch["settings"]
-    return settings
+    return dict(launch)
 
 
-def _observe(settings: "dict[str, object]") -> None:
+def _observe(launch: "dict[str, Any]") -> None:
     import importlib.util
 
     root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # noqa: PTH120
@@ -54,14 +53,14 @@ def _observe(settings: "dict[str, object]") -> None:
                 root
             )  # a source tree that was started with `python -m jaxobs` from its own folder
         when_imported = load("jaxobs.probe.import_hook").when_imported
-        load("jaxobs.cli.launch.observe").observe(settings, when_imported)
+        load("jaxobs.cli.launch.observe").observe(launch["settings"], launch["named"], when_imported)
     except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the script must run
         print(f"jaxobs: the script runs unobserved: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-_settings = _take_back()
-if _settings is not None:
-    _observe(_settings)
+_launch = _take_back()
+if _launch is not None:
+    _observe(_launch)
 
 # The import system hands out what has this name when the import ends. Where there is no other, this raises
 # the ModuleNotFoundError that Python's start expects then.

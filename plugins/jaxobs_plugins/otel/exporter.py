@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from jaxobs.model.clock import now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs_plugins.otel.checking import remarks
 from jaxobs_plugins.otel.environment import SignalName, destination, positive_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs.plugin.protocol import Agent, Batch, Remark
     from jaxobs_plugins.otel.worker import Worker
 
 DROPPED = Metric(
@@ -46,6 +47,10 @@ class OpenTelemetryExporter:
         self._dropped: dict[str, int] = {}
         self._emit: Callable[[Measured], None] | None = None
         self._raised = False
+
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
+        """Where spans and metrics would be sent, and whether somebody answers there."""
+        return remarks(SIGNALS, os.environ)
 
     def start(self, agent: Agent) -> None:
         """Raises ValueError where an endpoint is named and no signal can be sent to it."""

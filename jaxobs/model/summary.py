@@ -5,17 +5,18 @@ A value that is not known is printed as `–`, and each reason once below its ta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxobs.cli.tables import PLAIN_WIDTH, add_row, new_table, to_text
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from jaxobs.model.text_table import PLAIN_WIDTH, TextTable, printable, to_text
 
 ABSENT = "–"
 LARGEST_EXECUTABLES = 8
 """So many rows fit a screen beside the other two tables."""
+
+DEAREST_RECOMPILATIONS = 8
+"""The rest are in the document; those that cost most are what is worth a change of the program."""
 
 _NAMES = {"mfu": "MFU", "hfu": "HFU", "step_seconds": "step time", "seconds": "time per run"}
 
@@ -24,16 +25,33 @@ Reasons = dict[str, list[str]]
 """Why something is absent, and what."""
 
 
-def render(document: Document, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
-    """The summary of a snapshot's document, no newline at its end; escape sequences only with `colour`."""
+def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
+    """The summary of a snapshot's document, no newline at its end; escape sequences only with `bold`."""
     if not document.get("process"):
         return f"jaxobs: no summary: {document.get('process_reason') or 'the snapshot is empty'}"
-    return to_text(_parts(document), width=width, colour=colour)
+    return to_text(_parts(document), width=width, bold=bold)
 
 
-def _parts(document: Document) -> Iterator[Table | str]:
+def digest(document: Document) -> str:
+    """The same in one line: each loop's steps, step time, MFU and bottleneck, and what was compiled."""
+    if not document.get("process"):
+        return str(document.get("process_reason") or "nothing is known")
+    parts = []
+    for name, loop in (document.get("loops") or {}).items():
+        words = [f"{name}: {_or_absent(loop.get('steps'), _count)} steps"]
+        words += [f"{_seconds(loop['step_seconds'])} a step"] if loop.get("step_seconds") is not None else []
+        words += [f"MFU {_percent(loop['mfu'])}"] if loop.get("mfu") is not None else []
+        label = (loop.get("bottleneck") or {}).get("label")
+        parts.append(", ".join([*words, *([f"bottleneck {label}"] if label else [])]))
+    functions = document.get("functions") or {}
+    total = sum(_total(function.get("seconds")) for function in functions.values())
+    parts += [f"{len(functions)} functions compiled in {_seconds(total)}"] if functions else []
+    return printable("; ".join(parts) or "nothing has run yet")
+
+
+def _parts(document: Document) -> Iterator[TextTable | str]:
     yield _headline(document)
-    for build in (_loops, _functions, _executables):
+    for build in (_loops, _functions, _recompiled, _executables):
         reasons: Reasons = {}
         table = build(document, reasons)
         if table is None:
@@ -45,8 +63,10 @@ def _parts(document: Document) -> Iterator[Table | str]:
         if build is _loops:
             for name, loop in document["loops"].items():
                 yield f"  bottleneck of {name}: {_bottleneck(loop.get('bottleneck'))}"
-    for advice in document.get("advice") or []:
-        yield f"→ {advice.get('text') or advice}" if isinstance(advice, Mapping) else f"→ {advice}"
+    advice = document.get("advice") or []
+    yield from [""] if advice else []
+    for piece in advice:
+        yield f"→ {piece['sentence']}" + (f" {piece['remedy']}" if piece.get("remedy") else "")
 
 
 def _headline(document: Document) -> str:
@@ -56,12 +76,14 @@ def _headline(document: Document) -> str:
     agent = document.get("agent") or {}
     for word in ("dropped", "refused"):
         parts += [f"{agent[f'events_{word}']:,} events {word}"] if agent.get(f"events_{word}") else []
-    failed = [name for name, source in (document.get("sources") or {}).items() if not source.get("up", True)]
+    parts += [f"metrics at {process['address']}"] if process.get("address") else []
+    # A source whose hardware or library is not here is neither up nor down.
+    failed = [name for name, source in (document.get("sources") or {}).items() if source.get("up") is False]
     parts += [f"failed: {', '.join(failed)}"] if failed else []
     return "jaxobs: " + ", ".join(parts)
 
 
-def _loops(document: Document, reasons: Reasons) -> Table | None:
+def _loops(document: Document, reasons: Reasons) -> TextTable | None:
     loops = document.get("loops") or {}
     if not loops:
         return None
@@ -79,12 +101,13 @@ def _loops(document: Document, reasons: Reasons) -> Table | None:
         )
     )
     rates = [f"{word}/s" for word in work]
-    table = new_table("loop", "steps", "step time", "steps/s", *rates, "MFU", "HFU", *recorded, title="loops")
+    table = TextTable(
+        ("loop", "steps", "step time", "steps/s", *rates, "MFU", "HFU", *recorded), title="loops"
+    )
     for name, loop in loops.items():
         shown = _shower(loop, name if len(loops) > 1 else "", reasons)
         source = " (host)" if loop.get("step_seconds_source") == "host" else ""
-        add_row(
-            table,
+        table.add(
             name,
             shown("steps", _count),
             shown("step_seconds", _seconds) + source,
@@ -97,43 +120,67 @@ def _loops(document: Document, reasons: Reasons) -> Table | None:
     return table
 
 
-def _functions(document: Document, reasons: Reasons) -> Table | None:  # noqa: ARG001  # all is known
+def _functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
     functions = document.get("functions") or {}
     if not functions:
         return None
     phases = ("trace", "lower", "backend", "cache_read")
     titles = [phase.replace("_", " ") for phase in phases]
-    table = new_table(
-        "function",
-        "compiles",
-        "recompiles",
-        "seconds",
-        *titles,
-        title="compiled functions",
-        left=["recompiles"],
-    )
+    columns = ("function", "compiles", "recompiles", "seconds", *titles)
+    table = TextTable(columns, title="compiled functions", left=("recompiles",))
     rows = [(_total(function.get("seconds")), name, function) for name, function in functions.items()]
     for total, name, function in sorted(rows, key=lambda row: (-row[0], row[1])):
-        causes = function.get("recompilations") or {}
         seconds = function.get("seconds") or {}
-        add_row(
-            table,
+        table.add(
             name,
             _or_absent(function.get("compilations"), _count),
-            ", ".join(f"{count} {cause}" for cause, count in causes.items() if count) or "0",
+            _causes(function.get("recompilations")),
             f"{total:.3f}",
             *(f"{seconds.get(phase) or 0.0:.3f}" for phase in phases),
         )
     return table
 
 
-def _executables(document: Document, reasons: Reasons) -> Table | None:
+def _recompiled(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+    """What was compiled again for most seconds: which argument changed, from what to what, called from where."""
+    functions = document.get("functions") or {}
+    found = [
+        (row, name) for name, function in functions.items() for row in function.get("recompilations") or []
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda pair: -(pair[0].get("seconds") or 0.0))
+    left = ("cause", "argument", "from", "to", "called at")
+    table = TextTable(
+        ("function", "cause", "argument", "from", "to", "times", "seconds", "called at"),
+        title="compiled again", left=left,
+    )  # fmt: skip
+    for row, name in found[:DEAREST_RECOMPILATIONS]:
+        told = [str(row.get(key) or ABSENT) for key in ("argument", "old", "new")]
+        site = str(row.get("call_site") or ABSENT).rpartition("/")[2]
+        table.add(
+            name, str(row["cause"]), *told, _count(row["count"]), f"{row.get('seconds') or 0.0:.3f}", site
+        )
+    if len(found) > DEAREST_RECOMPILATIONS:
+        table.caption = f"{len(found) - DEAREST_RECOMPILATIONS} cheaper ones are not shown"
+    return table
+
+
+def _causes(recompilations: Any) -> str:
+    """`2 shape, 1 dtype`: how often for each cause, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for found in recompilations or []:
+        counts[str(found["cause"])] += found["count"]
+    return ", ".join(f"{count} {cause}" for cause, count in counts.most_common() if count) or "0"
+
+
+def _executables(document: Document, reasons: Reasons) -> TextTable | None:
     executables = list(document.get("executables") or [])
     if not executables:
         return None
     executables.sort(key=_weight, reverse=True)
     columns = ("function", "executable", "runs", "FLOPs", "FLOP/byte", "per run", "efficiency", "bottleneck")
-    table = new_table(*columns, title="executables", left=["bottleneck"])
+    table = TextTable(columns, title="executables", left=("bottleneck",))
     for executable in executables[:LARGEST_EXECUTABLES]:
         shown = _shower(executable, "", reasons)
         cost = executable.get("cost") or {}
@@ -142,8 +189,7 @@ def _executables(document: Document, reasons: Reasons) -> Table | None:
         for key in absent:
             shown(key, _number)  # notes the reason of the columns made from it
         bound = "" if cost.get("exact", True) else "≥ "
-        add_row(
-            table,
+        table.add(
             str(executable.get("function")),
             str(executable.get("executable"))[:8],
             shown("runs", _count),

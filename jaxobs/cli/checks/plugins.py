@@ -1,0 +1,32 @@
+"""What the plugins themselves have found: each checks its own needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jaxobs.cli.checks.settings import mask
+from jaxobs.plugin.discovery import Found
+
+
+def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The remarks of a plugin's optional method `check(settings)`, as `text` and `problem`; credentials masked."""
+    check = getattr(found.plugin, "check", None)
+    if not callable(check):
+        return []
+    try:
+        said = [(str(remark.text), bool(remark.problem)) for remark in check(settings)]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  # a plugin may do anything, SystemExit included
+        said = [(f"its check failed: {type(error).__name__}: {error}", True)]
+    return [{"text": mask("", text), "problem": problem} for text, problem in said]
+
+
+def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Of described plugins with their `remarks`: what needs attention, under the plugin's name."""
+    problems = []
+    for plugin in plugins:
+        problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []
+        problems += [f"{plugin['name']}: {said['text']}" for said in plugin["remarks"] if said["problem"]]
+    return problems

@@ -1,0 +1,85 @@
+"""Tables as plain text: aligned, without lines; what is too wide for its column runs on below."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+PLAIN_WIDTH = 100
+"""Columns where there is no terminal: most logs show so many without a wrap."""
+
+_GAP = "  "
+_NARROWEST = 8
+"""A column is made no narrower than this or its heading: one letter a line cannot be read."""
+
+
+@dataclass(slots=True)
+class TextTable:
+    """Rows of cells. The first column and those named in `left` are aligned left, the others right."""
+
+    columns: Sequence[str]
+    title: str = ""
+    left: Sequence[str] = ()
+    caption: str = ""
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """One row; a cell is shown as it is."""
+        self.rows.append(tuple(printable(cell) for cell in cells))
+
+    def lines(self, width: int, *, bold: bool = False) -> Iterator[str]:
+        """The table in at most `width` columns where that can be; `bold`: escape sequences for a terminal."""
+        widths = _fitting(
+            [[len(cell) for cell in column] for column in zip(self.columns, *self.rows, strict=True)], width
+        )
+        emphasis = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
+        if self.title:
+            yield self.title.join(emphasis)
+        for number, row in enumerate([tuple(self.columns), *self.rows]):
+            folded = [_folded(cell, room) for cell, room in zip(row, widths, strict=True)]
+            for depth in range(max(map(len, folded))):
+                cells = [cell[depth] if depth < len(cell) else "" for cell in folded]
+                line = _GAP.join(
+                    self._aligned(index, cell, widths[index]) for index, cell in enumerate(cells)
+                )
+                yield line.rstrip().join(emphasis) if number == 0 else line.rstrip()
+        if self.caption:
+            yield self.caption
+
+    def _aligned(self, index: int, cell: str, width: int) -> str:
+        left = index == 0 or self.columns[index] in self.left
+        return cell.ljust(width) if left else cell.rjust(width)
+
+
+def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
+    """Lines and tables below each other, without a newline at the end; lines are not wrapped."""
+    lines: list[str] = []
+    for part in parts:
+        lines += [printable(part).rstrip()] if isinstance(part, str) else part.lines(width, bold=bold)
+    return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """Line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def _fitting(lengths: Sequence[Sequence[int]], width: int) -> list[int]:
+    """Each column as wide as its widest cell, the first of which is its heading; then the widest give way."""
+    widths = [max(column) for column in lengths]
+    least = [max(_NARROWEST, column[0]) for column in lengths]
+    while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
+        able = [index for index, held in enumerate(widths) if held > least[index]]
+        if not able:
+            break
+        widest = max(able, key=widths.__getitem__)
+        next_widest = max((widths[index] for index in able if index != widest), default=0)
+        widths[widest] -= min(excess, max(1, widths[widest] - max(next_widest, least[widest])))
+    return widths
+
+
+def _folded(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, width, break_on_hyphens=False) or [""]

@@ -1,0 +1,288 @@
+"""What `instrument()` returns: the observer of one process, made of a probe side here and an agent beside it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+
+from jaxobs.flow import wire
+from jaxobs.identity import process_age_seconds, read_identity
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.profile import ProfileResult
+from jaxobs.model.snapshot import Snapshot, absent_snapshot
+from jaxobs.probe.agent_process import Connection, start_agent_process, start_agent_thread
+from jaxobs.probe.answers import Answers
+from jaxobs.probe.calls import NOT_JITTED, is_jitted, name_of
+from jaxobs.probe.import_hook import when_imported
+from jaxobs.probe.loops import Amount, Steps
+from jaxobs.probe.marks import PhaseMark, StepMark
+from jaxobs.probe.out_of_memory import OutOfMemory
+from jaxobs.probe.side import ProbeSide
+
+if TYPE_CHECKING:
+    from jaxobs.config import Settings
+
+Item = TypeVar("Item")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+ADDRESS_SECONDS = 5.0
+"""How long `address` waits for an agent that has just been started (its imports take about half a second)."""
+
+_log = logging.getLogger("jaxobs")
+
+
+class Observer:
+    """What `instrument()` returns. Every method is safe at any time, also after `shutdown()`."""
+
+    def __init__(self, settings: Settings, *, wait_for_backend: bool = False) -> None:
+        from jaxobs.config import plain_settings  # loads pydantic, which whoever has `settings` has done
+
+        self.settings = settings
+        self.final_snapshot: Snapshot | None = None
+        self._pid = os.getpid()
+        self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
+        self._identity = read_identity(run=settings.run)
+        self._address: str | None = None
+        self._address_known = threading.Event()
+        self._tell_address: Callable[[str], None] = lambda address: None
+        self._lock = threading.RLock()
+        self._not_jitted: set[str] = set()
+        self._started = False
+        self._ended = not settings.enabled
+        plain = self._plain_settings = plain_settings(
+            settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
+        )
+        self._side = ProbeSide(plain, self._hello, self._connect, self._heard, warn)
+        self._answers = Answers(self._side.sender)
+        self._out_of_memory = OutOfMemory(
+            plain["out_of_memory_directory"],
+            settings.out_of_memory_reports,
+            self._identity.name(),
+            plain,
+            lambda timeout: self.snapshot(timeout).document,
+            self._side.sender.executables_told,
+            warn,
+        )
+        self._side.loops.failed = self._out_of_memory.failed
+        if self._ended:
+            return
+        here = weakref.WeakMethod(self._jax_is_there)  # where JAX is never imported the hook waits for ever
+        when_imported("jax", lambda module: _call_if_alive(here, module))
+        if wait_for_backend:
+            self._side.when_first_compiled = self.start
+        else:
+            self.start()
+
+    def steps(
+        self,
+        iterable: Iterable[Item],
+        *,
+        loop: str = "train",
+        examples: Amount = None,
+        tokens: Amount = None,
+        flops: float | None = None,
+    ) -> Iterable[Item]:
+        """Iterate as over `iterable`, timing each turn and the wait for each item.
+
+        `examples` and `tokens` are what one step consumes in this process: a number, or a function of the item. `flops`
+        are your own model FLOPs of one step on all devices of this process; the MFU then goes by them.
+        """
+        return iterable if self._ended else Steps(self._side.loops, iterable, loop, examples, tokens, flops)
+
+    def step(
+        self,
+        *,
+        loop: str = "train",
+        examples: float | None = None,
+        tokens: float | None = None,
+        flops: float | None = None,
+    ) -> AbstractContextManager[None]:
+        """One step, for loops that are no iteration. A step that raises is counted as failed."""
+        return nullcontext() if self._ended else StepMark(self._side.loops, loop, examples, tokens, flops)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """A stretch of time charged to itself: `checkpoint`, `evaluation`, `initialisation`, or a word of your own."""
+        return PhaseMark(self._side.loops, name) if not self._ended else nullcontext()
+
+    def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """The same jitted function, whose runs and device time are then known. Attributes (`.lower`, …) are kept.
+
+        Raises TypeError for what cannot be called.
+        """
+        if not callable(function):
+            raise TypeError(
+                f"watch() takes a function of jax.jit, not an object of type {type(function).__name__!r}"
+            )
+        if self._ended:
+            return function
+        if not is_jitted(function) and (name := name_of(function)) not in self._not_jitted:
+            self._not_jitted.add(name)
+            warn(f"obs.watch({name}): {NOT_JITTED}; only step times are seen")
+        return cast("Callable[Parameters, Result]", self._side.watch(function))
+
+    def record(self, **values: Any) -> None:
+        """Numbers to show beside ours. A JAX array is read later, when it is ready, and not on this thread."""
+        if not self._ended:
+            self._side.recorded.record(values)
+
+    def profile(self, seconds: float, keep: bool | str | os.PathLike[str] = False) -> ProfileResult:
+        """Record one window of JAX's profiler and wait for its end; what it shows is in snapshots soon after.
+
+        `keep`: leave the raw trace where XProf finds it, True in the directory of the setting `profile_directory`, or in
+        the directory given. The window is shorter than `seconds` where its trace would become too large, and no longer
+        than a minute. Raises nothing: the result's `outcome` and `reason` tell how it went.
+        """
+        if self._ended or not self._started:
+            return ProfileResult("failed", "", self._why_nothing())
+        kept = keep if isinstance(keep, bool) else os.fspath(Path(keep).absolute())
+        return self._side.profile(seconds, kept)
+
+    @property
+    def address(self) -> str | None:
+        """The URL of `/metrics`; None where nothing is served. Waits for the agent if it was just started."""
+        if self._started and not self._ended:
+            self._address_known.wait(ADDRESS_SECONDS)
+        return self._address
+
+    def snapshot(self, timeout: float = 2.0) -> Snapshot:
+        """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
+        if self._ended or not self._started:
+            return self.final_snapshot or absent_snapshot(self._why_nothing())
+        answer = self._answers.ask("snapshot", timeout)
+        if answer is None:
+            return absent_snapshot(f"the agent did not answer within {timeout} s")
+        return Snapshot(now(), answer)
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
+        timeout = self.settings.shutdown_timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
+        if self._started and not self._ended:
+            self._out_of_memory.ending(timeout / 2)
+        self._out_of_memory.stop()
+        with self._lock:
+            if self._ended or os.getpid() != self._pid:
+                self._ended = True
+                return
+            if self._started:
+                self.final_snapshot = self.snapshot(max(0.1, min(2.0, timeout / 2)))
+            self._ended = True
+        atexit.unregister(self.shutdown)
+        self._side.stop(max(0.0, deadline - time.monotonic()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def _why_nothing(self) -> str:
+        if not self.settings.enabled:
+            return "jaxobs is switched off (JAXOBS_ENABLED)"
+        return "the observer has ended" if self._ended else "nothing has run yet"
+
+    @property
+    def belongs_here(self) -> bool:
+        """False in a forked child, which inherits the object but not what it observes."""
+        return os.getpid() == self._pid
+
+    @property
+    def has_ended(self) -> bool:
+        """After `shutdown()`, in a forked child, and where `enabled` is false."""
+        return self._ended
+
+    def tell_address(self, tell: Callable[[str], None]) -> None:
+        """Tell the URL of `/metrics`: now, or on a thread of jaxobs when it is known."""
+        self._tell_address = tell
+        if self._address is not None:
+            tell(self._address)
+
+    def start(self) -> None:
+        """Start the agent and the threads, if that has not been done: `instrument()` does, launchers wait."""
+        with self._lock:
+            if self._started or self._ended:
+                return
+            self._started = True
+        atexit.register(self.shutdown)
+        try:
+            self._side.start_threads()
+        except (OSError, RuntimeError) as error:  # no file descriptor, or no thread, to be had
+            self._ended = True
+            atexit.unregister(self.shutdown)
+            self._side.stop(0.0)
+            warn(f"nothing is observed: {error}")
+
+    def _jax_is_there(self, _: ModuleType) -> None:
+        if self._ended:
+            return
+        if self._started:
+            # Exit functions run last in, first out: ours must run before JAX takes its backends down.
+            atexit.unregister(self.shutdown)
+            atexit.register(self.shutdown)
+        self._side.start_probes()
+
+    def end_in_child(self) -> None:
+        """After a fork: what observes the parent does nothing here."""
+        self._lock = threading.RLock()  # a thread that is not here may have held it
+        if not self._ended:
+            self._ended = True
+            self._side.forget_in_child()
+
+    def _connect(self) -> Connection:
+        if self.settings.agent == "inline":
+            from jaxobs.agent.main import serve
+
+            return start_agent_thread(functools.partial(serve, inline=True))
+        return start_agent_process()
+
+    def _hello(self) -> dict[str, Any]:
+        anchor = ClockAnchor.read()
+        return {
+            "settings": self._plain_settings,
+            "resource": self._identity.resource(),
+            "clock": tuple(anchor),
+            "began": self._began,
+            "agent": self.settings.agent,
+        }
+
+    def _heard(self, kind: bytes, body: Any) -> None:
+        """On the sender's thread."""
+        if kind == wire.ADDRESS:
+            self._address = body
+            if body:
+                _log.info("metrics at %s", body)
+                self._tell_address(body)
+            self._address_known.set()
+            self._answers.look_again()
+        elif kind == wire.LOG:
+            warn(body)
+        elif kind == wire.PROFILE:
+            self._side.begin_profile(*body)
+        elif kind == wire.REPLY:
+            self._answers.arrived(*body)
+
+
+def _call_if_alive(method: weakref.WeakMethod[Any], module: ModuleType) -> None:
+    found = method()
+    if found is not None:
+        found(module)
+
+
+def warn(message: str) -> None:
+    """One line to the logger `jaxobs`."""
+    with contextlib.suppress(Exception):  # the user's handlers and filters may raise
+        _log.warning("%s", message)

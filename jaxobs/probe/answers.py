@@ -1,0 +1,43 @@
+"""Asking the agent, and waiting for what it answers."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from jaxobs.probe.sender import Sender
+
+
+class Answers:
+    """Any thread may ask; the sender's thread brings what arrives."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._answers: dict[int, Any] = {}
+        self._awaited: set[int] = set()
+        self._changed = threading.Condition()
+        self._asked = 0
+
+    def ask(self, what: str, timeout: float) -> Any:
+        """The agent's answer; None where none came within `timeout` seconds, or none will come any more."""
+        with self._changed:
+            self._asked += 1
+            number = self._asked
+            self._awaited.add(number)
+        self._sender.request(number, what)
+        with self._changed:
+            self._changed.wait_for(lambda: number in self._answers or self._sender.given_up, timeout)
+            self._awaited.discard(number)
+            return self._answers.pop(number, None)
+
+    def arrived(self, number: int, answer: Any) -> None:
+        """What came too late for whoever asked is dropped."""
+        with self._changed:
+            if number in self._awaited:
+                self._answers[number] = answer
+                self._changed.notify_all()
+
+    def look_again(self) -> None:
+        """The sender may have given up."""
+        with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,44 @@
+"""What `jaxobs check` shows: where spans and metrics would be sent, and whether somebody answers there."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from jaxobs.plugin.protocol import Remark
+from jaxobs_plugins.otel.environment import destination
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jaxobs_plugins.otel.environment import SignalName
+
+CONNECT_SECONDS = 2.0
+"""Longer than any round trip on a healthy network, short enough to wait for."""
+
+
+def remarks(signals: tuple[SignalName, ...], environment: Mapping[str, str]) -> Iterator[Remark]:
+    """By connecting to each endpoint; nothing is sent."""
+    destinations = [destination(signal, environment) for signal in signals]
+    for found in destinations:
+        if found.problem:
+            yield Remark(found.problem, problem=True)
+        elif found.endpoint is not None:
+            yield _reached(found.signal, found.endpoint)
+    if not any(found.problem or found.endpoint for found in destinations):
+        yield Remark("spans and metrics are not sent: no endpoint is named (OTEL_EXPORTER_OTLP_ENDPOINT)")
+
+
+def _reached(signal: SignalName, endpoint: str) -> Remark:
+    parts = urlsplit(endpoint)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        return Remark(
+            f"{signal} cannot be sent to {endpoint}: {error.strerror or error}; start a collector there, or change "
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            problem=True,
+        )
+    return Remark(f"{signal} would be sent to {endpoint}, which takes connections")

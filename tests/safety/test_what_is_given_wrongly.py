@@ -1,0 +1,58 @@
+"""What is given wrongly is refused at the call that gives it, or said once; the loop is never the place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+GIVEN = """
+import jax
+for wrong in (3, "step", None):
+    try:
+        obs.watch(wrong)
+    except TypeError as error:
+        print(error)
+
+inner = jax.jit(lambda x: x @ x)
+def train_step(x): return inner(x)
+def count(batch): raise KeyError(batch)
+
+x = inner(jax.numpy.ones((8, 8)))
+step = obs.watch(train_step)
+assert obs.watch(train_step)(x).shape == (8, 8)
+assert obs.watch(obs.watch(inner)) is not None
+for batch in obs.steps(range(50), examples=count, tokens=lambda batch: "many"):
+    step(x)
+for batch in obs.steps(range(50), loop="second", examples=lambda batch: 7 if batch % 2 else 1 / 0):
+    step(x)
+snapshot = obs.snapshot(timeout=5)
+loop = snapshot["loops"]["train"]
+print(loop["steps"], loop["failed_steps"], loop["examples"], loop["tokens"])
+print(loop["examples_reason"])
+print(loop["tokens_reason"])
+print(loop["mfu_reason"])
+print(snapshot["loops"]["second"]["examples"], snapshot["loops"]["second"]["examples_reason"])
+print(snapshot["agent"]["events_refused"] >= 125)
+"""
+
+UNREADABLE = "raised, or gave no finite, positive number (an array on the device is not read)"
+NOT_JITTED = (
+    "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
+)
+
+
+def test_it_is_refused_at_once_or_said_once_and_the_snapshot_tells_why(run: Callable[..., Any]) -> None:
+    outcome = run(GIVEN)
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout.splitlines() == [
+        "watch() takes a function of jax.jit, not an object of type 'int'",
+        "watch() takes a function of jax.jit, not an object of type 'str'",
+        "watch() takes a function of jax.jit, not an object of type 'NoneType'",
+        "50 0 None None",
+        f"examples= {UNREADABLE}",
+        f"tokens= {UNREADABLE}",
+        f"train_step: {NOT_JITTED}",
+        "175.0 None",
+        "True",
+    ]
+    assert outcome.stderr == f"obs.watch(train_step): {NOT_JITTED}; only step times are seen\n"

@@ -1,0 +1,47 @@
+"""Settings that cannot be used are refused, in words that say what can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jaxobs.config import SettingsError, load_settings
+from jaxobs.cost_model.element_types import ELEMENT_TYPES as OF_XLA
+from jaxobs.cost_model.element_types import Kind
+from jaxobs.model.hardware import ELEMENT_TYPES, checked_element_type
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("bfloat17", "bfloat16"), ("fp32", "float32"), ("bf16", "bfloat16"), ("TF32", "tensorfloat32"),
+     ("Float64", "float64"), ("fp8", "float8")],
+)  # fmt: skip
+def test_a_peak_of_a_type_that_does_not_exist_is_refused_with_the_nearest_that_does(
+    monkeypatch: pytest.MonkeyPatch, wrong: str, meant: str
+) -> None:
+    monkeypatch.setenv("JAXOBS_PEAK_FLOPS", f'{{"{wrong}": 1e14}}')
+    with pytest.raises(SettingsError, match="environment variable JAXOBS_PEAK_FLOPS=") as raised:
+        load_settings()
+    assert f"unknown element type {wrong!r} (did you mean {meant!r}?); known are float64, " in str(
+        raised.value
+    )
+
+
+def test_the_certificate_is_the_same_file_after_the_job_changes_its_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(metrics_tls_certificate="own.pem").metrics_tls_certificate == tmp_path / "own.pem"
+
+
+def test_a_type_like_no_other_is_refused_with_the_list() -> None:
+    with pytest.raises(SettingsError, match="unknown element type 'quux'; known are float64, float32, "):
+        load_settings(peak_flops={"quux": 1.0})
+
+
+def test_every_floating_type_that_a_module_can_have_may_have_a_peak() -> None:
+    floating = {known.name for known in OF_XLA.values() if known.kind in {Kind.REAL, Kind.COMPLEX}}
+    assert floating <= set(ELEMENT_TYPES)
+    assert load_settings(peak_flops=dict.fromkeys(ELEMENT_TYPES, 1.0)).peak_flops.keys() == set(ELEMENT_TYPES)
+    assert checked_element_type("bfloat16") == "bfloat16"
