@@ -97,7 +97,7 @@ class Guard:
         self._in_a_row += 1
         if self._switched_off:
             return
-        self.reason = error if isinstance(error, str) else _described(error)
+        self.reason = error if isinstance(error, str) else described(error)
         if self._in_a_row >= FAILURES_IN_A_ROW:
             self._set_aside_at = time.monotonic()
         if self._last_log is None or time.monotonic() - self._last_log >= LOG_SECONDS:
@@ -109,6 +109,10 @@ class Guard:
         """For good, by the plugin's own decision; told once, however lately a failure was."""
         self._last_log = None
         self.fail(reason)
+        self._set_aside_at = math.inf
+
+    def close(self) -> None:
+        """Let nothing of the plugin run any more, without a word: what it hooked stays hooked in a forked child."""
         self._set_aside_at = math.inf
 
     @property
@@ -131,7 +135,8 @@ class Guard:
         )  # fmt: skip
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """Its type and what it says, as far as that can be had."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # what it says may be left to an object of the user's

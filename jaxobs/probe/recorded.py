@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
+from jaxobs.plugin.guard import described
 from jaxobs.probe.loops import Current
 from jaxobs.probe.readiness import is_askable, is_ready
 
@@ -71,7 +72,7 @@ class RecordedValues:
         except RuntimeError:  # "Array has been deleted": the user donated it after recording it
             return None, True
         except Exception as error:  # noqa: BLE001  # float() runs code of the user's type
-            self._refuse(name, f"not a single number: {type(error).__name__}: {error}")
+            self._refuse(name, f"not a single number: {described(error)}")
             return None, True
 
     def _refuse(self, name: str, why: str) -> None:

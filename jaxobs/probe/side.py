@@ -192,6 +192,8 @@ class ProbeSide:
     def forget_in_child(self) -> None:
         """After a fork nothing of ours may run in the child, and no copy of the pipe may keep the agent waiting."""
         self.completions.armed = False
+        for _, guard in self.plugins:
+            guard.close()  # nobody takes what they emit, and a thread that is not here may hold a lock of theirs
         self.sender.abandon()
         self._threads = []
 

@@ -96,9 +96,12 @@ before = listing()
 import jax
 assert jax._src.xla_bridge._backends == {}
 assert threading.active_count() == 1 and listing() == before
+ring = current()._side.ring
 pid = os.fork()
 if pid == 0:
+    emitted = ring.emitted()
     jax.jit(lambda x: x)(1.0)
+    assert ring.emitted() == emitted
     import subprocess
     assert current() is None
     assert not [thread for thread in threading.enumerate() if "jaxobs" in thread.name]
@@ -129,8 +132,10 @@ logging.getLogger().addHandler(Raises())
 os.environ["JAXOBS_NO_SUCH"] = "1"
 obs = jaxobs.instrument(interval=0.05, sample_interval=0.05)
 import jax, jax.numpy as jnp, numpy
+class BadError(Exception):
+    def __str__(self): raise RuntimeError("str")
 class Bad:
-    def __float__(self): raise ZeroDivisionError
+    def __float__(self): raise BadError
     def __getattr__(self, name): raise RuntimeError(name)
     def __repr__(self): raise RuntimeError("repr")
 step = obs.watch(jax.jit(lambda x: x + 1))
