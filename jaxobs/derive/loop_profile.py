@@ -34,6 +34,9 @@ class Part:
     run_seconds: float | None = 0.0
     """From the first operation of each run to the end of its last; None where the traces do not tell runs apart."""
 
+    calls: float | None = 0.0
+    """Of its function in the whole steps; None where the function ran with several executables in one window."""
+
     @property
     def seconds_per_run(self) -> float | None:
         """As long as a traced run took; None where runs were not counted."""
@@ -60,6 +63,8 @@ class LoopProfile:
     communication_seconds: float = 0.0
     operations: float = 0.0
     """How many ran."""
+    whole_steps: float = 0.0
+    """Steps that lay wholly in a window: those in which calls were counted."""
     parts: dict[str, Part] = field(default_factory=dict)
     """By fingerprint; what belongs to no executable under the empty one."""
 
@@ -94,12 +99,13 @@ class LoopProfile:
             mine.seconds.update(part.seconds)
             if mine.run_seconds is not None:
                 mine.run_seconds = None if part.run_seconds is None else mine.run_seconds + part.run_seconds
+            if mine.calls is not None:
+                mine.calls = None if part.calls is None else mine.calls + part.calls
 
 
 _SUMMED = (
     "windows", "steps", "seconds", "active_seconds", "input_seconds", "busy_seconds", "gap_seconds",
-    "input_busy_seconds", "communication_seconds",
-    "operations",
+    "input_busy_seconds", "communication_seconds", "operations", "whole_steps",
 )  # fmt: skip
 
 
@@ -159,7 +165,30 @@ def loop_profile(
     found = LoopProfile(end, 1, part.steps, length, part.active_seconds, part.input_seconds)
     for device in devices:
         _add_device(found, name, device, joined, labels, functions, 1 / len(devices))
+    if part.whole:
+        found.whole_steps = part.steps
+        _add_calls(found, joined.calls.get(name, {}), functions)
     return found
+
+
+def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[str, str]) -> None:
+    """How often the steps called each executable, by its function's name.
+
+    Runs on the device are no count of it: a host that runs ahead calls in one moment what runs in another.
+    """
+    by_function: dict[str, list[str]] = {}
+    for fingerprint, part in found.parts.items():
+        if fingerprint:
+            by_function.setdefault(part.function, []).append(fingerprint)
+    for fingerprint, function in functions.items():
+        if (
+            function in calls and function not in by_function
+        ):  # it ran on the device before or after these steps
+            by_function.setdefault(function, []).append(fingerprint)
+    for function, fingerprints in by_function.items():
+        for fingerprint in fingerprints:
+            called = float(calls.get(function, 0)) if len(fingerprints) == 1 else None
+            found.parts.setdefault(fingerprint, Part(function)).calls = called
 
 
 def _add_device(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from jaxobs.derive import catalogue as core
+from jaxobs.derive.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile
 from jaxobs.derive.roofline import Utilization, model_flops_utilization
@@ -113,13 +114,16 @@ def _why_unknown(
 
 def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile | None) -> Cost | None:
     """The work of these steps, if they ran what those in the windows ran; None where that is not known of every one."""
-    if profile is None or profile.steps <= 0:
+    if profile is None or profile.whole_steps < ENOUGH_STEPS:
         return None
     cost = Cost()
     for fingerprint, part in profile.parts.items():
         made = executables.of_fingerprint(fingerprint)
-        if fingerprint and (made is None or made.work is None or part.runs <= 0):
+        if fingerprint and (made is None or made.work is None):
             return None
-        if made is not None and made.work is not None:
-            cost += made.work.scaled(part.runs / profile.steps * recent.steps)
+        if made is None or made.work is None or not made.work.matrix_flops:
+            continue
+        if not part.calls:  # called through something that leaves no note, or in turns with its namesakes
+            return None
+        cost += made.work.scaled(part.calls / profile.whole_steps * recent.steps)
     return cost

@@ -6,6 +6,7 @@ whose repetitions the compiler did not know is counted as often as it was seen t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -85,6 +86,8 @@ class Profiled:
     scopes: dict[str, Work] = field(default_factory=dict)
     dtypes: dict[str, dict[str, None]] = field(default_factory=dict)
     """Element types of the floating-point work, by device kind."""
+    calls: dict[str, Counter[str]] = field(default_factory=dict)
+    """By stretch, how often the program called each jitted function."""
 
     @property
     def busy_seconds(self) -> float:
@@ -104,6 +107,9 @@ def join(
     fingerprint, for memory rates that were measured by size.
     """
     joined = Profiled()
+    for host in trace.hosts:
+        for stretch, calls in host.calls.items():
+            joined.calls.setdefault(stretch, Counter()).update(calls)
     for device in trace.devices:
         _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}).add()
     return joined

@@ -57,6 +57,8 @@ class LoopPart:
     active_seconds: float
     """Their wall time without compiles and checkpoints."""
     input_seconds: float
+    whole: bool
+    """Whether only whole steps are in it."""
 
 
 class LoopSpans:
@@ -103,7 +105,7 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
                 inputs.append(wait)
         if pieces and count > 0:
             waited = seconds(sum(stop - begin for begin, stop in inputs))
-            found[name] = LoopPart(_joined(pieces), _joined(inputs), count, active, waited)
+            found[name] = LoopPart(_joined(pieces), _joined(inputs), count, active, waited, bool(whole))
     return found
 
 

@@ -157,6 +157,8 @@ class HostTrace:
     """Events read."""
     notes: tuple[str, ...] = ()
     """Errors and warnings of the profiler, and what could not be read here."""
+    calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By stretch, how often the program called each jitted function in it; a stretch without any call has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")
 _END: Final = "end: "
 _TASK: Final = "ThreadpoolListener::StartRegion"
 _COPY_CALLS: Final = ("cuMemcpy", "hipMemcpy")
-_OTHER, _OPERATION, _ENDING, _TASK_BEGINS, _STEP, _COPY = range(6)
+_CALL: Final = "PjitFunction("
+"""A call of a jitted function, by its name. JAX notes one call twice, one note inside the other."""
+_OTHER, _OPERATION, _ENDING, _TASK_BEGINS, _STEP, _COPY, _CALLED = range(7)
 _Entry = tuple[Any, ...]
 
 
@@ -34,6 +36,8 @@ class HostPlane:
         self.steps: list[Step] = []
         self.copies: dict[bytes, str] = {}
         """Names of host calls that copy, by their correlation id as encoded."""
+        self.calls: list[tuple[int, int, int, str]] = []
+        """Calls of jitted functions: line, start and negated end in picoseconds, function."""
         self._metadata, self._host, self._modules = metadata, host, modules
         self._stats = EventStats(metadata, _TOLD_APART)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry] | None] = {}
@@ -66,7 +70,7 @@ class HostPlane:
             next(iter(self._devices.values())).wrong_times += self._strange
         return [self._devices[ordinal] for ordinal in sorted(self._devices)]
 
-    def _read_line(self, number: int, base: int, events: Any) -> None:  # noqa: C901  # calls would double its time
+    def _read_line(self, number: int, base: int, events: Any) -> None:  # noqa: C901, PLR0912  # calls would double its time
         tables, code, ended = self._tables, self._stats.code, self._ended
         task_start = 0
         for event in events:
@@ -103,6 +107,8 @@ class HostPlane:
                 task_start = start
             elif what == _STEP:
                 self._add_step(metadata_id, stats, start, duration)
+            elif what == _CALLED:
+                self.calls.append((number, start, -start - duration, entry[1]))
             else:
                 self.copies[payload(stats[entry[1]])] = entry[2]
 
@@ -117,6 +123,8 @@ class HostPlane:
         position = self._stats.position
         if name == _TASK:
             return (_TASK_BEGINS,)
+        if name.startswith(_CALL):
+            return (_CALLED, name[len(_CALL) :].removesuffix(")"))
         if name.startswith(_COPY_CALLS):
             at = position(stats, "correlation_id")
             return (_COPY, at, name) if at >= 0 else (_OTHER,)

@@ -12,6 +12,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from jaxobs.model.trace import HostTrace, Step, Trace
+from jaxobs.trace.calls import Call, calls_in
 from jaxobs.trace.cpu_plane import HostPlane
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.files import trace_files
@@ -138,6 +139,7 @@ class _HostReader:
         index = ModuleIndex(self.modules, self.notes)
         timelines: list[Timeline] = []
         steps: list[Step] = []
+        calls: list[Call] = []
         copies: dict[bytes, str] = {}
         events = 0
         for plane in planes:
@@ -146,6 +148,7 @@ class _HostReader:
                 host.read(plane)
                 timelines += host.devices()
                 steps += host.steps
+                calls += host.calls
                 copies |= host.copies
                 events += host.events
         for plane in planes:
@@ -166,6 +169,7 @@ class _HostReader:
             stop_unix_ns=self.stopped,
             events=events,
             notes=tuple(self.notes),
+            calls=calls_in(stretches, calls),
         )
 
     def _read_metadata(self, metadata: PlaneMetadata) -> None:
