@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from jaxobs.cost_model import module_cost
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loop_profile import OLDEST
+from jaxobs.derive.loop_profile import OLDEST, loop_profile
 from jaxobs.derive.profiled import Profiled, join
 from jaxobs.derive.profiles import PATIENCE, WindowToRead
+from jaxobs.derive.window_parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import Compilation, LoopEnded, ProfileWindow, StepEnded
@@ -68,10 +70,12 @@ def device(
     )  # fmt: skip
 
 
-def trace_of(*devices: DeviceTrace) -> Trace:
+def trace_of(*devices: DeviceTrace, calls: dict[str, int] | None = None) -> Trace:
+    """`calls` of jitted functions in the steps of `train`."""
     from jaxobs.model.trace import HostTrace
 
-    return Trace((HostTrace("host", devices, {1: b"module"}, (), {}, None, None, 0),))
+    called = {"train": calls} if calls else {}
+    return Trace((HostTrace("host", devices, {1: b"module"}, (), {}, None, None, 0, calls=called),))
 
 
 def cost_of(*operations: tuple[str, Cost, float], exact: bool = True, fingerprint: str = "abc") -> ModuleCost:
@@ -199,6 +203,63 @@ def test_runs_and_seconds_of_what_is_not_watched_are_marked_as_sampled() -> None
     assert made["seconds_per_run"] == pytest.approx(0.08)
     assert made["efficiency"] == pytest.approx(0.125)
     assert made["bottleneck"]["label"] == "compute"
+
+
+@pytest.mark.parametrize(
+    ("calls", "steps", "mfu"),
+    [
+        ({"f": 20}, 10, 0.2),
+        ({"f": 5}, 10, 0.05),
+        ({"f": 8}, 4, None),
+        ({"other": 20}, 10, None),
+        (None, 10, None),
+    ],
+    ids=["twice a step", "every other step", "too few steps", "no note of its calls", "no note of any call"],
+)
+def test_mfu_of_what_is_not_watched_goes_by_calls_and_not_by_runs_on_the_device(
+    calls: dict[str, int] | None, steps: int, mfu: float | None
+) -> None:
+    fold = fold_with_steps()
+    module = cost_of(("dot", COMPUTE, 1))
+    fold.analysed(1, module)
+    fold.apply(window(2.0, 2.0 + steps / 10))
+    (told,) = fold.windows_to_read(at(5))
+    ahead = device([operation("dot", 0.8, runs=31)], runs=31)
+    read(fold, told, trace_of(ahead, calls=calls), lambda *_: module)
+    loop = loop_of(fold)
+    assert loop["mfu"] == (None if mfu is None else pytest.approx(mfu))
+    assert loop["mfu_reason"]
+
+
+def test_calls_of_a_function_with_two_executables_in_one_window_are_given_to_neither() -> None:
+    part = LoopPart((), (), 10.0, 1.0, 0.0, whole=True)
+    twice = loop_profile("train", part, two_executables(), {"abc": "f", "def": "f"}, at(3))
+    assert twice is not None
+    assert [found.calls for found in twice.parts.values()] == [None, None]
+    apart = loop_profile("train", part, two_executables(), {"abc": "f", "def": "g"}, at(3))
+    assert apart is not None
+    assert {key: found.calls for key, found in apart.parts.items()} == {
+        "abc": 10,
+        "def": 0,
+    }
+    apart.add(apart)
+    assert (apart.parts["abc"].calls, apart.whole_steps) == (20, 20)
+    apart.add(twice)
+    assert apart.parts["abc"].calls is None
+
+
+def two_executables() -> Profiled:
+    """Ten calls of `f` in ten steps, and operations of two executables."""
+    rows = [
+        replace(operation(name, 0.2, runs=10), program_id=number) for number, name in ((1, "a"), (2, "b"))
+    ]
+    costs = {
+        1: cost_of(("a", COMPUTE, 1)),
+        2: cost_of(("b", COMPUTE, 1), fingerprint="def"),
+    }
+    trace = trace_of(device(rows), calls={"f": 10})
+    peaks = {("host", "/device:GPU:0"): PEAKS}
+    return join(trace, lambda host, program: costs[program or 0], peaks, {})
 
 
 def test_measured_repetitions_stand_for_those_the_module_does_not_tell() -> None:
