@@ -56,7 +56,7 @@ def test_windows_tell_what_a_loop_did_that_watches_nothing(start_training: Calla
     for name in ("host", "input"):
         loop = document["loops"][name]
         assert loop["bottleneck"]["label"] == name
-        assert loop["bottleneck"]["shares"]["unknown"] == 0.0
+        assert loop["bottleneck"]["shares"]["unknown"] < 0.05
         assert loop["bottleneck"]["confidence"] > 0.3
         assert loop["profile"]["steps"] >= 1
         assert sum(loop["components"].values()) == pytest.approx(loop["wall_seconds"], rel=1e-9)
