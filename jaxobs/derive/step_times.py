@@ -17,7 +17,8 @@ HOST_TURNS = NANOSECONDS
 steps the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
 
 COMPLETIONS_MISSING = 10 * NANOSECONDS
-"""A watched loop without a completion for this long has no output that could be asked; its host's turn is shown."""
+"""A watched loop without two completions for this long has no output that could be asked, or ends and begins again before
+a second one is; its host's turn is shown. At least three times the time between the last two: steps may take minutes."""
 
 STEPS_FOR_A_SPACING = 8
 """Over so many steps the polls' uncertainty at both ends, at most a tenth of a step, is about a hundredth."""
@@ -58,6 +59,7 @@ class StepTimes:
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._last_spacing: tuple[int, float] | None = None
         self._spacings: deque[tuple[int, float]] = deque(maxlen=60)
+        self._expected_until: int | None = None
         self._host: deque[float] = deque(maxlen=1000)
         self._host_blocks: deque[tuple[float, int]] = deque(maxlen=30)
         self._host_pending: list[int] = [0, 0]
@@ -73,6 +75,7 @@ class StepTimes:
         pause = start if self._last_end is None else min(start, self._last_end)
         if event.runs and self._first_run is None:
             self._first_run = event.end
+            self._expected_until = event.end + COMPLETIONS_MISSING
         if not self.watched:
             self._turns.clear()  # no completion will ask for them; the last one is for exemplars
         self._turns.append(Turn(event.step, event.nested + event.checkpoint, pause, start, turn, event.runs))
@@ -108,7 +111,7 @@ class StepTimes:
 
     def step_seconds(self) -> tuple[float | None, str | None]:
         """Seconds a step, and whether they come from `completions` or from the `host`."""
-        if self._spacings:
+        if self._spacings and self._awaits_completions(self._last_end or 0):
             steps = sum(count for count, _ in self._spacings)
             return sum(count * spacing for count, spacing in self._spacings) / steps, "completions"
         if self._host_blocks and not self._awaits_completions(self._last_end or 0):
@@ -141,6 +144,9 @@ class StepTimes:
         spacing = seconds(event.time - before.time - excluded) / steps
         if spacing <= 0:
             return  # a step that was polled before what is excluded: nothing can be told from it
+        if not self._awaits_completions(event.time):
+            self._spacings.clear()  # they are of another time
+        self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
         self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
@@ -149,10 +155,8 @@ class StepTimes:
             executables.spaced(between[0][0], spacing)
 
     def _awaits_completions(self, at: int) -> bool:
-        """Whether completions are to be expected, or have come."""
-        if self._completed is not None or self._spacings:
-            return True
-        return self._first_run is not None and at - self._first_run < COMPLETIONS_MISSING
+        """Whether two completions are to be expected, or have come of late."""
+        return self._expected_until is not None and at < self._expected_until
 
     def _observe_host_turns(self, turn: int, at: int) -> None:
         self._host_pending[0] += turn

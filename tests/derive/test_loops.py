@@ -152,6 +152,32 @@ def test_a_pause_between_two_steps_is_no_step_time(late: bool) -> None:
     assert fold.snapshot(at(604)).to_dict()["loops"]["train"]["step_seconds"] == pytest.approx(1.0)
 
 
+def test_epochs_too_short_for_two_completions_have_the_hosts_turn_and_no_stale_spacing() -> None:
+    fold = applied(new_fold(), [created(1)])
+
+    def epochs(first: int, last: int, seconds: float) -> None:
+        """Ten steps each; its end is known of the fifth."""
+        for epoch in range(first, last):
+            for number in range(10):
+                begin = clock[0]
+                clock[0] += seconds
+                fold.apply(step(epoch * 10 + number, begin, clock[0], runs=(1,)))
+                if number == 4 or (number == 8 and seconds == 0.1):
+                    fold.apply(completed(epoch * 10 + number, clock[0]))
+            fold.apply(LoopEnded("train", at(clock[0]), 0))
+
+    clock = [0.0]
+    epochs(0, 20, 0.1)
+    loop = fold.snapshot(at(clock[0])).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.1), "completions")
+    epochs(20, 120, 0.2)
+    loop = fold.snapshot(at(clock[0])).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.2), "host")
+    epochs(120, 130, 0.1)
+    loop = fold.snapshot(at(clock[0])).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.1), "completions")
+
+
 def test_completions_that_tell_nothing_leave_step_time_absent() -> None:
     """All of the time between them belongs to an inner loop: a step of 0 s would be invented."""
     steps = [step(0, 0.0, 5.0, nested=5.0, runs=(1,)), step(1, 5.0, 6.0, runs=(1,))]
