@@ -1,4 +1,4 @@
-"""The agent's CPU and memory for 100 000 steps, and its answer time with 20 000 series.
+"""The agent's CPU and memory for 100 000 steps, and its answer time with 20 000 series and with 10 000 executables.
 
 The agent is a real process, fed through the pipe as the job feeds it, in frames of 1 000 events.
 """
@@ -11,11 +11,22 @@ from typing import Any
 from jaxobs.config import Settings
 from jaxobs.flow import wire
 from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.events import BackendFound, Compilation, CompilePhaseEnded, Event, StepEnded
+from jaxobs.model.events import (
+    BackendFound,
+    Compilation,
+    CompilePhaseEnded,
+    Event,
+    ExecutableCreated,
+    ExecutableRan,
+    FunctionCalled,
+    FunctionWatched,
+    StepEnded,
+)
 from jaxobs.probe.agent_process import start_agent_process
 
 STEPS = 100_000
 FUNCTIONS = 10_000
+EXECUTABLES = 10_000
 FRAME = 1_000
 ROUNDS = 5
 
@@ -44,7 +55,7 @@ class Agent:
     def snapshot(self) -> tuple[dict[str, Any], float]:
         """The document, and the seconds until it was there."""
         began = time.perf_counter()
-        self._pipe.sendall(wire.frame(wire.REQUEST, (1, "snapshot")))
+        self._pipe.sendall(wire.frame(wire.REQUEST, (1, 10.0)))
         while True:
             select.select([self._pipe], [], [])
             for kind, body in self._frames.feed(self._pipe.recv(1 << 20)):
@@ -68,6 +79,19 @@ def steps(first: int, count: int) -> list[Event]:
         StepEnded("train", i, at + i, at + i + 1, 0, 0, 0, 0, 0, 256.0, None, False, 1, (1,), None)
         for i in range(first, first + count)
     ]
+
+
+def one_function_for_each_shape() -> list[Event]:
+    """A watched function that is compiled, run and timed with 10 000 shapes."""
+    events: list[Event] = [FunctionWatched(-1, "f", "", now())]
+    for number in range(1, EXECUTABLES + 1):
+        at = now()
+        events.append(CompilePhaseEnded("f", "backend", 1, at, at + 1_000, 1_000, True))
+        events.append(Compilation("f", number, 1, at + 1_000, (), "off", None, (), None))
+        events.append(ExecutableCreated(number, "f", at, None, "left out here", (("argument", 64),), 1))
+        events.append(FunctionCalled(number, 1, at))
+        events.append(ExecutableRan(number, 1e-3, 1e-5, at))
+    return events
 
 
 def main() -> None:
@@ -97,6 +121,22 @@ def main() -> None:
     agent.close()
     print(
         f"{2 * FUNCTIONS:,} series: {FRAME:,} steps and a snapshot in {min(times):.2f} s, {resident:.0f} MiB"
+    )
+
+    agent = Agent(series_limit=2_000)
+    agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now()), *one_function_for_each_shape()])
+    agent.snapshot()
+    before, _ = agent.cost()
+    times = []
+    for turn in range(ROUNDS):
+        agent.send(steps(turn * 20, 20))
+        times.append(agent.snapshot()[1])
+    after, resident = agent.cost()
+    agent.close()
+    spent = (after - before) / (ROUNDS + 1)
+    print(
+        f"{EXECUTABLES:,} executables: a snapshot in {1e3 * min(times):.0f} ms, {1e3 * spent:.0f} ms of CPU, "
+        f"{resident:.0f} MiB"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
 from jaxobs.derive.advice.of_compiles import REMEDIES
-from jaxobs.derive.advice.wording import percent
+from jaxobs.model.wording import rough_percent
 
 PAGE = Path(__file__).parent / "advice.md"
 INTRODUCTION = f"""\
@@ -27,8 +27,13 @@ dashboard there are `jaxobs_advice_info`, `jaxobs_advice_saves_ratio` and `jaxob
 What is given back is at most what is said: it is the time that the cause takes, less what is known to remain. Shares of a
 loop are those of its last window, and count by the loop's part of all loops' wall time; shares of an executable are its
 device seconds over that wall time; those of compiles are over the age of the process. Two pieces of advice may speak of
-the same seconds. Advice that would give back less than {percent(LEAST_SAVED)} of the wall time is not given: step
-times differ by as much from one minute to the next. A number that is not known triggers nothing.
+the same seconds. A number that is not known triggers nothing.
+
+Left out is advice that would give back less than {rough_percent(LEAST_SAVED)} of the wall time, nearly two minutes of
+an hour: shares rest on sampled device times, which are known to within 5 %, so that less may be their error, and
+nobody could see whether it had helped. Of a condition there is one piece for each loop and each function: several
+causes of a function's recompilations are told in one; where several executables of a function, or operations of a
+trace's module, meet the same condition, only that which would give back most is told.
 
 """
 OFFLINE = "A trace alone can tell: "

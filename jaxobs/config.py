@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jaxobs.model.hardware import checked_element_type
+from jaxobs.model.profile import LARGEST_TRACE
 
 PREFIX = "JAXOBS_"
 
@@ -29,7 +30,7 @@ class Settings(BaseSettings):
     enabled: bool = Field(True, description="false turns every call of jaxobs into a no-op")
     agent: Literal["process", "inline"] = Field(
         "process",
-        description="where events are folded and exported: a process beside the job, or a thread in it",
+        description="where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
     )
     run: str | None = Field(
         None, description="name of the run or experiment, for the resource and target_info"
@@ -42,7 +43,10 @@ class Settings(BaseSettings):
         65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow"
     )
     shutdown_timeout: float = Field(
-        5.0, ge=0, le=600, description="seconds for the last flush at the end of the job"
+        5.0,
+        ge=0,
+        le=600,
+        description="seconds at the end of the job for the last snapshot and the last flush",
     )
     prometheus: bool = Field(
         True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
@@ -85,8 +89,8 @@ class Settings(BaseSettings):
     profile_maximum_bytes: int = Field(
         32 * 2**20,
         ge=0,
-        le=2**30,
-        description="larger traces are not read, and windows are kept short of them",
+        le=LARGEST_TRACE,
+        description="larger traces are not read, and windows are kept short of them; at most 64 MiB",
     )
     out_of_memory_reports: int = Field(
         3, ge=0, le=100, description="most reports a process writes when memory runs out; 0 writes none"
@@ -153,7 +157,13 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
     unknown = sorted(
         name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
     )
-    return [(name, next(iter(difflib.get_close_matches(name.upper(), known, 1)), None)) for name in unknown]
+    return [(name, _meant(name.upper().removeprefix(PREFIX))) for name in unknown]
+
+
+def _meant(word: str) -> str | None:
+    """Without the prefix, which would make all of them alike."""
+    close = difflib.get_close_matches(word.lower(), Settings.model_fields, 1)
+    return PREFIX + close[0].upper() if close else None
 
 
 def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:

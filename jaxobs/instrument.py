@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jaxobs.observer import Observer, warn
+from jaxobs.observer import Observer
+from jaxobs.probe.saying import warn
 
 _lock = threading.RLock()
 _observer: Observer | None = None

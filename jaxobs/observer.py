@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import logging
 import os
 import threading
 import time
@@ -19,15 +17,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 from jaxobs.flow import wire
 from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
-from jaxobs.model.profile import ProfileResult
+from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
+from jaxobs.plugin.directories import why_not_writable
 from jaxobs.probe.agent_process import Connection, start_agent_process, start_agent_thread
 from jaxobs.probe.answers import Answers
-from jaxobs.probe.calls import NOT_JITTED, is_jitted, name_of
+from jaxobs.probe.calls import is_jitted, name_of
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.probe.loops import Amount, Steps
 from jaxobs.probe.marks import PhaseMark, StepMark
 from jaxobs.probe.out_of_memory import OutOfMemory
+from jaxobs.probe.saying import inform, warn
 from jaxobs.probe.side import ProbeSide
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ Result = TypeVar("Result")
 ADDRESS_SECONDS = 5.0
 """How long `address` waits for an agent that has just been started (its imports take about half a second)."""
 
-_log = logging.getLogger("jaxobs")
+LAST_SNAPSHOT_SHARE = 0.7
+"""Of the time to shut down: the last snapshot, for the summary, may take as much before exporters get the rest. An idle
+machine gives it in some 20 ms; where eight processes kept two cores busy it took up to 0.6 s."""
 
 
 class Observer:
@@ -129,7 +131,10 @@ class Observer:
             return function
         if not is_jitted(function) and (name := name_of(function)) not in self._not_jitted:
             self._not_jitted.add(name)
-            warn(f"obs.watch({name}): {NOT_JITTED}; only step times are seen")
+            warn(
+                f"obs.watch({name}): this is no function of jax.jit, so its runs are seen only if what it compiles is "
+                f"named {name!r} too; jit it first, or watch the jitted functions that it calls"
+            )
         return cast("Callable[Parameters, Result]", self._side.watch(function))
 
     def record(self, **values: Any) -> None:
@@ -142,11 +147,18 @@ class Observer:
 
         `keep`: leave the raw trace where XProf finds it, True in the directory of the setting `profile_directory`, or in
         the directory given. The window is shorter than `seconds` where its trace would become too large, and no longer
-        than a minute. Raises nothing: the result's `outcome` and `reason` tell how it went.
+        than a minute. The result's `outcome` and `reason` tell how it went. It waits, so call it beside the loop, on a
+        thread of your own: a loop that waits here runs nothing that could be seen.
+
+        Raises ValueError for `seconds` that are not above 0 and at most 60, TypeError for a `keep` that is no path.
         """
+        seconds = checked_seconds(seconds)
+        kept = keep if isinstance(keep, bool) else os.fspath(Path(keep).absolute())
         if self._ended or not self._started:
             return ProfileResult("failed", "", self._why_nothing())
-        kept = keep if isinstance(keep, bool) else os.fspath(Path(keep).absolute())
+        directory = self._plain_settings["profile_directory"] if kept is True else kept
+        if directory and (reason := why_not_writable(Path(directory))) is not None:
+            return ProfileResult("failed", "", f"no trace could be kept in {directory}: {reason}")
         return self._side.profile(seconds, kept)
 
     @property
@@ -160,7 +172,7 @@ class Observer:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
         if self._ended or not self._started:
             return self.final_snapshot or absent_snapshot(self._why_nothing())
-        answer = self._answers.ask("snapshot", timeout)
+        answer = self._answers.ask(timeout)
         if answer is None:
             return absent_snapshot(f"the agent did not answer within {timeout} s")
         return Snapshot(now(), answer)
@@ -177,7 +189,8 @@ class Observer:
                 self._ended = True
                 return
             if self._started:
-                self.final_snapshot = self.snapshot(max(0.1, min(2.0, timeout / 2)))
+                left = deadline - time.monotonic()
+                self.final_snapshot = self.snapshot(max(0.1, LAST_SNAPSHOT_SHARE * left)).served_no_more()
             self._ended = True
         atexit.unregister(self.shutdown)
         self._side.stop(max(0.0, deadline - time.monotonic()))
@@ -251,12 +264,17 @@ class Observer:
 
     def _hello(self) -> dict[str, Any]:
         anchor = ClockAnchor.read()
+        again = self._side.sender.agents > 1  # what those before had counted is lost with them
         return {
             "settings": self._plain_settings,
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
             "began": self._began,
             "agent": self.settings.agent,
+            "facts": {
+                "counts_begin_seconds": (anchor.monotonic - self._began) / NANOSECONDS if again else None,
+                "counts_begin_seconds_reason": None if again else "no agent was lost",
+            },
         }
 
     def _heard(self, kind: bytes, body: Any) -> None:
@@ -264,7 +282,7 @@ class Observer:
         if kind == wire.ADDRESS:
             self._address = body
             if body:
-                _log.info("metrics at %s", body)
+                inform(f"metrics at {body}")
                 self._tell_address(body)
             self._address_known.set()
             self._answers.look_again()
@@ -280,9 +298,3 @@ def _call_if_alive(method: weakref.WeakMethod[Any], module: ModuleType) -> None:
     found = method()
     if found is not None:
         found(module)
-
-
-def warn(message: str) -> None:
-    """One line to the logger `jaxobs`."""
-    with contextlib.suppress(Exception):  # the user's handlers and filters may raise
-        _log.warning("%s", message)

@@ -42,6 +42,7 @@ class FakeJob:
         self.steps = 0
         self.compiled: int | None = None
         self.module_bytes = 0
+        self.agents = 1
         self.session: object | None = None
         self.off = ""
         self._guard = Guard("probe under test", "probe", self.failures.append)
@@ -72,8 +73,8 @@ class FakeJob:
         """Nothing."""
 
     def progress(self) -> Progress:
-        """What `steps`, `compiled` and `module_bytes` were set to."""
-        return Progress(self.steps, self.compiled, self.module_bytes)
+        """What `steps`, `compiled`, `module_bytes` and `agents` were set to."""
+        return Progress(self.steps, self.compiled, self.module_bytes, self.agents)
 
     def annotate_steps(self, session: object | None) -> None:
         """Keep it in `session`."""

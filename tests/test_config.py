@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.config import SettingsError, load_settings
+from jaxobs.agent.analysis import LARGEST_WINDOW
+from jaxobs.config import SettingsError, load_settings, unknown_variables
 from jaxobs.cost_model.element_types import ELEMENT_TYPES as OF_XLA
 from jaxobs.cost_model.element_types import Kind
 from jaxobs.model.hardware import ELEMENT_TYPES, checked_element_type
+from jaxobs.model.profile import LARGEST_TRACE
+from jaxobs.probe.payloads import MOST_WAITING_BYTES
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,19 @@ def test_every_floating_type_that_a_module_can_have_may_have_a_peak() -> None:
     assert floating <= set(ELEMENT_TYPES)
     assert load_settings(peak_flops=dict.fromkeys(ELEMENT_TYPES, 1.0)).peak_flops.keys() == set(ELEMENT_TYPES)
     assert checked_element_type("bfloat16") == "bfloat16"
+
+
+def test_no_larger_trace_is_asked_for_than_is_read_and_can_wait_for_the_agent() -> None:
+    assert load_settings(profile_maximum_bytes=LARGEST_TRACE).profile_maximum_bytes == LARGEST_TRACE
+    with pytest.raises(SettingsError, match=f"profile_maximum_bytes={LARGEST_TRACE + 1}.*less than or equal"):
+        load_settings(profile_maximum_bytes=LARGEST_TRACE + 1)
+    assert LARGEST_TRACE <= LARGEST_WINDOW
+    assert LARGEST_TRACE <= MOST_WAITING_BYTES
+
+
+def test_only_a_name_that_is_close_is_suggested() -> None:
+    environment = {"JAXOBS_NONSENSE": "1", "JAXOBS_INTERVL": "3", "jaxobs_interval": "2"}
+    assert unknown_variables(environment) == [
+        ("JAXOBS_INTERVL", "JAXOBS_INTERVAL"),
+        ("JAXOBS_NONSENSE", None),
+    ]

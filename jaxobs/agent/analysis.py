@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxobs.cost_model import module_cost
+from jaxobs.derive.kept_operations import OPERATIONS_KEPT
 from jaxobs.derive.profiled import Profiled, join
 from jaxobs.derive.profiles import WindowToRead
 from jaxobs.model.cost import ModuleCost
@@ -21,8 +22,9 @@ from jaxobs.trace import TraceError, read_trace
 LARGEST_WINDOW = 64 * 2**20
 """Bytes of a trace that are read. Reading takes about seven times as much memory, and 4 s for so many (measured)."""
 
-INSTRUCTIONS_KEPT = 500_000
-"""Modules stay decoded up to so many instructions in all: the steps of a large model have some ten thousand each."""
+MODULES_WAITING = 256 * 2**20
+"""Bytes of modules and traces that wait to be read. Beyond it they are refused: thousands of large executables that are
+made faster than they can be read must not take the job's memory."""
 
 MODULES_CARRIED = 64 * 2**20
 """Bytes of serialized modules that are kept for the windows to come: some 50 of ten thousand instructions each."""
@@ -60,6 +62,8 @@ class Analysis:
         self._finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="jaxobs-analysis", daemon=True)
         self._submitted = self._pending = 0
+        self._bytes = 0
+        self._bytes_lock = threading.Lock()
         self._modules = _Modules(log)
 
     def start(self) -> None:
@@ -67,11 +71,15 @@ class Analysis:
 
     def submit(self, number: int, proto: bytes) -> None:
         """The module of an executable."""
-        self._put(_MODULE, (number, proto))
+        refused = self._put(_MODULE, (number, proto), len(proto))
+        if refused:
+            self._finished.put(ModuleDone(number, None, refused))
 
     def submit_window(self, window: WindowToRead) -> None:
         """A profiler window with its trace."""
-        self._put(_WINDOW, window)
+        refused = self._put(_WINDOW, window, len(window.event.xspace or b""))
+        if refused:
+            self._finished.put(WindowDone(window.without_trace(), None, refused))
 
     def finished(self) -> list[Done]:
         done: list[Done] = []
@@ -94,18 +102,28 @@ class Analysis:
     def stop(self) -> None:
         self._waiting.put((_STOP, 0, None))
 
-    def _put(self, kind: int, item: Any) -> None:
+    def _put(self, kind: int, item: Any, size: int) -> str:
+        """Why it is not read; empty where it waits now."""
         self._pending += 1
         self._submitted += 1
-        self._waiting.put((kind, self._submitted, item))
+        with self._bytes_lock:
+            if self._bytes > 0 and self._bytes + size > MODULES_WAITING:
+                waiting = f"{self._bytes / 2**20:.0f} of {MODULES_WAITING / 2**20:.0f} MiB"
+                return f"the agent is behind: {waiting} of modules and traces were waiting to be read already"
+            self._bytes += size
+        self._waiting.put((kind, self._submitted, (size, item)))
+        return ""
 
     def _run(self) -> None:
         while True:
-            kind, _, item = self._waiting.get()
+            kind, _, waited = self._waiting.get()
             if kind == _STOP:
                 return
+            size, item = waited
             done = self._decode(*item) if kind == _MODULE else self._read(item)
-            del item
+            del item, waited
+            with self._bytes_lock:
+                self._bytes -= size
             self._finished.put(done)
             self._wake()
 
@@ -142,7 +160,7 @@ class _Modules:
         self._log = log
         self._rules: Mapping[str, Any] | None = None
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
-        self._instructions = 0
+        self._operations = 0
         self.carried: dict[int, bytes] = {}
         """Modules by program id, of all windows: one carries them only after a compile, and its successors none."""
 
@@ -152,10 +170,10 @@ class _Modules:
             self._known.move_to_end(content)
             return self._known[content]
         found = self._known[content] = self._decode(proto)
-        self._instructions += _size(found)
-        while self._instructions > INSTRUCTIONS_KEPT and len(self._known) > 1:
+        self._operations += _size(found)
+        while self._operations > OPERATIONS_KEPT and len(self._known) > 1:
             _, oldest = self._known.popitem(last=False)
-            self._instructions -= _size(oldest)
+            self._operations -= _size(oldest)
         return found
 
     def of(self, trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
@@ -189,4 +207,4 @@ class _Modules:
 
 
 def _size(module: ModuleCost | str) -> int:
-    return 1 if isinstance(module, str) else module.instruction_count
+    return 1 if isinstance(module, str) else 1 + len(module.operations)

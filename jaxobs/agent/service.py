@@ -16,13 +16,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
-from jaxobs.agent.collecting import Collecting
-from jaxobs.agent.exporting import STUCK_SECONDS, Exporting
+from jaxobs.agent.exporting import STUCK_SECONDS
+from jaxobs.agent.loading import load_plugins
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
 from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -35,8 +34,6 @@ from jaxobs.model.events import (
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
-from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
-from jaxobs.plugin.guard import Guard
 
 EVENTS_A_SLICE = 50
 """Inline, the fold gives up the interpreter lock after so many events (about 0.2 ms): a training step waits no longer."""
@@ -45,7 +42,8 @@ LAST_FLUSH_SECONDS = 5.0
 """For the exporters' last turn when the job died without a word."""
 
 SETTLE_SECONDS = 2.0
-"""At the end, for modules that are still being decoded, so that a short job's last snapshot has its costs."""
+"""For modules that are still being decoded, so that a short job's last snapshot has its costs. At most a third of the
+time there is: the rest is for the fold and, on a machine that is busy, for being scheduled at all."""
 
 
 class Service:
@@ -65,23 +63,19 @@ class Service:
         self._traces: deque[bytes] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
-        self._undeclared: dict[str, str] = {}
-        self._exporters: list[Exporting] = []
-        self._collectors: list[Collecting] = []
         self._analysis = Analysis(self.log, self._wake)
-        self._readings: list[DeviceReading] = []
-        self._guards = self._load_plugins()
+        self._plugins = load_plugins(self.catalogue, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
+        facts |= hello.get("facts", {})
         limit = int(self.settings["series_limit"])
-        self.fold = Fold(
-            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, tuple(self._readings)
-        )
+        readings = tuple(self._plugins.readings)
+        self.fold = Fold(self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings)
 
     def start(self) -> None:
         self._analysis.start()
-        for exporter in self._exporters:
+        for exporter in self._plugins.exporters:
             exporter.start(self)
-        for collector in self._collectors:
+        for collector in self._plugins.collectors:
             collector.start(self)
 
     def emit(self, event: Measured | SpanEnded) -> None:
@@ -145,9 +139,9 @@ class Service:
         elif kind == wire.XSPACE:
             self._traces.append(body)
         elif kind == wire.REQUEST:
-            number, _ = body
+            number, patience = body
             self._read_windows()
-            self._analysed(self._analysis.settle(SETTLE_SECONDS / 2))
+            self._analysed(self._analysis.settle(min(SETTLE_SECONDS, float(patience) / 3)))
             self._send(wire.REPLY, (number, dict(self._turn().document)))
         elif kind == wire.FINISH:
             return float(body)
@@ -158,13 +152,13 @@ class Service:
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 self._analysis.submit(event.executable, event.proto)
             told: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
-            if isinstance(event, SourceReported) and event.up and event.source in self._undeclared:
+            if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, and what it measures there is refused here.
-                reason = f"the agent cannot load it: {self._undeclared[event.source]}"
+                reason = f"the agent cannot load it: {self._plugins.undeclared[event.source]}"
                 told = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
             self.fold.apply(told)
-            self._new_events.append(told._replace(xspace=None) if isinstance(told, ProfileWindow) else told)
+            self._new_events.append(_without_payload(told))
             if isinstance(event, BackendFound):
                 self._bind(event)
             if self._inline and position % EVENTS_A_SLICE == 0:
@@ -219,67 +213,35 @@ class Service:
         """A new snapshot, offered to every exporter."""
         self._fold_arrivals()
         self._read_windows()
-        for guard in self._guards:
+        for guard in self._plugins.guards:
             self.fold.apply(guard.report(STUCK_SECONDS))
         if not self._inline:
             self.fold.agent_measured(time.process_time(), _resident())
-        for exporter in self._exporters:
+        for exporter in self._plugins.exporters:
             self.fold.exporter_dropped(exporter.guard.source, exporter.dropped)
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []
         spans = self.fold.finished_spans()
-        for exporter in self._exporters:
+        for exporter in self._plugins.exporters:
             exporter.offer(snapshot, events, spans)
         return snapshot
 
     def _end(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
-        for exporter in self._exporters:
+        for exporter in self._plugins.exporters:
             exporter.job_ended()
-        for collector in self._collectors:
+        for collector in self._plugins.collectors:
             collector.stop()
         self._read_windows(final=True)
         self._analysed(self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)))
         self._turn()
-        for exporter in self._exporters:
+        for exporter in self._plugins.exporters:
             exporter.finish(max(0.0, deadline - time.monotonic()))
-        for exporter in self._exporters:
+        for exporter in self._plugins.exporters:
             exporter.join(max(0.0, deadline - time.monotonic()))
         self._analysis.stop()
         self._wake_read.close()
         self._wake_write.close()
-
-    def _load_plugins(self) -> list[Guard]:
-        guards = []
-        for found in (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS)):
-            guard = Guard(found.name, found.group.removeprefix("jaxobs.").removesuffix("s"), self.log)
-            if found.group == PROBES:
-                # Probes run in the job; here only their metrics are wanted.
-                if found.error or not guard.call(self._declare, found):
-                    self._undeclared[found.name] = found.error or guard.reason
-                continue
-            guards.append(guard)
-            if found.error:
-                guard.fail(found.error)
-            elif guard.call(self._declare, found) and found.group == EXPORTERS:
-                self._exporters.append(Exporting(found.plugin, guard))
-            elif not guard.failures:
-                self._collectors.append(Collecting(found.plugin, guard, self._collected))
-        return guards
-
-    def _declare(self, found: Found) -> bool:
-        metrics = found.plugin.metrics if found.plugin is not None else ()
-        for metric in metrics:
-            self.catalogue.add(metric)
-        readings: list[DeviceReading] = list(getattr(found.plugin, "device_readings", ()))
-        for reading in readings:
-            if reading.metric not in metrics:
-                raise ValueError(f"device_readings: {reading.metric.name} is none of its metrics")
-        self._readings += readings
-        return True
-
-    def _collected(self, values: list[Measured]) -> None:
-        self._arrived.extend(values)
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # full: it will wake anyway
@@ -289,6 +251,15 @@ class Service:
         """To the job; a job that is gone hears nothing, and that is seen where the pipe is read."""
         with contextlib.suppress(OSError, ValueError), self._send_lock:
             self._pipe.sendall(wire.frame(kind, body))
+
+
+def _without_payload(event: Event) -> Event:
+    """For exporters, which hold thousands while they are slow: compiled modules and traces would be gigabytes."""
+    if isinstance(event, ProfileWindow):
+        return event._replace(xspace=None)
+    if isinstance(event, ExecutableCreated) and event.proto is not None:
+        return event._replace(proto=None, proto_reason="the agent alone has it")
+    return event
 
 
 def _resident() -> int | None:

@@ -17,8 +17,8 @@ USAGE = """usage: jaxobs analyze PATH [--json] [--html FILE] [--top N] [--maximu
   --html FILE        write one page with a roofline plot that needs nothing else
   --top N            operations shown in the table (default 20)
   --maximum-bytes N  the largest trace of one host that is read (default 256 MiB)
-Peaks come from the data sheet of the device kind, or from the trace; JAXOBS_PEAK_FLOPS and
-JAXOBS_PEAK_BYTES_PER_SECOND override them."""
+Peaks: JAXOBS_PEAK_FLOPS and JAXOBS_PEAK_BYTES_PER_SECOND first, then the data sheet of the device
+kind, then for a trace of this host what `jaxobs calibrate` measured, then what the trace says."""
 
 _OPTIONS = ("--json", "--html", "--top", "--maximum-bytes", "--help")
 _TOP = 20

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from jaxobs.cli import UsageError
 from jaxobs.model.calibration import Calibration
 from jaxobs.model.calibration_file import cache_directory, save_calibration, write_calibration
+from jaxobs.plugin.directories import why_not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,7 @@ class CalibrationFailedError(Exception):
 def run(arguments: list[str]) -> int:
     """Measure, show a table and keep the file. Raises UsageError for options it cannot use."""
     options = _options(arguments)
+    _check_place(options.output)
     try:
         calibration = _with_progress_bar(options.seconds, quiet=options.quiet)
     except CalibrationFailedError as error:
@@ -129,6 +131,14 @@ def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
         return calibrate_in_process(
             seconds, lambda fraction, title: bar.update(task, completed=fraction, description=title)
         )
+
+
+def _check_place(output: Path | None) -> None:
+    """Before anything is measured. Raises UsageError where the result could not be kept."""
+    place = cache_directory() if output is None else output.parent
+    reason = why_not_writable(place)
+    if reason is not None:
+        raise UsageError(f"nothing can be kept in {place}: {reason}; choose a file with --output")
 
 
 def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | None]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxobs.model.hardware import Peak, peak_key, peaks_for
+from jaxobs.model.wording import byte_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     for point in calibration.bandwidth:
         share = _share(point.best, peaks.memory)
         memory.add_row(
-            _bytes(point.working_set_bytes), _gigabytes(point.copy), _gigabytes(point.triad), share
+            byte_size(point.working_set_bytes), _gigabytes(point.copy), _gigabytes(point.triad), share
         )
     console.print(memory)
     if calibration.latency_seconds is not None:
@@ -68,7 +69,3 @@ def _scaled(rate: float, measure: str) -> str:
 
 def _gigabytes(rate: float) -> str:
     return f"{rate / 1e9:.1f} GB/s"
-
-
-def _bytes(size: int) -> str:
-    return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"

@@ -54,7 +54,7 @@ def collect() -> dict[str, Any]:
     """Everything as plain data, with all `problems` in one list."""
     from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
     from jaxobs.cli.checks.plugins import problems_of, remarks_of
-    from jaxobs.cli.checks.settings import check_settings
+    from jaxobs.cli.checks.settings import check_settings, directory_problems
     from jaxobs.cli.plugins import describe, find_plugins
     from jaxobs.config import Settings, SettingsError, load_settings, plain_settings
     from jaxobs.identity import read_identity
@@ -72,6 +72,7 @@ def collect() -> dict[str, Any]:
     plugins = [describe(plugin) | {"remarks": remarks_of(plugin, plain)} for plugin in found]
     problems = [problem for part in (settings, devices) for problem in part.pop("problems")]
     problems += unused_hardware(present, devices)
+    problems += directory_problems(loaded)
     problems += problems_of(plugins)
     problems += (
         [] if plugins else ["no plugin is installed, not even those of jaxobs: run `pip install jaxobs`"]

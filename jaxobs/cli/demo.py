@@ -63,13 +63,15 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     else:
         say(report.why_nothing_is_served(observer.snapshot().to_dict()))
     outcome = _train(observer, text, size, options.seconds)
-    document = observer.snapshot(timeout=5.0).to_dict()
+    holds = options.hold and not outcome.interrupted
+    last = observer.snapshot(timeout=5.0)
+    document = (last if holds else last.served_no_more()).to_dict()
     if options.json:
         print(report.as_json(document, outcome, size), flush=True)
     else:
         width = terminal_width(sys.stdout)
         print(report.as_text(document, outcome, width=width, bold=sys.stdout.isatty()), flush=True)
-    if options.hold and not outcome.interrupted:
+    if holds:
         _hold(observer)
     return _INTERRUPTED if outcome.interrupted else 0
 

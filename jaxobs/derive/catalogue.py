@@ -1,4 +1,7 @@
-"""The metrics that the core derives. Names, types and labels are relied on from outside: panels, alerts, recordings."""
+"""The metrics that the core derives. Names, types and labels are relied on from outside: panels, alerts, recordings.
+
+Longer than other files: it is a table, and whoever looks a name up wants one.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +159,7 @@ EXECUTABLE_RUNS = Metric(
     "jaxobs_executable_runs_total", "counter", "Runs of watched functions.", ("function", "executable")
 )
 EXECUTABLE_SECONDS = Metric(
-    "jaxobs_executable_seconds_total", "counter", "Device time: the median of sampled runs times the number of runs.",
+    "jaxobs_executable_seconds_total", "counter", "Device time: sampled run times runs, within the loops' wall time.",
     ("function", "executable"), "seconds",
 )  # fmt: skip
 EXECUTABLE_ACHIEVED = Metric(
@@ -193,7 +196,8 @@ PROFILED_STEPS = Metric(
 )  # fmt: skip
 OPERATION_SECONDS = Metric(
     "jaxobs_operation_sampled_seconds_total", "counter",
-    "Device time of the largest operations, summed over profiler windows and this process's devices.",
+    "Device time of the largest operations, summed over profiler windows and this process's devices; moments that "
+    "several share are divided equally.",
     ("function", "operation", "category"), "seconds",
 )  # fmt: skip
 OPERATION_FLOPS = Metric(

@@ -37,7 +37,10 @@ class Compiles:
         self.persistent_cache = PersistentCache(series)
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._told: dict[tuple[str, ...], float] = {}
-        self._made: deque[Compilation] = deque(maxlen=INTERVALS_KEPT)
+        self._weights: dict[str, tuple[float, ...]] = {}
+        self._changed: set[str] = set()
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._made: defaultdict[int, deque[Compilation]] = defaultdict(lambda: deque(maxlen=INTERVALS_KEPT))
         self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for phase in core.PHASES:
@@ -51,6 +54,7 @@ class Compiles:
         require(event.end >= event.start and event.exclusive >= 0, "a compile phase of negative duration")
         own = seconds(event.exclusive)
         self.seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
+        self._changed.add(event.function)
         if event.outermost:
             self._in_flight.pop(event.thread, None)
             intervals = self._intervals[event.thread]
@@ -68,8 +72,9 @@ class Compiles:
 
     def compiled(self, event: Compilation, exemplar: Exemplar | None) -> None:
         self.count[event.function] += 1
+        self._changed.add(event.function)
         if event.function != EAGER:
-            self._made.append(event)
+            self._made[event.thread].append(event)
         self._bridge(event)
         self.recompilations.compiled(event)
         self.persistent_cache.compiled(event)
@@ -86,8 +91,10 @@ class Compiles:
         for (_, before), (after, _) in pairwise([*phases, (event.time, event.time)]):
             if not 0 < after - before <= LONGEST_BRIDGE:
                 continue
-            at = next((at for at, (_, stop) in enumerate(intervals) if stop == before), None)
-            if at is None:
+            at = len(intervals) - 1
+            while at >= 0 and intervals[at][1] > before:
+                at -= 1
+            if at < 0 or intervals[at][1] != before:
                 continue
             following = intervals[at + 1] if at + 1 < len(intervals) else None
             if following is not None and following[0] == after:
@@ -97,10 +104,20 @@ class Compiles:
 
     def made_within(self, thread: int, start: int, end: int) -> set[str]:
         """Functions whose executables that thread made in [start, end]; each is told once, to the innermost step."""
-        within = [made for made in self._made if made.thread == thread and start <= made.time <= end]
-        for made in within:
-            self._made.remove(made)
-        return {made.function for made in within}
+        made = self._made.get(thread)
+        if not made:
+            return set()
+        within, later = set(), []
+        while made and made[-1].time >= start:  # a thread's compiles end one after the other
+            last = made.pop()
+            if last.time <= end:
+                within.add(last.function)
+            else:
+                later.append(last)
+        made.extend(reversed(later))
+        if not made:
+            del self._made[thread]
+        return within
 
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
         """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.
@@ -123,11 +140,12 @@ class Compiles:
 
     def update(self, now: int) -> None:
         """Bring the series up to what was folded."""
-        weights = {
-            name: (sum(self.seconds[name].values()), float(self.count[name])) for name in self._functions()
-        }
-        self._shown = self._selection.choose(weights)
-        for name in self._functions():
+        changed, self._changed = self._changed, set()
+        for name in changed:
+            self._weights[name] = (sum(self.seconds[name].values()), float(self.count[name]))
+            self._rows[name] = self._row(name)
+        self._shown = self._selection.choose(self._weights)
+        for name in changed:
             shown = name if name in self._shown else OTHER
             self._tell(core.COMPILATIONS, (name,), (shown,), self.count[name])
             for phase, amount in self.seconds[name].items():
@@ -140,23 +158,23 @@ class Compiles:
         in_flight = {
             name: seconds(now - since)
             for name, since in oldest.items()
-            if name in self._shown or not weights.get(name)
+            if name in self._shown or not self._weights.get(name)
         }
         self._series.replace(core.COMPILING, (((name,), age) for name, age in in_flight.items()))
 
     def document(self) -> dict[str, Any]:
-        return {
-            name: {
-                "compilations": self.count[name],
-                "recompilation_count": sum(self.recompilations.counts[name].values()),
-                "recompilations": self.recompilations.document(name),
-                "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in core.PHASES},
-            }
-            for name in sorted(self._functions(), key=lambda name: -sum(self.seconds[name].values()))
-        }
+        """As of the last `update`: those with the most seconds first."""
+        names = sorted(self._weights, key=lambda name: -self._weights[name][0])
+        return {name: self._rows[name] for name in names}
 
-    def _functions(self) -> set[str]:
-        return set(self.count) | set(self.seconds)
+    def _row(self, name: str) -> dict[str, Any]:
+        """A new one whenever something changed: snapshots keep the old ones."""
+        return {
+            "compilations": self.count[name],
+            "recompilation_count": sum(self.recompilations.counts[name].values()),
+            "recompilations": self.recompilations.document(name),
+            "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in core.PHASES},
+        }
 
     def _tell(self, metric: Any, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
         """What is new since the last time goes to the series that the function has now, so that no counter falls."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.derive.roofline import Bound
-from jaxobs.model.cost import Cost, ModuleCost
+from jaxobs.model.cost import Cost
 
 SAMPLES_KEPT = 21
 """Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow
@@ -47,13 +47,17 @@ class Executable:
     function: str
     memory: Mapping[str, int]
     devices: int
-    module: ModuleCost | None = None
+    donatable_bytes: float | None = None
     cost: Cost | None = None
     bound: Bound | None = None
     fingerprint: str = ""
     cost_reason: str = "its module is being analysed"
     runs: int = 0
+    untimed: int = 0
+    """Runs outside loops whose seconds are not counted yet."""
     seconds: float = 0.0
+    room: float = math.inf
+    """Seconds that its loops' wall time last had for a run, where its timed runs would have taken longer."""
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_count: int = 0
@@ -73,7 +77,13 @@ class Executable:
 
     @property
     def seconds_per_run(self) -> float | None:
-        """Device seconds of one run: the median of the newest samples, and no more than the spacing of its runs.
+        """Device seconds of one run: as it was timed, and no more than its loops' wall time had room for."""
+        timed = self.timed_seconds_per_run
+        return None if timed is None else min(timed, self.room)
+
+    @property
+    def timed_seconds_per_run(self) -> float | None:
+        """The median of the newest samples, and no more than the spacing of its runs.
 
         A short one takes no more than it did in profiler windows either, which rather lengthen it. Without samples it is
         that of traced runs.

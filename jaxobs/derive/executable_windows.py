@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from jaxobs.derive.bottleneck import HALF_SURE_STEPS, Verdict
 from jaxobs.derive.executable import MEASURED, Executable
 from jaxobs.derive.profiled import Operation, ProfiledModule
 from jaxobs.derive.roofline import bound_time, total_bound
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.hardware import Peaks
 
 
-def absorb(made: Executable, ran: ProfiledModule, operations: Iterable[Operation]) -> None:
-    """Add a window's runs of the executable, with the operations of its module. Runs that were not told add nothing."""
+def absorb(
+    made: Executable,
+    ran: ProfiledModule,
+    operations: Iterable[Operation],
+    costs: Sequence[OperationCost] | None,
+) -> None:
+    """Add a window's runs of the executable, with the operations of its module. Runs that were not told add nothing.
+
+    `costs` are those of its operations; without them its repetitions stay as they are known.
+    """
     if not ran.runs or not ran.devices:
         return
     seen = made.windows
@@ -25,19 +33,19 @@ def absorb(made: Executable, ran: ProfiledModule, operations: Iterable[Operation
     for operation in operations:
         seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]
         seen.executions[operation.name] += operation.executions
-    made.measured = _measured_cost(made)
+    made.measured = _measured_cost(made, costs) or made.measured
 
 
-def bind(made: Executable, peaks: Peaks) -> None:
-    """The bound time of one run."""
-    if made.module is None:
+def bind(made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
+    """The bound time of one run. Without the costs of its operations it stays as it is."""
+    if costs is None:
         return
     means = _means(made) if made.measured is not None else {}
     made.bound = total_bound(
         bound_time(
             operation.once.scaled(means.get(operation.name, operation.executions)), peaks, made.working_set
         )
-        for operation in made.module.operations
+        for operation in costs
     )
 
 
@@ -57,16 +65,13 @@ def verdict_of_operations(made: Executable) -> Verdict | None:
     return Verdict(first, confidence, second, shares, reason)
 
 
-def _measured_cost(made: Executable) -> Cost | None:
+def _measured_cost(made: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
     """The cost with the mean repetitions seen; None where the module's own figures are exact."""
-    if made.module is None or made.cost is None or made.cost.exact or not made.windows.runs_counted:
+    if costs is None or made.cost is None or made.cost.exact or not made.windows.runs_counted:
         return None
     means = _means(made)
     cost = sum(
-        (
-            operation.once.scaled(means.get(operation.name, operation.executions))
-            for operation in made.module.operations
-        ),
+        (operation.once.scaled(means.get(operation.name, operation.executions)) for operation in costs),
         Cost(),
     )
     return dataclasses.replace(cost, exact=False, inexact_reasons=(MEASURED, *cost.inexact_reasons))

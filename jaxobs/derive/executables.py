@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executable import Executable
-from jaxobs.derive.executable_gauges import GAUGES, fill_gauges, rate
-from jaxobs.derive.executable_windows import absorb, bind, verdict_of_operations
+from jaxobs.derive.executable_document import executable_document, executable_verdict
+from jaxobs.derive.executable_gauges import GAUGES, fill_gauges
+from jaxobs.derive.executable_windows import absorb, bind
+from jaxobs.derive.kept_operations import KeptOperations
+from jaxobs.derive.memory import memory_need
 from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.refusal import require
-from jaxobs.derive.roofline import efficiency
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
-from jaxobs.model.cost import Cost, ModuleCost
+from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
 from jaxobs.model.hardware import Peaks
-from jaxobs.model.labels import OTHER
+from jaxobs.model.labels import OTHER, clean_label
+
+LISTED = 300
+"""Executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
+
+LONGEST_RUN = 1e8
+"""Seconds; three years."""
 
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
 
@@ -34,8 +42,15 @@ class Executables:
         self._by_number: dict[int, Executable] = {}
         self._by_fingerprint: dict[str, Executable] = {}
         self._watched: dict[int, FunctionWatched] = {}
+        self._of_function: defaultdict[str, list[int]] = defaultdict(list)
         self._watched_names: set[str] = set()
         self._unseen_runs: Counter[int] = Counter()
+        self._unseen: dict[str, int] = {}
+        """Functions of which it is not visible which executable some calls ran, with the number they were watched by."""
+        self._operations = KeptOperations()
+        self._weights: dict[int, tuple[float, ...]] = {}
+        self._changed: set[int] = set()
+        self._largest: Executable | None = None
         self._told: dict[tuple[str, int], float] = {}
         self.peaks: Peaks | None = None
         self.local_devices = 1
@@ -48,29 +63,34 @@ class Executables:
             made.cost_reason = event.proto_reason
             made.fingerprint = f"number-{event.executable}"
         self._by_number[event.executable] = made
+        if self._largest is None or memory_need(made.memory) > memory_need(self._largest.memory):
+            self._largest = made
+        self._of_function[event.function].append(event.executable)
+        self._changed.add(event.executable)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
         """The agent has decoded the module, or could not."""
         made = self._by_number.get(number)
         if made is None:
             return
+        self._changed.add(number)
         if module is None:
             made.cost_reason, made.fingerprint = reason, f"number-{number}"
             return
-        made.module, made.cost, made.cost_reason, made.fingerprint = (
-            module,
-            module.cost,
-            "",
-            module.fingerprint,
-        )
+        made.cost, made.cost_reason, made.fingerprint = module.cost, "", module.fingerprint
+        made.donatable_bytes = module.donatable_bytes
         self._by_fingerprint[made.fingerprint] = made
-        if self.peaks is not None:
-            bind(made, self.peaks)
+        self._operations.keep(made.fingerprint, module.operations)
+        self._bind(made)
 
     def bind_peaks(self, peaks: Peaks) -> None:
         self.peaks = peaks
         for made in self._by_number.values():
-            bind(made, peaks)
+            self._bind(made)
+
+    def _bind(self, made: Executable) -> None:
+        if self.peaks is not None:
+            bind(made, self.peaks, self._operations.of(made.fingerprint))
 
     def profiled(self, joined: Profiled) -> None:
         """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
@@ -80,9 +100,10 @@ class Executables:
         for place, ran in joined.modules.items():
             made = self._by_fingerprint.get(place[1])
             if made is not None:
-                absorb(made, ran, operations.get(place, ()))
-                if self.peaks is not None and made.measured is not None:
-                    bind(made, self.peaks)
+                absorb(made, ran, operations.get(place, ()), self._operations.of(made.fingerprint))
+                self._changed.add(made.number)
+                if made.measured is not None:
+                    self._bind(made)
 
     def functions(self) -> dict[str, str]:
         """The function of each executable, by its fingerprint."""
@@ -96,20 +117,51 @@ class Executables:
     def watched(self, event: FunctionWatched) -> None:
         self._watched[event.number] = event
         self._watched_names.add(event.function)
+        self._changed.update(self._of_function[event.function])
+        if self._unseen_runs[event.number]:
+            self._lose_sight(event)
 
     def ran(self, run: int, calls: int = 1) -> None:
+        """Calls outside loops: each takes as long as its executable's runs do."""
+        made = self.ran_in_loop(run, calls)
+        if made is not None:
+            made.untimed += calls
+
+    def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
+        """Calls whose seconds the loop tells (`spent`). Gives the executable, where it is visible which one ran."""
         made = self._by_number.get(run)
-        if made is None:
-            self._unseen_runs[run] += calls
-        else:
+        if made is not None:
             made.runs += calls
+            self._changed.add(run)
+            return made
+        self._unseen_runs[run] += calls
+        if run in self._watched:
+            self._lose_sight(self._watched[run])
+        return None
+
+    def spent(self, run: int, seconds: float) -> None:
+        """Device seconds of runs in a loop."""
+        self._by_number[run].seconds += seconds
+        self._changed.add(run)
+
+    def fitted(self, run: int, share: float) -> None:
+        """Of the seconds of its timed runs a loop had room for that share lately."""
+        made = self._by_number[run]
+        timed = made.timed_seconds_per_run
+        made.room = timed * share if timed is not None and share < 1 else math.inf
+
+    def is_sampled(self, run: int) -> bool:
+        """Whether runs were timed as they were, and not only while the profiler traced them."""
+        made = self._by_number.get(run)
+        return made is not None and bool(made.samples)
 
     def sampled(self, event: ExecutableRan) -> None:
-        require(math.isfinite(event.seconds) and event.seconds > 0, "device time that is no positive number")
+        require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
         made = self._by_number.get(event.run)
         if made is not None:
             made.samples.append(event.seconds)
             made.sample_count += 1
+            self._changed.add(event.run)
 
     def spaced(self, run: int, spacing: float) -> None:
         """Steps that ran this executable alone completed so far apart, on average over many.
@@ -120,6 +172,7 @@ class Executables:
         made = self._by_number.get(run)
         if made is not None:
             made.spacings.append(spacing)
+            self._changed.add(run)
 
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""
@@ -138,132 +191,68 @@ class Executables:
         return self._by_fingerprint.get(fingerprint)
 
     def update(self) -> None:
-        """Bring the series up to what was folded."""
-        for made in self._by_number.values():
+        """Bring the series up to what was folded. Takes as long as what changed, not as there are executables."""
+        changed = [self._by_number[number] for number in self._changed]
+        self._changed.clear()
+        for made in changed:
             per_run = made.seconds_per_run
-            new = made.runs - self._told.get(("runs", made.number), 0.0)
-            if per_run is not None and new > 0:
-                made.seconds += per_run * new
-                self._told["runs", made.number] = made.runs
-        weights = {
-            made.number: (max(made.seconds, made.windows.seconds), made.work.flops if made.work else 0.0)
-            for made in self._by_number.values()
-            if made.fingerprint
-        }
-        shown = self._selection.choose(weights)
-        gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in GAUGES}
-        for number in weights:
-            made = self._by_number[number]
-            name = (made.function, made.fingerprint) if number in shown else (OTHER, OTHER)
-            if made.runs:
+            if per_run is not None and made.untimed:
+                made.seconds += per_run * made.untimed
+                made.untimed = 0
+            self._operations.used(made.fingerprint)
+            if made.fingerprint:
+                self._weights[made.number] = _weight(made)
+        shown = self._selection.choose(self._weights)
+        for made in changed:
+            if made.fingerprint and self._why_no_runs(made) is None:
+                name = (made.function, made.fingerprint) if made.number in shown else (OTHER, OTHER)
                 self._tell(core.EXECUTABLE_RUNS, made, name, made.runs)
-            if made.seconds:
-                self._tell(core.EXECUTABLE_SECONDS, made, name, made.seconds)
-            if number in shown:
-                fill_gauges(gauges, made, name, self._verdict(made))
+                if made.seconds:
+                    self._tell(core.EXECUTABLE_SECONDS, made, name, made.seconds)
+        gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in GAUGES}
+        for number in sorted(shown):
+            made = self._by_number[number]
+            name = (made.function, made.fingerprint)
+            fill_gauges(gauges, made, name, executable_verdict(made, self.peaks))
         for metric in GAUGES:
             self._series.replace(metric, gauges[metric.name].items())
 
     def document(self) -> list[dict[str, Any]]:
-        """Those with the most device time first."""
-        known = sorted(self._by_number.values(), key=lambda made: (-made.seconds, made.number))
-        return [self._entry(made) for made in known]
+        """Those with the most device time first, LISTED at most; the one that needs the most memory is among them."""
+        first = heapq.nsmallest(LISTED, self._by_number, key=self._place)
+        largest = self._largest.number if self._largest is not None else None
+        if largest is not None and largest not in first:
+            first[-1] = largest
+        known = [self._by_number[number] for number in first]
+        return [executable_document(made, self._why_no_runs(made), self.peaks) for made in known]
 
-    def _entry(self, made: Executable) -> dict[str, Any]:
-        per_run, cost, bound = made.seconds_per_run, made.work, made.bound
-        near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
-        runs_reason = self._why_no_runs(made)
-        runs, spent, source = self._counted(made, runs_reason)
-        unmeasured = (
-            None
-            if per_run is not None
-            else runs_reason
-            or "no run has been timed: that takes an output of at most 1 MiB that is not donated"
-        )
-        unbound = self._bound_reason(made)
-        achieved, attainable = rate(cost, per_run), rate(cost, bound.seconds if bound else None)
-        no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
-        donatable = made.module.donatable_bytes if made.module else None
-        why_near = unmeasured or (near.reason if near else None) or unbound
-        return {
-            "function": made.function,
-            "executable": made.fingerprint or None,
-            "executable_reason": None if made.fingerprint else made.cost_reason,
-            "cost": cost.to_dict() | {"intensity_reason": _why_no_intensity(cost)} if cost else None,
-            "cost_reason": None if cost else made.cost_reason,
-            "runs": runs,
-            "runs_reason": runs_reason if runs is None else None,
-            "seconds": spent,
-            "seconds_reason": unmeasured or runs_reason if spent is None else None,
-            "source": source,
-            "source_reason": runs_reason or unmeasured if source is None else None,
-            "seconds_per_run": per_run,
-            "seconds_per_run_reason": unmeasured,
-            "samples": made.sample_count,
-            "profiled_runs": made.windows.runs,
-            "profiled_seconds": made.windows.seconds,
-            "bound_seconds": bound.seconds if bound else None,
-            "bound_seconds_reason": unbound,
-            "achieved_flops_per_second": achieved,
-            "achieved_flops_per_second_reason": (
-                None if achieved is not None else unmeasured or no_flops or made.cost_reason
-            ),
-            "attainable_flops_per_second": attainable,
-            "attainable_flops_per_second_reason": no_flops or unbound,
-            "efficiency": near.value if near else None,
-            "efficiency_reason": why_near or made.lower_bound_reason,
-            "bottleneck": self._verdict(made).to_dict(),
-            "memory": dict(made.memory),
-            "memory_reason": None if made.memory else "the backend gave no memory analysis",
-            "donatable_bytes": donatable,
-            "donatable_bytes_reason": (
-                None
-                if donatable is not None
-                else made.cost_reason or "arguments and outputs were not compared"
-            ),
-            "devices": made.devices,
-        }
+    def left_out(self) -> dict[str, Any]:
+        """`executables_left_out`: how many are in no list, and why."""
+        count = max(0, len(self._by_number) - LISTED)
+        reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
+        return {"executables_left_out": count, "executables_left_out_reason": reason}
 
-    def _counted(
-        self, made: Executable, runs_reason: str | None
-    ) -> tuple[float | None, float | None, str | None]:
-        """Runs, their device seconds, and whether all were counted (`watched`) or those in windows (`sampled`)."""
-        if runs_reason is None:
-            timed = made.seconds_per_run is not None
-            return made.runs, made.seconds if timed else None, "watched"
-        if made.windows.runs > 0:
-            return made.windows.runs, made.windows.seconds, "sampled"
-        return None, None, None
+    def _place(self, number: int) -> tuple[float, ...]:
+        spent, flops = self._weights.get(number, (0.0, 0.0))
+        return -spent, -flops, number
 
     def _why_no_runs(self, made: Executable) -> str | None:
         """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
         if made.function not in self._watched_names:
             return NOT_WATCHED
-        for seen in self._watched.values():
-            if seen.function == made.function and self._unseen_runs[seen.number] > 0:
-                return seen.reason
+        if made.function in self._unseen:
+            return self._watched[self._unseen[made.function]].reason
         return None if made.runs else "no watched call has run it"
 
-    def _bound_reason(self, made: Executable) -> str | None:
-        """Why there is no bound, or why it is a lower one."""
-        if made.cost is None:
-            return made.cost_reason
-        if self.peaks is None or made.bound is None:
-            return "no backend has been found yet"
-        if made.bound.seconds is None:
-            return self.peaks.reason or made.bound.reason
-        return made.bound.reason or made.lower_bound_reason
-
-    def _verdict(self, made: Executable) -> bottleneck.Verdict:
-        """Without a bound because a peak is missing the label is unknown; without a cost it is unmodelled."""
-        if made.cost is not None and made.bound is None:
-            return bottleneck.Verdict("unknown", 0.0, None, reason=self._bound_reason(made))
-        told = verdict_of_operations(made)
-        if told is not None:
-            return told
-        return bottleneck.of_executable(
-            made.bound, made.seconds_per_run, made.sample_count, complete=made.is_modelled
-        )
+    def _lose_sight(self, watched: FunctionWatched) -> None:
+        """From now on it is not known which executables of the function run: what was counted says nothing any more."""
+        if watched.function in self._unseen:
+            return
+        self._unseen[watched.function] = watched.number
+        for metric in (core.EXECUTABLE_RUNS, core.EXECUTABLE_SECONDS):
+            for labels in [*self._series.gauges(metric.name)]:
+                if labels[0] == clean_label(watched.function):
+                    self._series.set(metric, labels, None)
 
     def _tell(self, metric: Any, made: Executable, labels: tuple[str, ...], total: float) -> None:
         key = (metric.name, made.number)
@@ -272,5 +261,6 @@ class Executables:
         self._series.add(metric, labels, new)
 
 
-def _why_no_intensity(cost: Cost) -> str | None:
-    return "it moves no byte of device memory" if cost.intensity is None else None
+def _weight(made: Executable) -> tuple[float, ...]:
+    """Device seconds, else the FLOPs of a run."""
+    return max(made.seconds, made.windows.seconds), made.work.flops if made.work else 0.0

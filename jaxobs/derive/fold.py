@@ -1,4 +1,7 @@
-"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the views that need it."""
+"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the views that need it.
+
+A few lines longer than other files: which event goes where, and what a snapshot is made of, belong on one page.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from jaxobs.derive.memory import Memory
 from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.profiles import Profiles, WindowToRead
 from jaxobs.derive.recent import Recent
-from jaxobs.derive.refusal import is_amount, require, require_types
+from jaxobs.derive.refusal import described, is_amount, require, require_types
 from jaxobs.derive.run_time import LoopTime, RunTime
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import Spans
@@ -108,8 +111,9 @@ class Fold:
             require_types(event)
             self._handlers[type(event)](event)
             self.accepted += 1
-        except Exception:  # noqa: BLE001  # plugins may put anything into an event's fields
+        except Exception as error:  # noqa: BLE001  # plugins may put anything into an event's fields
             self.refused += 1
+            self.series.refusals.note(described(event, error))
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Peaks of a device kind; executables are bound by those of the first device."""
@@ -292,6 +296,7 @@ class Fold:
             "loops": loops,
             "functions": self.compiles.document(),
             "executables": executables,
+            **self.executables.left_out(),
             **self.profiles.document(),
             "devices": self.devices.document(
                 self.memory.device_document, lambda reading: clocks_document(reading, loops, executables)
@@ -301,5 +306,6 @@ class Fold:
                 name: source_document(source, self._dropped_by.get(source.source))
                 for name, source in sorted(self._sources.items())
             },
-            "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident),
+            "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident)
+            | {"refused_reasons": self.series.refusals.reasons()},
         }

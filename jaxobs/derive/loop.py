@@ -12,6 +12,7 @@ from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.compiles import Compiles
 from jaxobs.derive.components import components_of
+from jaxobs.derive.device_time import LoopDeviceTime
 from jaxobs.derive.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile
@@ -57,6 +58,7 @@ class Loop:
         self.window = Window()
         self._pending = Slice(0)
         self._work = LoopWork(name, series)
+        self._device_time = LoopDeviceTime()
         self._refused_amounts: set[str] = set()
         self._not_finite: dict[str, str] = {}
         self._recent, self._did = Slice(0), Work()
@@ -93,7 +95,8 @@ class Loop:
         for run in event.runs:
             self._pending.runs[run] += 1
             self._work.ran(run)
-            executables.ran(run)
+            executables.ran_in_loop(run)
+        self._device_time.step_ended(event, executables)
         self._series.add(core.STEPS, (self.name,), 1)
         if event.failed:
             self._series.add(core.STEPS_FAILED, (self.name,), 1)
@@ -110,6 +113,7 @@ class Loop:
 
     def completed(self, event: StepCompleted, executables: Executables) -> None:
         self._times.completed(event, executables)
+        self._device_time.completed(event)
 
     def declared(self, event: LoopDeclared) -> None:
         require(
@@ -122,6 +126,7 @@ class Loop:
         self._pending.wall += seconds(event.input_wait)
         self._pending.input_wait += seconds(event.input_wait)
         self._times.loop_ended()
+        self._device_time.loop_ended(event.time)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """A span was made of a step."""
@@ -136,6 +141,7 @@ class Loop:
         """Close the slice since the last time: charge its wall time, count its work."""
         self._profile = profiles.of(self.name, now)
         self._why_no_profile = profiles.why_none(self.name)
+        self._device_time.count(self.wall + self._pending.wall, now, executables)
         if self._pending.wall <= 0.0:
             self._show(now, executables)
             return
@@ -245,7 +251,7 @@ class Loop:
             return None
         if not is_amount(value):
             self._refused_amounts.add(word)
-            self._series.refused += 1
+            self._series.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
             return None
         self._series.add(metric, (self.name,), value)
         return value

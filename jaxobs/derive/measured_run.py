@@ -9,6 +9,7 @@ from jaxobs.derive.bottleneck import of_executable
 from jaxobs.derive.roofline import Bound, Utilization, efficiency, model_flops_utilization
 from jaxobs.model.cost import Cost
 from jaxobs.model.hardware import Peaks
+from jaxobs.model.wording import ABSENT, amount, duration, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,31 @@ class Roofline:
         They are shared out over the element types as the matrix FLOPs of `cost` are.
         """
         return model_flops_utilization(self.cost, self.seconds, self.peaks, model_flops)
+
+    def __str__(self) -> str:
+        """A few lines: the time, the rates, the bottleneck, the work, and what is not known."""
+        spread = f", quartiles {duration(self.spread_seconds)} apart" if self.spread_seconds else ""
+        rates = [
+            f"{amount(rate, 'FLOP/s')} {word}"
+            for rate, word in (
+                (self.achieved_flops_per_second, "achieved"),
+                (self.attainable_flops_per_second, "attainable"),
+            )
+            if rate is not None
+        ]
+        ratios = [
+            f"{word} {ABSENT if ratio is None else percent(ratio)}"
+            for word, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", self.hfu))
+        ]
+        second = f", then {self.runner_up}" if self.runner_up else ""
+        lines = [
+            f"{self.device}: {duration(self.seconds)} a run{spread}; {self.bottleneck}{second}",
+            f"  {', '.join([*ratios, *rates])}",
+            f"  work: {self.cost}",
+        ]
+        lines += [f"  {self.reason}"] if self.reason else []
+        said = not self.utilization_reason or self.utilization_reason in (self.reason or "")
+        return "\n".join(lines if said else [*lines, f"  {self.utilization_reason}"])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

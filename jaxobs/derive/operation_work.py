@@ -6,13 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jaxobs.derive.bottleneck import label_of_busy
-from jaxobs.derive.roofline import Bound, efficiency, total_bound
+from jaxobs.derive.roofline import Bound, Efficiency, efficiency, total_bound
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
 """Bottlenecks that follow from what an operation is: a loop's own time is what its body leaves."""
 
+BESIDE_OTHERS: Final = (
+    "it ran beside other operations, and its equal part of those moments may be less "
+    "than what the device gave it"
+)
+HIDDEN_BEHIND_OTHERS: Final = "it ran only beside operations to which that time is charged"
 
 LONGEST_LATENCY = 100e-6
 """Seconds. A jitted call takes 5 µs of the host, launching a GPU's kernel some 2 to 10 µs, an operation of a CPU 0.3 to
@@ -24,8 +29,9 @@ class Work:
     """Time and modelled work of something, summed up part by part."""
 
     seconds: float = 0.0
-    """Charged: moments shared by several operations are divided between them."""
+    """Charged: moments shared by several operations are divided between them, so that these add up to the busy time."""
     self_seconds: float = 0.0
+    """As if each had run alone: where they overlap, these add up to more."""
     executions: int = 0
     at_best_seconds: float = 0.0
     """Self time if each execution had been as short as the shortest: what it takes where nothing disturbs it."""
@@ -80,19 +86,36 @@ class Work:
         floating = self.cost.flops > 0 or self.cost.transcendentals > 0
         return bound.limit if floating and bound.limit else "unmodelled"
 
+    def efficiency(self, busy: float) -> Efficiency:
+        """Bound time over charged time: an operation, what it is part of and the device tell of the same seconds.
+
+        Above 1 it may be only because others took their equal parts of its moments. What it did take lies below its own
+        time and the whole `busy` seconds: a bound longer than either was beaten for certain.
+        """
+        found = efficiency(total_bound(self.bounds), self.seconds)
+        if found.value is None and self.bounds and self.self_seconds > 0 and not self.seconds > 0:
+            return Efficiency(None, HIDDEN_BEHIND_OTHERS, None)
+        if found.value is None or found.value <= 1:
+            return found
+        bound = total_bound(self.bounds)
+        assert bound.seconds is not None
+        if bound.seconds <= min(self.self_seconds, busy):
+            return Efficiency(found.value, BESIDE_OTHERS, bound.limit)
+        return found
+
     def figures(self, busy: float) -> dict[str, Any]:
-        """Figures for JSON; rates over self time, share of `busy` seconds."""
+        """Figures for JSON. `seconds` are charged ones, and so are those in rates, efficiency and the share of `busy`."""
         known = bool(self.bounds)
         bound = total_bound(self.bounds)
-        near = efficiency(bound, self.self_seconds)
-        flops, seconds = self.cost.flops, self.self_seconds
+        near = self.efficiency(busy)
+        flops, seconds = self.cost.flops, self.seconds
         reasons = list(self.reasons)
         if near.reason and near.reason not in reasons and known:
             reasons.append(near.reason)
         return {
-            "seconds": self.seconds,
-            "self_seconds": seconds,
-            "share": self.seconds / busy if busy else None,
+            "seconds": seconds,
+            "self_seconds": self.self_seconds,
+            "share": seconds / busy if busy else None,
             "flops": flops if known else None,
             "matrix_flops": self.cost.matrix_flops if known else None,
             "executed_matrix_flops_by_type": dict(self.cost.executed_matrix_flops_by_type) if known else None,
@@ -103,6 +126,7 @@ class Work:
             "achieved_bytes_per_second": self.cost.bytes / seconds if known and seconds else None,
             "bound_seconds": bound.seconds,
             "efficiency": near.value if known else None,
+            "efficiency_reason": near.reason if known else None,
             "bound": near.limit if known else None,
             "unmodelled_seconds": self.unmodelled_seconds,
             "exact": self.cost.exact if known else None,

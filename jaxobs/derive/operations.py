@@ -144,18 +144,20 @@ def _row(seen: Seen, busy: float) -> dict[str, Any]:
 
 
 def _figures(work: Work, busy: float) -> dict[str, Any]:
-    """Figures of an operation or a scope, each absent one with its reason."""
+    """Figures of an operation or a scope, each absent one with its reason; so has an efficiency above 1."""
     every = work.figures(busy)
     shown = {name: every[name] for name in _SHOWN_FIGURES}
     why = every["reason"] or "no floating-point work or no byte of device memory in it"
     return (
-        {"seconds": work.seconds}
+        {"seconds": every["seconds"], "self_seconds": every["self_seconds"]}
         | shown
         | {f"{name}_reason": why for name, value in shown.items() if value is None}
+        | {"efficiency_reason": every["efficiency_reason"] or (why if shown["efficiency"] is None else None)}
         | {"reason": every["reason"]}
     )
 
 
 _SHOWN_FIGURES = (
-    "share", "flops", "bytes", "intensity", "achieved_flops_per_second", "efficiency", "unmodelled_seconds", "exact",
+    "share", "flops", "bytes", "intensity", "achieved_flops_per_second", "efficiency", "bound", "unmodelled_seconds",
+    "exact",
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, StepEnded
+from jaxobs.model.labels import EAGER
 
 KEPT = 20
 
@@ -46,9 +47,15 @@ class Recent:
                     "recompilation": made.recompilation,
                     "recompilation_reason": None
                     if made.recompilation
-                    else "the first of its function, or of none of the program's own",
+                    else _why_no_recompilation(made.function),
                     "ago": seconds(now - made.time),
                 }
                 for made in self._compilations
             ],
         }
+
+
+def _why_no_recompilation(function: str) -> str:
+    if function == EAGER:
+        return "eager operations are many functions, which are not compared"
+    return "the first of its function, or of none of the program's own"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from jaxobs.model.events import EVENT_TYPES, Event
+
+REASONS_KEPT = 5
+REASON_LETTERS = 200
 
 
 def require(condition: bool, what: str) -> None:
@@ -26,6 +30,31 @@ def require_types(event: Event) -> None:
     for value, fits in zip(event, _FIELDS[type(event)], strict=True):
         if not (isinstance(value, fits) if isinstance(fits, tuple) else fits(value)):
             raise TypeError(f"{type(event).__name__} holds {type(value).__name__} where it must not")
+
+
+class Refusals:
+    """Why events and values were refused: the first few reasons, each with how often it was met."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def note(self, reason: str) -> None:
+        """One more was refused."""
+        reason = reason[:REASON_LETTERS]
+        if reason in self._counts or len(self._counts) < REASONS_KEPT:
+            self._counts[reason] += 1
+
+    def reasons(self) -> list[str]:
+        """The most frequent first: `3 × Recorded: …`."""
+        return [f"{count:,} × {reason}" for reason, count in self._counts.most_common()]
+
+
+def described(event: object, error: Exception) -> str:
+    """Which event an error is of, and as far as that can be had what it says."""
+    try:
+        return f"{type(event).__name__}: {str(error) or type(error).__name__}"
+    except Exception:  # noqa: BLE001  # what it says may be left to an object of a plugin's
+        return type(event).__name__
 
 
 def _fits(hint: Any) -> tuple[type, ...] | Callable[[Any], bool]:

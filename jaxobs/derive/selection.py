@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
@@ -22,7 +23,8 @@ class Selection(Generic[Key]):
     def choose(self, weights: Mapping[Key, tuple[float, ...]]) -> frozenset[Key]:
         """`weights` are compared left to right: device seconds first, then what stands in for them."""
         self._chosen &= weights.keys()
-        waiting = sorted(weights.keys() - self._chosen, key=lambda key: weights[key], reverse=True)
+        # A newcomer never displaces one that weighs more, so no more than `limit` come in.
+        waiting = heapq.nlargest(self._limit, weights.keys() - self._chosen, key=weights.__getitem__)
         while waiting and len(self._chosen) < self._limit:
             self._chosen.add(waiting.pop(0))
         for newcomer in waiting:

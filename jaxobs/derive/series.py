@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.derive import catalogue as core
+from jaxobs.derive.refusal import Refusals
 from jaxobs.model.labels import OTHER, clean_label
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
 
@@ -42,6 +43,7 @@ class Series:
     def __init__(self, catalogue: Catalogue, limit: int) -> None:
         self.catalogue = catalogue
         self.refused = 0
+        self.refusals = Refusals()
         self._limit = limit
         self._count = 0
         self._plain: dict[str, dict[Labels, float]] = {}
@@ -49,10 +51,15 @@ class Series:
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
 
+    def refuse(self, reason: str) -> None:
+        """Count a value that is not taken."""
+        self.refused += 1
+        self.refusals.note(reason)
+
     def add(self, metric: Metric, labels: Labels, value: float) -> None:
         """To a counter. A negative value is refused: a counter never falls."""
         if not (math.isfinite(value) and value >= 0):
-            self.refused += 1
+            self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
         series = self._plain.setdefault(metric.name, {})
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
@@ -61,7 +68,7 @@ class Series:
     def total(self, metric: Metric, labels: Labels, value: float) -> None:
         """A counter that is kept elsewhere; it only ever rises."""
         if not math.isfinite(value):
-            self.refused += 1
+            self.refuse(f"{metric.name}: {value:g} is no finite number")
             return
         # Compared with what was told, not with the series: beyond the limit that is everybody's.
         before = self._totals.get((metric.name, labels), 0.0)
@@ -88,7 +95,7 @@ class Series:
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
         """`count` observations of a value in a histogram."""
         if not (math.isfinite(value) and value >= 0):
-            self.refused += 1
+            self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
         series = self._histograms.setdefault(metric.name, {})
         admitted = self._admitted(metric, labels, series)
@@ -116,7 +123,7 @@ class Series:
         """
         metric = self.catalogue.get(name)
         if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
-            self.refused += 1
+            self.refuse(f"{name}: no plugin has declared it with {len(labels)} labels")
         elif metric.kind == "counter":
             self.add(metric, labels, value)
         elif metric.kind == "gauge":

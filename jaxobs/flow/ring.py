@@ -18,7 +18,7 @@ class Ring:
 
     def __init__(self, capacity: int) -> None:
         self._events: deque[Event | StepRow] = deque(maxlen=capacity)
-        self.append = self._events.append
+        self.append: Callable[[Event | StepRow], None] = self._events.append
         """With `advance` the two halves of `emit`, for the one caller whose every nanosecond counts."""
         # `next` of itertools.count is one C call, so it never loses an increment to another thread.
         self.advance = itertools.count(1).__next__
@@ -47,6 +47,14 @@ class Ring:
         """What is in the ring now, oldest first; it stays there. From any thread."""
         return list(self._events)
 
+    def close(self) -> None:
+        """In a forked child, where nobody takes anything out: what is emitted from now on goes nowhere.
+
+        Who holds `append` already, a loop under way, goes on filling the ring, which loses its oldest.
+        """
+        self.append = self.emit = _nowhere
+        self._events.clear()
+
     def emitted(self) -> int:
         """Events emitted so far. For one consumer at a time."""
         count = self.advance() - 1 - self._readings
@@ -57,6 +65,10 @@ class Ring:
         """Events lost so far: exact when no `emit` is under way, else late by those under way."""
         waiting = len(self._events)
         return max(0, self.emitted() - self._taken - waiting)
+
+
+def _nowhere(event: Event | StepRow) -> None:
+    """Takes it and forgets it."""
 
 
 def _emitter(

@@ -30,7 +30,7 @@ _HAVE_PARENT = tuple(event_type._fields[-1] == "parent" for event_type in EVENT_
 
 HELLO = b"H"  # job to agent, first: settings, resource, clock
 EVENTS = b"E"  # job to agent: a list of (event type number, *fields)
-REQUEST = b"Q"  # job to agent: (request number, what)
+REQUEST = b"Q"  # job to agent: (request number, seconds until the answer is of no use)
 REPLY = b"R"  # agent to job: (request number, answer)
 ADDRESS = b"A"  # agent to job: the URL an exporter serves at
 LOG = b"L"  # agent to job: one line for the logger `jaxobs`

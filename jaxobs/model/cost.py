@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jaxobs.model.wording import amount, byte_size
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -75,6 +77,29 @@ class Cost:
     def intensity(self) -> float | None:
         """FLOPs for each byte of device memory; None where no byte is moved."""
         return self.flops / self.bytes if self.bytes else None
+
+    def __str__(self) -> str:
+        """In a line: FLOPs by unit and type, bytes, intensity, and what is not among them."""
+        least = "" if self.exact and not self.unmodelled else "at least "
+        kinds = {
+            "matrix": self.matrix_flops_by_type,
+            "vector": self.vector_flops_by_type,
+            "rematerialised": self.rematerialized_flops_by_type,
+        }
+        by_type = [
+            f"{amount(flops)} {kind} {dtype}"
+            for kind, values in kinds.items()
+            for dtype, flops in values.items()
+            if flops
+        ]
+        parts = [f"{amount(self.flops, 'FLOP')}" + (f" ({', '.join(by_type)})" if by_type else "")]
+        parts += [byte_size(self.bytes)]
+        parts += [amount(self.intensity, "FLOP/byte")] if self.intensity is not None else []
+        parts += [f"{amount(self.transcendentals)} transcendentals"] if self.transcendentals else []
+        sent = {kind: size for kind, size in self.collective_bytes.items() if size}
+        parts += [f"{byte_size(size)} sent by {kind}" for kind, size in sent.items()]
+        reasons = [*self.inexact_reasons, *(f"{name} is unmodelled" for name in self.unmodelled)]
+        return least + ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
 
     def __add__(self, other: Cost) -> Cost:
         """The cost of doing one after the other."""

@@ -2,6 +2,8 @@
 
 An event holds only `str`, `bytes`, `int`, `float`, `bool`, `None` and tuples of these, because that is what crosses the
 pipe (`flow/wire.py`). Third-party plugins emit `Measured` and `SpanEnded`; the rest is what the core folds.
+
+Longer than other files: all that the two processes can say to each other is read in one place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Peaks: what one device can do, each value with where it came from.
 
 In the order in which they win: the user's own values, the datasheet of a chip whose `device_kind` is known,
-then what `jaxobs calibrate` measured. What none of them says is absent, with a reason that says how to
-supply it.
+then what `jaxobs calibrate` measured. What none of them says is absent, with a reason that says how to supply it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxobs.model.clock import now
@@ -41,6 +41,14 @@ class Snapshot:
         What is not known is shown as `–`, with the reason below its table.
         """
         return render(self.document, width=width)
+
+    def served_no_more(self) -> Snapshot:
+        """The same without the address of `/metrics`, for a job that is over."""
+        process = self.document.get("process")
+        if not process or not process.get("address"):
+            return self
+        over = {"address": None, "address_reason": f"the job is over; metrics were at {process['address']}"}
+        return replace(self, document={**self.document, "process": {**process, **over}})
 
     def __str__(self) -> str:
         return self.summary()

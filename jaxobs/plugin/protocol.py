@@ -73,12 +73,14 @@ class Job(Protocol):
 class Progress(NamedTuple):
     """How far the job is: steps ended in all loops, and when an executable was last made (None: none yet).
 
-    `module_bytes`: how large the modules of all executables are together, serialised.
+    `module_bytes`: how large the modules of all executables are together, serialised. `agents`: how many agents there
+    have been so far; a new one knows nothing of what probes told those before.
     """
 
     steps: int
     compiled: int | None
     module_bytes: int = 0
+    agents: int = 1
 
 
 class Agent(Protocol):
@@ -126,7 +128,8 @@ class Probe(Protocol):
     """In the training process. Optional method: `sample()`, called about once a second on a thread of jaxobs.
 
     Optional method: `profile(seconds, keep)`, which begins a profiler window and returns a `concurrent.futures.Future`
-    of its `jaxobs.model.profile.ProfileResult` without waiting for it.
+    of its `jaxobs.model.profile.ProfileResult` without waiting for it. Optional attribute: `reason`, why it has nothing
+    to tell though nothing failed, or "".
     """
 
     metrics: tuple[Metric, ...]

@@ -18,13 +18,13 @@ class Answers:
         self._changed = threading.Condition()
         self._asked = 0
 
-    def ask(self, what: str, timeout: float) -> Any:
+    def ask(self, timeout: float) -> Any:
         """The agent's answer; None where none came within `timeout` seconds, or none will come any more."""
         with self._changed:
             self._asked += 1
             number = self._asked
             self._awaited.add(number)
-        self._sender.request(number, what)
+        self._sender.request(number, timeout)
         with self._changed:
             self._changed.wait_for(lambda: number in self._answers or self._sender.given_up, timeout)
             self._awaited.discard(number)

@@ -33,4 +33,5 @@ def find_backend() -> BackendFound | None:
 
 
 def _identity(device: Any) -> str:
-    return str(getattr(device, "uuid", None) or device.id)
+    """Its UUID, empty where JAX tells none: a number within the process identifies no device."""
+    return str(getattr(device, "uuid", None) or "")

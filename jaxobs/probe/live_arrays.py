@@ -19,6 +19,7 @@ from pathlib import PurePath
 from types import CodeType
 from typing import Any, NamedTuple
 
+from jaxobs.model.shardings import ONE_DEVICE, layout_text
 from jaxobs.probe.jax_internals import own_packages
 
 _AVAL = attrgetter("aval")
@@ -33,8 +34,6 @@ PLACES = LINES = 1 << 24
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 """Element types that XLA packs into less than a byte; NumPy gives each element a whole one."""
-
-ONE_DEVICE = "SingleDeviceSharding"
 
 UNKNOWN_LINE = ""
 """Where JAX remembers no traceback for an array, or none of its frames is outside JAX."""
@@ -154,7 +153,7 @@ class Census:
         All those on one device in memory of one kind are one place: JAX makes an object of them for each array.
         """
         if type(sharding).__name__ == ONE_DEVICE:
-            text = describe_sharding(sharding)
+            text = layout_text(sharding)
             if (place := self._texts.get(text)) is not None:
                 return place
             self._texts[text] = len(self._places)
@@ -166,7 +165,7 @@ class Census:
     ) -> None:
         size = count * local_bytes(shape, dtype, sharding)
         line = line_of(traceback)
-        kind = (str(shape), str(dtype), text or describe_sharding(sharding))
+        kind = (str(shape), str(dtype), text or layout_text(sharding))
         lines = self._by_kind.setdefault(kind, {})
         for amounts in (lines.setdefault(line, [0, 0]), self._by_line.setdefault(line, [0, 0])):
             amounts[0] += count
@@ -183,36 +182,6 @@ def local_bytes(shape: tuple[int, ...], dtype: Any, sharding: Any) -> int:
         devices = len(sharding.addressable_devices)
         shape = sharding.shard_shape(shape)
     return devices * -(-math.prod(shape) * bits // 8)
-
-
-def describe_sharding(sharding: Any) -> str:
-    """In words: `one device`, `replicated over 8`, `P('data', None) over 8`; and the kind of memory if not the usual.
-
-    Names of mesh axes are read where they are plain text: no `__repr__` of the user's is called.
-    """
-    if type(sharding).__name__ == ONE_DEVICE:
-        text = "one device"
-    else:
-        devices = int(sharding.num_devices)
-        if bool(sharding.is_fully_replicated):
-            text = f"replicated over {devices}" if devices > 1 else "one device"
-        else:
-            spec = getattr(sharding, "spec", None)
-            axes = f"P({', '.join(map(_axes, spec))})" if spec is not None else "sharded"
-            text = f"{axes} over {devices}"
-    kind = sharding.memory_kind
-    # `unpinned_host` is what older versions call the memory of a CPU device.
-    return text if kind in {None, "device", "unpinned_host"} else f"{text} in {kind}"
-
-
-def _axes(entry: Any) -> str:
-    if entry is None:
-        return "None"
-    if type(entry) is str:
-        return repr(entry)
-    if type(entry) is tuple:
-        return f"({', '.join(map(_axes, entry))})"
-    return "…"
 
 
 def line_of(traceback: Any) -> str:

@@ -6,7 +6,6 @@ These compile and run what they are given: they are for a notebook or a test, no
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import math
 import statistics
 import time
@@ -22,9 +21,8 @@ from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.hardware import Peaks, checked_element_type
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.custom_calls import load_rules
+from jaxobs.probe.saying import warn
 from jaxobs.probe.watched import Watched
-
-_log = logging.getLogger("jaxobs")
 
 WARM_UP = 3
 LEAST_BATCH_SECONDS = 0.005
@@ -165,9 +163,7 @@ def _compiled(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 def _module(compiled: Any) -> ModuleCost:
     modules = compiled.runtime_executable().hlo_modules()
-    return module_cost(
-        modules[0].as_serialized_hlo_module_proto(), custom_call_rules=load_rules(_log.warning)
-    )
+    return module_cost(modules[0].as_serialized_hlo_module_proto(), custom_call_rules=load_rules(warn))
 
 
 def _donates(compiled: Any) -> bool:

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from jaxobs.derive.out_of_memory import matching_executable, requested_bytes, summary_text
+from jaxobs.derive.out_of_memory import matching_executable, requested_bytes
+from jaxobs.derive.out_of_memory_summary import summary_text
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import backend_exists
@@ -46,7 +47,9 @@ FILES = {
     "settings.json": "settings, and environment variables of JAX and XLA",
 }
 
-NOT_WATCHED = "not known: the call that failed was not of a watched function (obs.watch)"
+NOT_WATCHED = (
+    "not known: the error came out of no watched call (obs.watch): of another function's, or after the call"
+)
 
 
 class Ask(NamedTuple):
@@ -122,7 +125,12 @@ def blame(function: str | None, executables: Any, requested: int | None) -> str:
         entry, part = matching
         called = f"{entry['function']}, {entry['executable'] or 'without a known hash'}"
         if function is None:  # an eager operation may have asked for as much
-            return f"perhaps {called}: its {part} is as large as what was asked for; the call was not watched"
+            # The device is done after the call has returned, and its error comes where the result is used.
+            unwatched = "" if entry.get("source") == "watched" else ", or that was not watched"
+            return (
+                f"perhaps {called}: its {part} is as large as what was asked for; the error came after the call"
+                + unwatched
+            )
         return f"{called}: what was asked for is its {part}"
     if function is None:
         return NOT_WATCHED

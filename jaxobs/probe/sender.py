@@ -19,22 +19,12 @@ from typing import Any
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
-from jaxobs.model.events import (
-    BackendFound,
-    Event,
-    ExecutableCreated,
-    FunctionWatched,
-    LoopDeclared,
-    ProbeReported,
-    StepRow,
-)
+from jaxobs.model.events import Event, ExecutableCreated, ProbeReported
 from jaxobs.probe.agent_process import Connection
+from jaxobs.probe.told_agents import ToldAgain, Unfolded
 
 RESTARTS = 3
 EVENTS_A_FRAME = 1_000
-RETAINED_BYTES = 8 * 2**20
-"""Modules kept to tell an agent that had to be started again; beyond it their costs are lost with the agent."""
-
 CLOSE_SECONDS = 0.5
 """Kept back of the shutdown's time for the agent to flush in."""
 
@@ -61,13 +51,8 @@ class Sender:
         self._log = log
         self._interval = interval
         self._other_cpu = other_cpu
-        self._retained: list[Event] = []
-        self._retained_bytes = 0
-        self._declared: dict[str, Event] = {}
-        self._lost_events = 0
-        self._in_flight: deque[int] = deque()
-        """Of each frame that was handed over and that the agent has not said to have folded: how many events go with the
-        agent if it dies. Those that a new one is told again do not."""
+        self._told_again = ToldAgain()
+        self._unfolded = Unfolded()
         self._starts = 0
         self._refused = 0
         self._socket: socket.socket | None = None
@@ -89,9 +74,9 @@ class Sender:
         writing.setblocking(False)
         self._wake_ends = (reading, writing)
 
-    def request(self, number: int, what: str) -> None:
-        """Ask the agent, at once; the answer comes through `heard`."""
-        self._requests.append(wire.frame(wire.REQUEST, (number, what)))
+    def request(self, number: int, timeout: float) -> None:
+        """Ask the agent for a snapshot, at once; it comes through `heard`, in `timeout` seconds or not in time."""
+        self._requests.append(wire.frame(wire.REQUEST, (number, timeout)))
         self._wake()
 
     def unsent_bytes(self) -> int:
@@ -100,7 +85,12 @@ class Sender:
 
     def executables_told(self) -> list[ExecutableCreated]:
         """Those that the agent has been sent, for whoever cannot wait for its answer."""
-        return [event for event in list(self._retained) if isinstance(event, ExecutableCreated)]
+        return self._told_again.executables()
+
+    @property
+    def agents(self) -> int:
+        """How many have been started."""
+        return self._starts
 
     def finish(self, timeout: float) -> None:
         """Send what there is, tell the agent that nothing follows, and wait for it no longer than `timeout`."""
@@ -160,8 +150,8 @@ class Sender:
             return
         self._socket.setblocking(False)
         self._unsent.append(memoryview(wire.frame(wire.HELLO, self._hello())))
-        if told_again := [*self._retained, *self._declared.values()]:
-            self._in_flight.append(0)
+        if told_again := self._told_again.events():
+            self._unfolded.handed_over(0)
             self._unsent.append(memoryview(wire.events_frame(told_again)[0]))
 
     def _lost(self) -> None:
@@ -169,8 +159,7 @@ class Sender:
             return
         self._socket.close()
         self._socket = None
-        self._lost_events += sum(self._in_flight)
-        self._in_flight.clear()
+        self._unfolded.agent_died()
         self._wait_for_agent(0.1)
         again = self._starts <= RESTARTS and self._finish is None
         if self._finish is None:
@@ -215,8 +204,7 @@ class Sender:
             return
         for kind, body in self._frames.feed(piece):
             if kind == wire.FOLDED:
-                for _ in range(body):
-                    self._in_flight.popleft()
+                self._unfolded.folded(body)
             else:
                 self._heard(kind, body)
 
@@ -227,38 +215,23 @@ class Sender:
         deadline = time.monotonic() + patience
         for event in self._gather():
             self._ring.emit(event)
-        dropped = self._ring.dropped() + self._lost_events
+        dropped = self._ring.dropped() + self._unfolded.lost
         cpu = time.thread_time() + self._other_cpu()
         self._ring.emit(ProbeReported(dropped, self._refused, self.listeners_restored, cpu, now()))
         if not self._send(b"", deadline):
             return
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             chunk = self._ring.drain(EVENTS_A_FRAME)
-            told_again = sum(map(self._retain, chunk))
+            told_again = self._told_again.keep(chunk)
             told, traces = wire.traces_apart(chunk)
             encoded, refused = wire.events_frame(told)
             self._refused += refused
-            self._in_flight.append(max(0, len(chunk) - refused - told_again))
+            self._unfolded.handed_over(max(0, len(chunk) - refused - told_again))
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return
         requests, self._requests = self._requests, []
         self._send(b"".join(requests), deadline)
-
-    def _retain(self, event: Event | StepRow) -> bool:
-        """Whether an agent that is started again is told of it."""
-        if isinstance(event, LoopDeclared):
-            self._declared[event.loop] = event
-            return True
-        if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
-            return False
-        size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0
-        if self._retained_bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
-            event = event._replace(proto=None, proto_reason="lost when the agent was started again")
-            size = 0
-        self._retained_bytes += size
-        self._retained.append(event)
-        return True
 
     def _send(self, piece: bytes, deadline: float) -> bool:
         """Whether everything was written by the deadline. What was begun is kept: a frame must end as it began."""

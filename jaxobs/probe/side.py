@@ -59,7 +59,9 @@ class ProbeJob:
 
     def progress(self) -> Progress:
         side = self._side
-        return Progress(side.loops.steps_ended(), side.compiled, side.payloads.module_bytes)
+        return Progress(
+            side.loops.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents
+        )
 
     def annotate_steps(self, session: object | None) -> None:
         profiling = self._side.loops.profiler
@@ -196,15 +198,21 @@ class ProbeSide:
             guard.close()  # nobody takes what they emit, and a thread that is not here may hold a lock of theirs
         self.sender.abandon()
         self._threads = []
+        self.ring.close()
+        self.loops.emit = self.ring.emit
+        self._hide_step()  # one under way would remember each watched call for as long as the child lives
 
     def trace_began(self) -> None:
         """While JAX traces, watched functions that are called run nothing: their marks go to a step nobody sees."""
         depth = getattr(self._suspended, "depth", 0)
         if depth == 0:
             self._suspended.step = self.loops.current.step
-            self.loops.current.step = hidden = Step("")
-            hidden.hidden = True
+            self._hide_step()
         self._suspended.depth = depth + 1
+
+    def _hide_step(self) -> None:
+        self.loops.current.step = hidden = Step("")
+        hidden.hidden = True
 
     def trace_ended(self) -> None:
         self._suspended.depth = max(0, getattr(self._suspended, "depth", 0) - 1)
@@ -231,6 +239,8 @@ class ProbeSide:
             sample = getattr(found.plugin, "sample", None)
             if callable(sample):
                 guard.call(sample)
+            with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
+                guard.idle_reason = str(getattr(found.plugin, "reason", "") or "")
             yield guard.report()
 
     def _polling_cpu(self) -> float:

@@ -53,7 +53,7 @@ class AgentProcess:
     def snapshot(self) -> dict[str, Any]:
         self._asked += 1
         number = self._asked
-        self.pipe.sendall(wire.frame(wire.REQUEST, (number, "snapshot")))
+        self.pipe.sendall(wire.frame(wire.REQUEST, (number, PATIENCE)))
         self.listen_until(lambda: number in self._replies)
         document: dict[str, Any] = self._replies.pop(number)
         return document

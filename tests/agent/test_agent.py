@@ -124,7 +124,7 @@ def test_inline_gives_the_same_numbers_and_says_what_it_cannot_know(monkeypatch:
         }  # fmt: skip
         ours.sendall(wire.frame(wire.HELLO, hello) + wire.events_frame(events)[0])
         time.sleep(0.3)
-        ours.sendall(wire.frame(wire.REQUEST, (1, "snapshot")))
+        ours.sendall(wire.frame(wire.REQUEST, (1, 2.0)))
         frames = wire.Frames()
         reply = None
         while reply is None:

@@ -136,7 +136,7 @@ def test_a_trace_beyond_the_limit_is_refused_and_old_modules_are_let_go(
     worker: Analysis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(analysis, "LARGEST_WINDOW", len(TRACE) - 1)
-    monkeypatch.setattr(analysis, "INSTRUCTIONS_KEPT", 1)
+    monkeypatch.setattr(analysis, "OPERATIONS_KEPT", 1)
     proto = module_of_the_trace()
     for number, content in enumerate((proto, b"not a module", proto)):
         worker.submit(number, content)
@@ -152,3 +152,28 @@ def test_a_trace_beyond_the_limit_is_refused_and_old_modules_are_let_go(
     assert first.module == again.module
     assert isinstance(read, WindowDone)
     assert "more than the limit" in read.reason
+
+
+def test_what_waits_beyond_the_limit_is_refused_with_a_reason(
+    worker: Analysis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proto = module_of_the_trace()
+    monkeypatch.setattr(analysis, "MODULES_WAITING", 2 * len(proto))
+    for number in range(4):
+        worker.submit(number, proto)
+    worker.submit_window(WindowToRead(window(TRACE, 0), {}, PEAKS, {}))
+    refused = worker.finished()
+    assert [(type(done), done.reason[:20]) for done in refused] == [
+        (ModuleDone, "the agent is behind:"),
+        (ModuleDone, "the agent is behind:"),
+        (WindowDone, "the agent is behind:"),
+    ]
+    worker.start()
+    assert [done.module is not None for done in settled(worker, 2) if isinstance(done, ModuleDone)] == [
+        True
+    ] * 2
+    worker.submit(5, proto)  # there is room again
+    (later,) = settled(worker, 1)
+    worker.stop()
+    assert isinstance(later, ModuleDone)
+    assert later.module is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jaxobs.cli.analysis.roofline_plot import roofline_plot
+from jaxobs.cli.analysis.table import report_text
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
@@ -40,7 +41,8 @@ def test_each_operation_is_set_against_the_roof_of_its_device(document):
     assert row["devices"] == 8
     assert row["seconds"] == pytest.approx(14344.14e-6)
     assert row["bound"] == row["label"] == "memory"
-    assert row["efficiency"] == pytest.approx(row["bytes"] / PEAK_BYTES / row["self_seconds"])
+    assert row["efficiency"] == pytest.approx(row["bytes"] / PEAK_BYTES / row["seconds"])
+    assert row["self_seconds"] == pytest.approx(row["seconds"])  # nothing ran beside it
     assert row["source"].endswith("generate_conv_trace.py:23")
 
 
@@ -48,6 +50,34 @@ def test_the_intensity_of_the_convolution_is_that_of_xprof(document):
     row = operation(document, "cudnn-conv.1")
     assert row["intensity"] == pytest.approx(56.49655172413793, rel=0.01)
     assert row["achieved_flops_per_second"] == pytest.approx(row["flops"] / 12531.616e-6)
+
+
+def row_of(name, **figures):
+    return {"name": name, "seconds": 0.5, "self_seconds": 0.5, "share": 0.5, "achieved_flops_per_second": None,
+            "intensity": None, "efficiency": 0.5, "efficiency_reason": None, "bound": "memory", "label": "memory",
+            "executions": 1, "source": "", "scope": ""} | figures  # fmt: skip
+
+
+def test_the_table_says_why_an_operation_was_faster_than_its_bound():
+    cached = {"efficiency": 1.7, "efficiency_reason": "data stayed in cache", "bound": "cache_resident"}
+    document = {
+        "hosts": [], "devices": [], "modules": [], "advice": [], "unmodelled_share": 0.0, "busy_seconds": 3.0,
+        "operations": [row_of(f"copy.{number}", **cached) for number in range(5)] + [row_of("dot")],
+    }  # fmt: skip
+    text = report_text(document, top=10, width=100, colour=False)
+    assert text.count("cache_resident") == 5
+    assert "efficiency above 100 %, copy.0, copy.1, copy.2 and 2 more: data stayed in cache" in text
+    assert "side by side" not in text
+    beside = document | {"operations": [row_of("dot", self_seconds=4.0), row_of("add")]}
+    assert "each moment is divided equally between them" in report_text(
+        beside, top=1, width=100, colour=False
+    )
+
+
+def test_the_help_says_that_a_calibration_counts(tmp_path):
+    answered = jaxobs("analyze", "--help", folder=tmp_path)
+    assert "jaxobs calibrate" in answered.stdout
+    assert max(map(len, answered.stdout.splitlines())) <= 100
 
 
 def test_shares_are_of_the_busy_time(document):

@@ -81,11 +81,29 @@ def test_a_process_that_fails_is_reported_with_what_it_said(
     assert not (tmp_path / "result.json").exists()
 
 
-def test_a_result_that_cannot_be_kept_is_still_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize("option", [True, False])
+def test_nothing_is_measured_where_the_result_could_not_be_kept(
+    option: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setattr(command, "calibrate_in_process", lambda _seconds, _progress: EXAMPLE)
+    monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path / "file"))
+    monkeypatch.setattr(command, "calibrate_in_process", None)
+    output = ["--output", str(tmp_path / "file" / "below.json")] if option else []
+    assert main(["calibrate", *output]) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        f"jaxobs calibrate: nothing can be kept in {tmp_path / 'file'}: Not a directory; choose a file with --output\n"
+    )
+
+
+def test_a_result_that_cannot_be_kept_in_the_end_is_still_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def measure(_seconds: float, _progress: object) -> Calibration:
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        return EXAMPLE
+
+    monkeypatch.setattr(command, "calibrate_in_process", measure)
     assert main(["calibrate", "--json", "--quiet", "--output", str(tmp_path / "file" / "below.json")]) == 1
     said = capsys.readouterr()
     assert Calibration.from_dict(json.loads(said.out)) == EXAMPLE
@@ -108,7 +126,7 @@ def test_the_table_sets_each_rate_against_the_datasheet() -> None:
     assert "788 TFLOP/s" in text
     assert "80%" in text  # of 989.4 TFLOP/s
     assert "90%" in text  # of 4 800 GB/s
-    assert "1024 MiB" in text
+    assert "1 GiB" in text
     assert "8192 × 8192" in text
     rows = {row.split("│")[2].strip(): row for row in text.splitlines() if row.startswith("│ matrix")}
     assert "75%" in rows["float8_e4m3fn"]  # of the datasheet's 1 979 TFLOP/s for all 8-bit floats

@@ -52,3 +52,16 @@ def test_a_cost_survives_pickling_and_json(cost):
 def test_intensity_is_unknown_without_bytes():
     assert Cost(matrix_flops_by_type={"float32": 8.0}).intensity is None
     assert Cost(matrix_flops_by_type={"float32": 8.0}, bytes=4.0).intensity == 2
+
+
+def test_it_prints_as_one_line_with_what_is_not_known() -> None:
+    work = Cost(
+        {"bfloat16": 2e12}, {"bfloat16": 2e12}, {"float32": 3e6}, 5e3, {"bfloat16": 5e11}, 2**30,
+        {"all-reduce": 2**20}, False, ("a loop runs an unknown number of times",), ("custom_call",),
+    )  # fmt: skip
+    assert str(work) == (
+        "at least 2 TFLOP (2 T matrix bfloat16, 3 M vector float32, 500 G rematerialised bfloat16), 1 GiB, "
+        "1.86 kFLOP/byte, 5 k transcendentals, 1 MiB sent by all-reduce; "
+        "a loop runs an unknown number of times; custom_call is unmodelled"
+    )
+    assert str(Cost()) == "0 FLOP, 0 B"

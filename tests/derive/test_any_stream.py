@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.model.events import ExecutableCreated, StepEnded
+from jaxobs.derive.refusal import REASONS_KEPT
+from jaxobs.model.events import ExecutableCreated, FunctionWatched, Measured, StepEnded
 from tests.derive.made_up import (
     NO_PEAKS,
     PEAKS,
@@ -74,6 +75,7 @@ def test_events_with_anything_in_their_fields_are_refused_and_the_fold_goes_on(d
     fold.apply(step(1, 1.0, 2.0))
     assert fold.accepted + fold.refused == 2
     snapshot = fold.snapshot(at(300))
+    assert snapshot["agent"]["refused_reasons"] or fold.refused == 0
     assert families(snapshot)["jaxobs_steps_total"]["train",] >= 1.0
     snapshot.to_json()
 
@@ -117,6 +119,20 @@ def test_amounts_that_are_no_amounts_are_refused_with_a_reason(value: float) -> 
     assert loop["examples_per_second"] is None
     assert loop["tokens"] == 8.0
     assert fold.series.refused == 1
+    reasons = fold.snapshot(at(4))["agent"]["refused_reasons"]
+    assert reasons == ["1 × examples= of loop `train`: no finite, positive number"]
+
+
+def test_the_first_few_reasons_of_refused_events_are_kept_and_counted() -> None:
+    fold = applied(new_fold(), [step(number, 2.0, 1.0) for number in range(40)])
+    fold.apply(Measured("jaxobs_nobodys", (), 1.0, at(3)))
+    for number in range(20):
+        fold.apply(Measured(f"jaxobs_nobodys_{number}", (), 1.0, at(3)))
+    agent = fold.snapshot(at(4))["agent"]
+    assert agent["events_refused"] == 61
+    assert agent["refused_reasons"][0].startswith("40 × StepEnded: ")
+    assert "1 × jaxobs_nobodys: no plugin has declared it with 0 labels" in agent["refused_reasons"]
+    assert len(agent["refused_reasons"]) == REASONS_KEPT
 
 
 def test_a_step_that_ends_before_it_began_is_refused_whole() -> None:
@@ -128,6 +144,6 @@ def test_a_step_that_ends_before_it_began_is_refused_whole() -> None:
 def test_an_executable_that_is_told_twice_keeps_its_runs() -> None:
     again: ExecutableCreated = created(1)
     ran: StepEnded = step(0, 1.0, 2.0, runs=(1,))
-    fold = applied(new_fold(), [backend(), created(1), ran, again])
+    fold = applied(new_fold(), [backend(), FunctionWatched(-1, "f", "", at(0)), created(1), ran, again])
     fold.analysed(1, module())
     assert families(fold.snapshot(at(3)))["jaxobs_executable_runs_total"]["f", "abc"] == 1.0

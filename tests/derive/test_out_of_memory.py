@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.out_of_memory import (
-    in_words,
-    matching_executable,
-    requested_bytes,
-    speaks_of_memory,
-    summary_text,
-)
+from jaxobs.derive.out_of_memory import matching_executable, requested_bytes, speaks_of_memory
+from jaxobs.derive.out_of_memory_summary import summary_text
 
 MESSAGES = {
     "RESOURCE_EXHAUSTED: Out of memory allocating 400000000000000 bytes.": 400000000000000,  # CPU, JAX 0.10
@@ -95,11 +90,3 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
     assert "f(4,)" in full
     assert max(map(len, full.splitlines())) < 120
     json.dumps(full)
-
-
-@pytest.mark.parametrize(
-    ("amount", "words"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3 TiB"), (2**60, "1.049e+06 TiB")],
-)
-def test_bytes_in_words(amount: int, words: str) -> None:
-    assert in_words(amount) == words

@@ -104,17 +104,19 @@ def test_identities_are_never_zero_and_lie_in_range_and_children_lie_in_their_pa
     events: list[Event],
 ) -> None:
     found = spans(events)
-    own = {(span.trace_id, span.span_id): span for span in found}
+    # Made-up compilations may share a number, which real ones never do: then one of their spans is the parent.
+    own: dict[tuple[int, int], list[Span]] = {}
+    for span in found:
+        own.setdefault((span.trace_id, span.span_id), []).append(span)
     for span in found:
         assert 0 < span.trace_id < 2**128
         assert 0 < span.span_id < 2**64
         if span.parent is None:
             continue
         assert span.parent.trace_id == span.trace_id
-        around = own.get((span.trace_id, span.parent.span_id))
-        if around is not None and around.name == "jax.compile":
-            assert around.start <= span.start
-            assert span.end <= around.end
+        around = own.get((span.trace_id, span.parent.span_id), [])
+        if around and around[0].name == "jax.compile":
+            assert any(parent.start <= span.start and span.end <= parent.end for parent in around)
 
 
 def test_exemplars_hold_the_value_that_was_observed_in_their_bucket() -> None:

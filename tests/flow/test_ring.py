@@ -121,3 +121,13 @@ def test_emit_from_a_finalizer_and_from_a_signal_handler_while_draining_does_not
     assert ring.dropped() + len(taken) == ring.emitted()
     own = [number for number in seen if number >= 0]
     assert own == sorted(own)
+
+
+def test_a_closed_ring_takes_nothing_and_keeps_nothing() -> None:
+    ring = Ring(64)
+    ring.emit(event(1))
+    ring.close()
+    ring.emit(event(2))
+    ring.append(event(3))
+    assert len(ring) == 0
+    assert ring.drain() == []

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.model.snapshot import Snapshot
-from jaxobs.model.summary import LARGEST_EXECUTABLES, render
+from jaxobs.model.summary import render
+from jaxobs.model.summary_tables import LARGEST_EXECUTABLES
 from jaxobs.model.text_table import TextTable, printable
 
 NO_PEAK = "no peaks are known for this processor"
@@ -22,6 +23,7 @@ DOCUMENT: dict[str, Any] = {
             "steps": 1200, "step_seconds": 0.0123, "step_seconds_source": "host", "steps_per_second": 81.2,
             "tokens_per_second": 332_800.0, "examples_per_second": None, "recorded": {"loss": 2.345},
             "mfu": None, "mfu_reason": NO_PEAK, "hfu": None, "hfu_reason": NO_PEAK,
+            "components": {"compute": 44.0, "host": 12.0, "input": 3.0, "compile": 2.0, "checkpoint": 0.2, "memory": 0.0},
             "bottleneck": {"label": "compute", "confidence": 0.72, "runner_up": "host", "shares": {}},
         }
     },
@@ -42,7 +44,7 @@ DOCUMENT: dict[str, Any] = {
         {
             "function": "train_step", "executable": "deadbeefcafe", "runs": 1100, "seconds": 12.0,
             "cost": {"flops": 2_919_235_584, "intensity": 12.3, "exact": False}, "seconds_per_run": 0.011,
-            "efficiency": None, "efficiency_reason": NO_PEAK,
+            "efficiency": None, "efficiency_reason": NO_PEAK, "source": "watched",
             "bottleneck": {"label": "unknown", "confidence": 0.0, "runner_up": None},
         },
     ],
@@ -61,7 +63,7 @@ def test_loops() -> None:
     text = render(DOCUMENT)
     assert line(text, "loop ") == "loop steps step time steps/s tokens/s MFU HFU loss"
     assert line(text, "train ") == "train 1,200 12.3 ms (host) 81.2 333 k – – 2.35"
-    assert "bottleneck of train: compute (72 % sure, then host)" in text
+    assert "  time of train: compute 72 %, host 20 %, input 4.9 %, compile 3.3 %" in text.splitlines()
 
 
 def test_functions_by_seconds_with_causes() -> None:
@@ -89,6 +91,114 @@ def test_a_reason_is_given_once_for_all_that_lacks_for_it() -> None:
     loops = render(DOCUMENT).partition("compiled functions")[0]
     assert loops.count(NO_PEAK) == 1
     assert f"– MFU, HFU: {NO_PEAK}" in loops
+
+
+def test_a_reason_names_its_loops_where_there_are_several() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["loops"]["3"] = copy.deepcopy(document["loops"]["train"])
+    document["loops"]["eval"] = {**document["loops"]["train"], "hfu": 0.5, "hfu_reason": None}
+    assert f"  – MFU, HFU of `train`, `3`; MFU of `eval`: {NO_PEAK}" in render(document).splitlines()
+
+
+def test_a_value_with_a_reserve_is_marked_and_the_reserve_is_said() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["loops"]["train"] |= {"mfu": 1.35, "mfu_reason": "above 1: the matrix peak is too low"}
+    text = render(document)
+    assert line(text, "train ") == "train 1,200 12.3 ms (host) 81.2 333 k 135 % * – 2.35"
+    assert "  * MFU: above 1: the matrix peak is too low" in text.splitlines()
+
+
+def test_runs_of_profiler_windows_alone_are_marked() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["executables"][0] |= {"runs": 3, "source": "sampled"}
+    executables = render(document).partition("\nexecutables\n")[2]
+    assert line(executables, "train_step") == "train_step deadbeef 3 * ≥ 2.92 G 12.3 11 ms – unknown"
+    reserve = "runs and time in profiler windows alone: a sample of all"
+    assert f"  * runs of `train_step`: {reserve}" in executables.splitlines()
+
+
+def test_executables_that_differ_in_their_hash_alone_share_a_row_and_reasons_name_the_function() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    again = {"function": "<lambda>", "runs": None, "runs_reason": "it has several executables"}
+    document["executables"] += [{**again, "executable": f"{number:016x}"} for number in range(12)]
+    executables = render(document).partition("\nexecutables\n")[2]
+    assert line(executables, "<lambda>") == "<lambda> 12 alike – – – – – –"
+    assert "  – runs of `<lambda>`: it has several executables" in executables.splitlines()
+    assert "smaller ones" not in executables
+
+
+def test_a_close_verdict_names_its_runner_up() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["executables"][0]["bottleneck"] = {"label": "compute", "confidence": 0.1, "runner_up": "latency"}
+    assert "compute or latency" in render(document)
+    document["executables"][0]["bottleneck"]["confidence"] = 0.6
+    assert "latency" not in render(document)
+
+
+def test_a_loop_says_what_its_bottleneck_is_now_where_that_is_no_longer_its_largest_share() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["loops"]["train"]["bottleneck"]["label"] = "input"
+    assert "compile 3.3 %; bottleneck lately input" in render(document)
+    document["loops"]["train"]["bottleneck"] = {"label": "unknown", "reason": "2 steps are too few"}
+    assert "compile 3.3 %; bottleneck unknown: 2 steps are too few" in render(document)
+
+
+def test_the_run_and_its_memory_are_a_line_each() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["process"] |= {
+        "run_seconds": {
+            "initialisation": 9.0,
+            "compile": 2.0,
+            "productive": 40.0,
+            "input": 10.0,
+            "other": 0.1,
+        },
+        "memory": {"in_use_bytes": 3 * 2**29, "peak_bytes": 2**31, "limit_bytes": None},
+    }
+    small, large = ({"in_use_bytes": size * 2**30, "limit_bytes": 2**36} for size in (1, 60))
+    document["devices"] = [{"device": 0, "memory": small}, {"device": 1, "memory": large}, {"device": 2}]
+    lines = render(document).splitlines()
+    assert lines[1] == "  the run: productive 40 s, input 10 s, initialisation 9 s, compile 2 s; goodput 65 %"
+    assert lines[2] == (
+        "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB; process 1.5 GiB, at most 2 GiB"
+    )
+
+
+def test_the_largest_operations_are_shown_once_windows_were_read() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["operations"] = [
+        {"operation": f"dot.{number}", "function": "train_step", "share": 0.4, "achieved_flops_per_second": 1.2e11,
+         "efficiency": None, "efficiency_reason": NO_PEAK, "bottleneck": "compute", "source": "/home/ada/net.py:7"}
+        for number in range(5)
+    ]  # fmt: skip
+    operations = render(document).partition("\nlargest operations in profiler windows\n")[2]
+    assert line(operations, "dot.0") == "dot.0 train_step 40 % 120 G – compute net.py:7"
+    assert "dot.2" in operations
+    assert "dot.3" not in operations
+
+
+def test_what_to_run_for_peaks_is_said_once_and_only_where_one_is_missed() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    hint = "no compute and memory peaks: run `jaxobs calibrate` on this machine"
+    document["devices"] = [{"device": number, "peaks": {"reason": hint}} for number in range(2)]
+    assert render(document).count(hint) == 1
+    document["loops"]["train"]["mfu_reason"] = hint
+    assert render(document).count(hint) == 1
+    for part in (document["loops"]["train"], document["executables"][0]):
+        for key in ("mfu_reason", "hfu_reason", "efficiency_reason"):
+            part[key] = None
+    assert hint not in render(document)
+
+
+def test_counts_that_do_not_begin_at_the_start_and_events_that_were_refused_are_said() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["process"]["counts_begin_seconds"] = 7.5
+    document["agent"] |= {"events_refused": 2, "refused_reasons": ["Recorded: no number"]}
+    lines = render(document).splitlines()
+    assert lines[1] == (
+        "  counts begin 7.5 s after the start: the agent was lost, and with it what it had counted"
+    )
+    assert lines[2] == "  refused: Recorded: no number"
 
 
 def test_what_was_lost_is_said() -> None:
@@ -140,7 +250,7 @@ values = st.none() | st.floats(min_value=0, allow_nan=False, allow_infinity=Fals
 
 @given(st.dictionaries(st.sampled_from(sorted(DOCUMENT["loops"]["train"])), values), st.integers(60, 200))
 def test_any_numbers_at_any_width(loop: dict[str, Any], width: int) -> None:
-    loop = {**loop, "recorded": {"loss": loop.pop("recorded", None)}, "bottleneck": None}
+    loop = {**loop, "recorded": {"loss": loop.pop("recorded", None)}, "bottleneck": None, "components": None}
     text = render({**DOCUMENT, "loops": {"train": loop}}, width=width)
     assert "train" in text
     assert not any(line != line.rstrip() for line in text.splitlines())
@@ -166,10 +276,17 @@ def test_a_snapshot_is_one_short_line_where_it_is_looked_at() -> None:
 def test_the_address_and_the_advice_are_said() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["process"]["address"] = "http://localhost:9464/metrics"
-    document["advice"] = [{"sentence": "The loop waits for its input.", "remedy": "Prefetch."}]
+    document["advice"] = [
+        {"sentence": "The loop waits for its input.", "remedy": "Prefetch.", "saves_ratio": 0.28,
+         "seconds_per_hour": 1008.0},
+        {"sentence": "Arguments are not donated.", "remedy": "Donate.", "saves_ratio": None, "saves_bytes": 2**30},
+    ]  # fmt: skip
     text = render(document)
     assert "metrics at http://localhost:9464/metrics" in text.splitlines()[0]
-    assert text.splitlines()[-1] == "→ The loop waits for its input. Prefetch."
+    assert text.splitlines()[-2:] == [
+        "→ The loop waits for its input. Prefetch. That would give back up to 28 % of the time, 16.8 min an hour.",
+        "→ Arguments are not donated. Donate. That would give back up to 1 GiB.",
+    ]
 
 
 @given(st.lists(st.lists(st.text(max_size=40), min_size=3, max_size=3), max_size=5), st.integers(30, 120))

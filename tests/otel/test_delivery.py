@@ -137,6 +137,7 @@ def test_an_endpoint_that_refuses_loses_the_oldest_and_says_so(
     assert now() - started < 1_000_000_000
     assert any(f"{refusing}/v1/traces: ConnectionRefusedError" in failure for failure in harness.failures)
     assert harness.stop(5.0) < 2.0  # a second attempt at the end, no third
+    assert "the end of the job came first, after a failure: ConnectionRefusedError" in harness.failures[-1]
     assert harness.agent.dropped("traces") == 1000
     assert harness.agent.dropped("metrics") == 5
 

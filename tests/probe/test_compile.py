@@ -58,7 +58,8 @@ def test_the_executable_is_the_one_that_was_made_with_its_module_and_memory(obse
     assert cost_of(made).matrix_flops == 2 * 30 * 20 * 10
     memory = dict(made.memory)
     assert (memory["argument"], memory["output"]) == (4 * (600 + 200), 4 * 300)
-    assert {"temporary", "alias", "code"} <= set(memory)
+    assert {"temporary", "alias"} <= set(memory)
+    assert "code" not in memory  # of which XLA's backend for CPUs says 0 bytes whatever it compiled
     compiled = [event for event in observed.of(Compilation) if event.function == "product"]
     assert [phase for phase, _, _ in compiled[0].phases] == ["trace", "lower", "backend"]
     assert (compiled[0].executable, compiled[0].recompilation) == (made.executable, None)

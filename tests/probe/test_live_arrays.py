@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxobs.model.shardings import layout_text
 from jaxobs.probe.jax_internals import arrays_alive
-from jaxobs.probe.live_arrays import Census, Group, describe_sharding, list_arrays, local_bytes
+from jaxobs.probe.live_arrays import Census, Group, list_arrays, local_bytes
 
 SHARDED = """
 import jax, jax.numpy as jnp, numpy as np
@@ -164,7 +165,7 @@ def _four_devices() -> dict[str, str]:
         ("(8, 6)", "P('data', None) over 4", 2 * 8 * 6 * 4),  # half of it on each of four devices
         ("(8, 4)", "P(('data', 'model')) over 4", 8 * 4 * 4),
         ("(4, 4)", "replicated over 4", 4 * 4 * 4 * 4),
-        ("(16,)", "P(…) over 4", 16 * 4),  # a name that is no text is not asked for one
+        ("(16,)", "P(Axis) over 4", 16 * 4),  # a name that is no text is not asked for one
     ],
 )
 def test_sharded_arrays(sharded: dict[str, list[str]], shape: str, sharding: str, size: int) -> None:
@@ -184,4 +185,4 @@ def test_the_number_of_arrays_is_known_without_listing_them() -> None:
 
 
 def test_a_single_device_is_told_in_words() -> None:
-    assert describe_sharding(jax.device_put(np.ones(3)).sharding) == "one device"
+    assert layout_text(jax.device_put(np.ones(3)).sharding) == "one device"

@@ -28,6 +28,16 @@ def test_from_numbers_of_one_run() -> None:
     assert roof.utilization_reason is not None
 
 
+def test_it_prints_as_a_few_lines() -> None:
+    assert str(jaxobs.roofline(flops=4e11, bytes=1e11, seconds=0.001)).splitlines()[1:3] == [
+        "  efficiency 40 %, MFU 40 %, HFU –, 400 TFLOP/s achieved, 1 PFLOP/s attainable",
+        "  work: 400 GFLOP (400 G matrix float32), 93.1 GiB, 4 FLOP/byte",
+    ]
+    text = str(jaxobs.roofline(flops=4e11, bytes=1e11, seconds=0.001, dtype="bfloat16"))
+    assert text.count("no peak for matrix bfloat16") == 1
+    assert "efficiency – " not in text
+
+
 def test_from_numbers_of_one_sample_and_a_rate() -> None:
     roof = jaxobs.roofline(flops=2e9, bytes=5e9, samples_per_second=1e5)
     assert roof.seconds == pytest.approx(1e-5)

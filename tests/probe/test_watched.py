@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import os
 import pickle
 import traceback
 from collections import Counter
@@ -366,3 +367,27 @@ def test_outputs_of_any_kind_pass_through(observed: Any) -> None:
             completions.armed = True
             assert watched() is output
             assert completions.armed, output  # nothing could be asked: the next call is looked at
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
+def test_a_child_forked_in_the_middle_of_a_step_keeps_nothing_of_what_it_runs(observed: Any) -> None:
+    side = observed.side
+    watched = side.watch(lambda: None)
+    with step(observed):
+        watched()
+        under_way = side.loops.current.step
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                side.forget_in_child()
+                for _ in range(100):
+                    watched()
+                side.loops.leave(side.loops.state("train"), 0)
+                status = len(side.ring) + len(under_way.later_runs)
+            finally:
+                os._exit(min(status, 100))
+        watched()
+        assert under_way.later_runs == [-1]
+    assert os.waitpid(child, 0)[1] == 0

@@ -12,6 +12,7 @@ def test_modules_are_wanted_once_after_each_compile_and_again_after_a_while():
     assert modules.wanted(Progress(50, 100, 1_000), 60.0, kept=True)
     assert modules.wanted(Progress(60, 200, 2_000), 60.0, kept=False)
     assert modules.wanted(Progress(70, 100, 1_000), AGAIN_SECONDS + 1, kept=False)
+    assert modules.wanted(Progress(50, 100, 1_000, agents=2), 60.0, kept=False)  # which knows none of them
 
 
 def test_modules_that_would_fill_the_trace_are_left_out():

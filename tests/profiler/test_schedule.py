@@ -32,12 +32,17 @@ windows = st.builds(
 
 @given(
     st.floats(1e-4, 0.1),
-    st.lists(st.tuples(windows, st.floats(0, 100), st.sampled_from(["read", "empty", "lost"])), max_size=40),
+    st.lists(
+        st.tuples(windows, st.floats(0, 100), st.sampled_from(["read", "empty", "lost"]), st.booleans()),
+        max_size=40,
+    ),
 )
 def test_what_windows_have_cost_never_exceeds_the_budget_by_more_than_one_window(ratio, told):
     schedule = Schedule(ratio, MAXIMUM_BYTES, began=1000.0)
-    for window, late, outcome in told:
-        began = max(1000.0, schedule.due()) + late  # a window may come later than it is due, never earlier
+    for window, late, outcome, renewed in told:
+        began = (
+            max(1000.0, schedule.due(renewed=renewed)) + late
+        )  # a window may come later than it is due, never earlier
         ended = began + window.starting + window.length + window.stopping
         if outcome == "lost":
             schedule = schedule.lost(window, ended)
@@ -79,6 +84,51 @@ def test_one_quiet_window_does_not_make_the_next_one_long():
     after_busy = schedule.after(busy, 10.0)
     after_both = after_busy.after(quiet, 100.0, empty=True)
     assert after_both.next_length(1.0) == pytest.approx(after_busy.next_length(1.0), rel=0.2)
+
+
+def test_where_steps_go_on_a_window_that_shows_nothing_is_followed_by_longer_ones_and_then_by_rare_ones():
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
+    lengths, pauses = [], []
+    for _ in range(6):
+        length = schedule.next_length(0.01)  # steps of 10 ms, each far behind its operations
+        ended = schedule.due() + length
+        schedule = schedule.after(
+            Window(length, 0.0, 0.0, 2_000, round(length / 0.01), length / 0.01), ended, empty=True
+        )
+        lengths.append(length)
+        pauses.append(schedule.due() - ended)
+    assert lengths == pytest.approx([0.08, 0.32, 1.28, LONGEST, LONGEST, LONGEST])
+    assert pauses[:3] == pytest.approx([SHORTEST_PAUSE] * 3)
+    assert pauses[3:] == pytest.approx([2 * SHORTEST_PAUSE, 4 * SHORTEST_PAUSE, 8 * SHORTEST_PAUSE])
+
+
+def test_a_length_that_showed_something_is_kept_for_a_while():
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
+    schedule = schedule.after(Window(0.1, 0.0, 0.0, 2_000, 9, 10.0), 10.0, empty=True)
+    schedule = schedule.after(Window(0.4, 0.0, 0.0, 9_000, 40, 40.0), 30.0)
+    assert 0.3 < schedule.next_length(0.01) < 0.4
+
+
+def test_a_longer_window_is_not_tried_where_it_would_not_be_paid_for():
+    dear = Window(0.1, 0.0, 0.5, 2_000, 9, 10.0)
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(dear, 10.0, empty=True)
+    assert schedule.next_length(0.01) < 0.1
+    assert schedule.empty == 1
+
+
+@pytest.mark.parametrize("step", [0.0001, 0.009, 0.03])
+def test_the_first_window_holds_five_whole_steps_where_it_may(step):
+    assert Schedule(0.005, MAXIMUM_BYTES, 0.0).next_length(step) >= 6 * 1.25 * step
+
+
+def test_after_what_makes_the_last_window_useless_the_next_comes_as_soon_as_it_is_paid_for():
+    window = Window(0.1, 0.0, 0.01, 2_000, 9, 10.0)
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(window, 1000.0)
+    assert schedule.due() == 1000.0 + SHORTEST_PAUSE
+    assert schedule.due(renewed=True) == pytest.approx(schedule.spent / 0.005)
+    dear = schedule.after(Window(0.1, 0.0, 10.0, 2_000, 9, 10.0), 1010.0)
+    assert dear.due(renewed=True) == pytest.approx(dear.spent / 0.005)
+    assert dear.due(renewed=True) > 1010.0
 
 
 def test_windows_that_show_nothing_become_rare():

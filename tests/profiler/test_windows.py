@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -16,8 +17,8 @@ from jaxobs.probe import jax_internals
 from jaxobs.trace import read_trace
 from jaxobs_plugins.profiler import ProfilerProbe, probe, recording, windows
 from jaxobs_plugins.profiler.pace import Pace
-from jaxobs_plugins.profiler.probe import FIRST_SCHEDULED
 from jaxobs_plugins.profiler.schedule import Window
+from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
 
 SEES_A_CPU = jax_internals.jaxlib_version() >= FIRST_SCHEDULED
 sees_a_cpu = pytest.mark.skipif(not SEES_A_CPU, reason="this JAX records no operations of a CPU")
@@ -32,6 +33,12 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_keeps_the_contract() -> None:
     assert conformance_problem(PROBES, ProfilerProbe()) == ""
     ProfilerProbe().stop()
+
+
+@sees_a_cpu
+def test_where_windows_are_scheduled_there_is_nothing_to_say(observed: Any) -> None:
+    assert observed.probe.reason == ""
+    assert list(observed.probe.check(observed.job.settings)) == []
 
 
 @sees_a_cpu
@@ -63,11 +70,40 @@ def test_no_window_before_the_loop_is_steady_and_none_before_the_last_is_paid_fo
     assert len(observed.windows()) == 1
 
 
-@pytest.mark.parametrize("settings", [{"profile_budget_ratio": 0.0}, {"agent": "inline"}])
-def test_windows_are_not_scheduled_where_that_was_switched_off(
-    observe: Any, train: Any, steady: None, settings: dict[str, Any]
+@sees_a_cpu
+@pytest.mark.parametrize("what", ["a compile", "another agent"])
+def test_after_a_compile_or_with_another_agent_the_next_window_comes_without_a_pause(
+    observe: Any, train: Any, steady: None, what: str
+) -> None:
+    observed = observe(profile_budget_ratio=0.1)
+    train(observed)
+    observed.probe.sample()
+    observed.wait_for(1)
+    made = observed.probe._windows
+    made.schedule = dataclasses.replace(made.schedule, began=made.schedule.began - 1000.0)  # all is paid for
+    assert made.due(observed.job.progress()) > time.monotonic() + 5.0
+    if what == "a compile":
+        observed.job.compiled += 1
+    else:
+        observed.job.agents += 1
+    observed.probe.sample()
+    _, window = observed.wait_for(2)
+    assert read_trace(window.xspace).hosts[0].modules
+    assert made.due(observed.job.progress()) > time.monotonic() + 5.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"profile_budget_ratio": 0.0}, "JAXOBS_PROFILE_BUDGET_RATIO"), ({"agent": "inline"}, "JAXOBS_AGENT")],
+)
+def test_windows_are_not_scheduled_where_that_was_switched_off_and_the_source_says_so(
+    observe: Any, train: Any, steady: None, settings: dict[str, Any], named: str
 ) -> None:
     observed = observe(**settings)
+    assert named in observed.probe.reason
+    (remark,) = observed.probe.check(observed.job.settings)
+    assert named in remark.text
+    assert not remark.problem
     train(observed)
     for _ in range(3):
         observed.probe.sample()
@@ -83,6 +119,8 @@ def test_windows_are_not_scheduled_on_a_jax_that_would_show_it(
     observed.probe.sample()
     time.sleep(0.2)
     assert observed.windows() == []
+    assert "from 0.8.2 on" in observed.probe.reason
+    assert [remark.text for remark in observed.probe.check(observed.job.settings)] == [observed.probe.reason]
 
 
 @sees_a_cpu

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jaxobs.probe import jax_internals
-from jaxobs_plugins.profiler.probe import FIRST_SCHEDULED
+from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
 
 ROOT = Path(__file__).parents[2]
 TRAINS = """
@@ -91,6 +91,35 @@ print(json.dumps(answers[0]))
     ]
     assert all(Path(record["path"]).exists() for record in windows)
     assert Path(windows[1]["path"]).is_relative_to(tmp_path / "asked")
+
+
+def test_wrong_arguments_are_refused_at_the_call_and_profiling_goes_on(tmp_path: Path) -> None:
+    script = """
+for seconds in ("x", 0, -1, float("nan"), 61, None):
+    try:
+        obs.profile(seconds)
+    except ValueError as error:
+        print(error)
+try:
+    obs.profile(0.1, keep=3)
+except TypeError:
+    print("keep")
+pathlib.Path("file").write_text("")
+for _ in range(6):
+    refused = obs.profile(0.1, keep="file/below")
+print(refused.outcome, refused.reason)
+print(obs._side.begin_profile(0.05, False).result(30).outcome)
+"""
+    done = run("import pathlib\n" + script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    wrong = [
+        f"seconds={given} is not above 0 and at most 60" for given in ("'x'", "0", "-1", "nan", "61", "None")
+    ]
+    *said, kept, outcome = done.stdout.splitlines()
+    assert said == [*wrong, "keep"]
+    assert kept.startswith(f"failed no trace could be kept in {tmp_path / 'file' / 'below'}: Not a directory")
+    assert outcome in {"read", "empty"}
+    assert "failed" not in done.stderr
 
 
 def test_before_and_after_there_is_anything_to_profile_the_answer_says_so(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ def test_the_resource_becomes_labels_that_prometheus_drops_by_itself(resource: d
 def test_the_file_is_named_by_host_and_process_and_goes_at_the_end(
     tmp_path: Path, resource: dict[str, str]
 ) -> None:
-    target = TargetFile(tmp_path / "made" / "here", "localhost:9464")
+    target = TargetFile(tmp_path / "made", "localhost:9464")
     target.publish(resource)
-    assert list((tmp_path / "made" / "here").iterdir()) == [target.path]
+    assert list((tmp_path / "made").iterdir()) == [target.path]
     assert target.path.name == f"jaxobs-{host()}-{os.getpid()}.json"
     assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
     target.remove()
@@ -110,6 +110,12 @@ def test_only_what_the_dead_of_this_host_left_is_removed(tmp_path: Path) -> None
 
 def test_a_directory_that_is_not_there_yet_has_nothing_stale(tmp_path: Path) -> None:
     assert TargetFile(tmp_path / "none", "localhost:9464").remove_stale() == []
+
+
+def test_no_directory_is_made_above_the_one_that_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="made"):
+        TargetFile(tmp_path / "mistyped" / "made", "localhost:9464").publish({})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be_made_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def without_our_lines(stderr: str) -> str:
     """What the job's own standard error says; the frame of the watched call, which is on its stack, does not count."""
     ours = re.compile(r'  File ".*/jaxobs/probe/watched\.py", line \d+, in __call__\n(    .*\n)+')
     lines = ours.sub("", stderr).splitlines()
-    return "\n".join(line for line in lines if not line.startswith("out of memory"))
+    return "\n".join(line for line in lines if not line.startswith("jaxobs: out of memory"))
 
 
 @pytest.mark.parametrize("how", FAIL)

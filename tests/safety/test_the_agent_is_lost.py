@@ -77,8 +77,8 @@ print(obs.snapshot(timeout=0.3)["loops_reason"])
     outcome = job.end()
     assert (outcome.status, outcome.stdout) == (0, "the agent did not answer within 0.3 s\n")
     lines = outcome.stderr.splitlines()
-    assert lines == ["the agent is gone; it is started again"] * 3 + [
-        "the agent is gone; nothing is observed any more"
+    assert lines == ["jaxobs: the agent is gone; it is started again"] * 3 + [
+        "jaxobs: the agent is gone; nothing is observed any more"
     ]
 
 
@@ -88,7 +88,9 @@ import jax, signal, subprocess
 step = obs.watch(jax.jit(lambda x: x + 1))
 for _ in obs.steps(range(5)):
     step(1.0)
-assert obs.snapshot()["executables"][0]["cost"]["flops"] == 1
+first = obs.snapshot()
+assert first["executables"][0]["cost"]["flops"] == 1
+assert first["process"]["counts_begin_seconds_reason"] == "no agent was lost"
 children = subprocess.run(["ps", "-o", "pid,args", "--ppid", str(os.getpid())], capture_output=True, text=True)
 for line in children.stdout.splitlines():
     if "jaxobs.agent" in line:
@@ -99,6 +101,9 @@ for _ in obs.steps(range(7)):
 deadline = time.monotonic() + 10
 while not (found := obs.snapshot().document["executables"]):
     assert time.monotonic() < deadline
+process = obs.snapshot()["process"]
+assert first["process"]["seconds"] < process["counts_begin_seconds"] < process["seconds"], process
+assert "the agent was lost" in str(obs.snapshot())
 print(found[0]["function"], found[0]["cost"]["flops"], found[0]["runs"], obs.snapshot()["process"]["platform"])
 """
     outcome = run(source)

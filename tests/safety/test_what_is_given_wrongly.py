@@ -33,6 +33,7 @@ print(loop["tokens_reason"])
 print(loop["mfu_reason"])
 print(snapshot["loops"]["second"]["examples"], snapshot["loops"]["second"]["examples_reason"])
 print(snapshot["agent"]["events_refused"] >= 125)
+print(snapshot["agent"]["refused_reasons"])
 """
 
 UNREADABLE = "raised, or gave no finite, positive number (an array on the device is not read)"
@@ -54,5 +55,18 @@ def test_it_is_refused_at_once_or_said_once_and_the_snapshot_tells_why(run: Call
         f"train_step: {NOT_JITTED}",
         "175.0 None",
         "True",
+        str(
+            [
+                f"{times} × {word}= of loop `{loop}`: no finite, positive number"
+                for times, word, loop in (
+                    (50, "examples", "train"),
+                    (50, "tokens", "train"),
+                    (25, "examples", "second"),
+                )
+            ]
+        ),
     ]
-    assert outcome.stderr == f"obs.watch(train_step): {NOT_JITTED}; only step times are seen\n"
+    assert outcome.stderr == (
+        "jaxobs: obs.watch(train_step): this is no function of jax.jit, so its runs are seen only if what it compiles is "
+        "named 'train_step' too; jit it first, or watch the jitted functions that it calls\n"
+    )

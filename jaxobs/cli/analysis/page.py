@@ -9,7 +9,7 @@ from typing import Any, Final
 from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
 from jaxobs.cli.analysis.report import Report
 from jaxobs.cli.analysis.roofline_plot import roofline_plot
-from jaxobs.cli.analysis.table import notes_of, where
+from jaxobs.cli.analysis.table import bound_of, notes_of, where
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """
@@ -73,7 +73,7 @@ _OPERATIONS: Final[tuple[Column, ...]] = (
     ("what", "text", lambda row: row["category"]),
     ("runs", "", lambda row: str(row["executions"])),
     *_FIGURES,
-    ("bound", "text", lambda row: row["label"]),
+    ("bound", "text", bound_of),
 )
 
 

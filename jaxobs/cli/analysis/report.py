@@ -3,13 +3,17 @@
 Times of an operation are summed over the devices that ran it; its cost is that of its executions there, so that a loop
 whose repetitions the compiler did not know is counted as often as it was seen to run. An absent value is None, and
 `reason` says why.
+
+Where operations run side by side each moment is divided equally between them: `seconds` are these parts, which add up to
+the busy time, and `share`, the achieved rates and `efficiency` are of them. `self_seconds` are those of an operation as
+if it had run alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import HloDecodeError, module_cost
 from jaxobs.derive.advice import advise_on_trace
@@ -125,6 +129,7 @@ def _device(joined: ProfiledDevice) -> dict[str, Any]:
         "span_seconds": device.span_seconds,
         "busy_seconds": device.busy_seconds,
         "idle_seconds": device.idle_seconds,
+        "gap_seconds": device.gap_seconds,
         "compute_seconds": device.compute_seconds,
         "collective_seconds": device.collective_seconds,
         "exposed_communication_seconds": device.exposed_communication_seconds,
@@ -133,15 +138,16 @@ def _device(joined: ProfiledDevice) -> dict[str, Any]:
         "mfu": used.mfu,
         "hfu": used.hfu,
         "mfu_reason": used.reason,
-        **{
-            name: value
-            for name, value in whole.figures(device.busy_seconds).items()
-            if name in {"flops", "bytes", "bound_seconds", "efficiency", "unmodelled_seconds", "exact"}
-        },
+        **{name: value for name, value in whole.figures(device.busy_seconds).items() if name in _OF_A_DEVICE},
         "capabilities": dict(device.capabilities),
         "peaks": peaks.to_dict(),
         "notes": list(device.notes),
     }
+
+
+_OF_A_DEVICE: Final = (
+    "flops", "bytes", "bound_seconds", "efficiency", "efficiency_reason", "unmodelled_seconds", "exact",
+)  # fmt: skip
 
 
 def _host(host: Any) -> dict[str, Any]:

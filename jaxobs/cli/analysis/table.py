@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _KEPT_FOLDERS = 2
 _LEAST_NAME = 12
 _GAP = 2  # columns between two cells
+_NAMES = 3
+"""Operations that a note names."""
+
+LEAST_OVERLAP = 1.01
+"""Own times over busy time, from which on the overlap is worth a note: less is in no digit that is shown."""
 
 
 def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bool) -> str:
@@ -27,7 +32,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bo
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
         parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
-    notes = notes_of(document)
+    notes = [*notes_of(document), *notes_on_efficiency(document["operations"][:top])]
     if notes:
         parts += ["", *notes]
     if document["advice"]:
@@ -45,7 +50,31 @@ def notes_of(document: Mapping[str, Any]) -> list[str]:
     share = document["unmodelled_share"]
     if share:
         notes.append(f"{percent(share)} of the busy time is in operations without a known cost")
+    own = sum(row["self_seconds"] for row in document["operations"])
+    if own > LEAST_OVERLAP * document["busy_seconds"]:
+        notes.append(
+            "operations ran side by side: each moment is divided equally between them, so that times add up to the busy "
+            "time; FLOP/s and efficiency are over these parts"
+        )
     return list(dict.fromkeys(notes))
+
+
+def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why operations were faster than their bound, once for each reason."""
+    faster: dict[str, list[str]] = {}
+    for row in operations:
+        if row["efficiency"] is not None and row["efficiency"] > 1:
+            faster.setdefault(row["efficiency_reason"], []).append(row["name"])
+    notes = []
+    for reason, names in faster.items():
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        notes.append(f"efficiency above 100 %, {', '.join(names[:_NAMES])}{more}: {reason}")
+    return notes
+
+
+def bound_of(row: Mapping[str, Any]) -> str:
+    """What limits an operation; `cache_resident` where device memory would, and was not waited for."""
+    return "cache_resident" if row["bound"] == "cache_resident" else str(row["label"])
 
 
 def where(row: Mapping[str, Any], folders: int = _KEPT_FOLDERS) -> str:
@@ -114,7 +143,7 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> Table:
             amount(row["achieved_flops_per_second"]),
             amount(row["intensity"]),
             percent(row["efficiency"]),
-            row["label"],
+            bound_of(row),
             where(row),
         ]
         for row in document["operations"][:top]

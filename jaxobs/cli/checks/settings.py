@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origin, unknown_variables
+from jaxobs.plugin.directories import why_not_writable
 
 MASK = "••••"
 _SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")
@@ -38,6 +41,16 @@ def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
         if name.startswith("OTEL_") and value
     }
     return {"settings": settings, "variables": variables, "problems": problems}
+
+
+def directory_problems(settings: Settings) -> list[str]:
+    """Where reports of what the core itself writes could not be kept."""
+    directory = settings.out_of_memory_directory or Path(tempfile.gettempdir())
+    reason = why_not_writable(directory) if settings.out_of_memory_reports else None
+    if reason is None:
+        return []
+    lacking = f"no report could be written to {directory} when memory runs out: {reason}"
+    return [f"{lacking}; set JAXOBS_OUT_OF_MEMORY_DIRECTORY to a writable directory"]
 
 
 def mask(name: str, value: Any) -> Any:

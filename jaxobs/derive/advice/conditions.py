@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from jaxobs.derive.advice import of_compiles, of_loops, of_work
 from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.advice.wording import duration, percent, size
+from jaxobs.model.wording import byte_size, duration, rough_percent
 
 
 class Condition(NamedTuple):
@@ -31,8 +31,9 @@ _SURE: Final = f"confidence of the bottleneck at least {LEAST_CONFIDENCE}"
 CONDITIONS: Final = (
     Condition(
         "recompilation",
-        f"at least {of_compiles.LEAST_RECOMPILATIONS} recompilations of a function by the same known cause and argument",
-        "their seconds, over the age of the process",
+        f"at least {of_compiles.LEAST_RECOMPILATIONS} recompilations of a function by the same known cause and argument; "
+        f"several such causes of a function are one piece, which names the {of_compiles.MOST_CAUSES} that took most time",
+        "the seconds of all of them, over the age of the process",
         "a single one says nothing about the next hour; cause `other` is no known cause",
         of_compiles.recompilation,
     ),
@@ -47,16 +48,17 @@ CONDITIONS: Final = (
     ),
     Condition(
         "input_wait",
-        f"a loop waits for its input, and the device's work is known but for {percent(of_loops.MOST_UNTIMED)} of it "
-        f"(the loop's functions are watched, or a profiler window saw them); {_SURE}",
+        "a loop waits for its input, and the device's work is known but for "
+        f"{rough_percent(of_loops.MOST_UNTIMED)} of it (the loop's functions are watched, or a profiler window saw "
+        f"them); {_SURE}",
         "the shorter of the wait and the rest of the step, which would overlap",
         "work of the device that is not known may lie beneath the wait, and then loading ahead gives nothing back",
         of_loops.input_wait,
     ),
     Condition(
         "host_work",
-        f"at least {percent(of_loops.LEAST_HOST)} of a loop's time is `host`: the device idle, and nothing else the "
-        f"reason; {_SURE}",
+        f"at least {rough_percent(of_loops.LEAST_HOST)} of a loop's time is `host`: the device idle, and nothing else "
+        f"the reason; {_SURE}",
         "the shorter of it and the rest of the step, which would overlap",
         "`host` is what is left over, so it bears the errors of sampled device times, 5 %",
         of_loops.host_work,
@@ -73,16 +75,17 @@ CONDITIONS: Final = (
         "small_operations",
         f"a loop's time is in part `latency`, and a profiler window saw {of_loops.MANY_OPERATIONS} operations a step or "
         f"more that take {duration(of_loops.SMALL_OPERATION)} or less each; {_SURE}",
-        f"{percent(of_loops.REST_OF_LATENCY)} of the share charged to `latency`",
-        "launching takes 2 to 10 µs; `latency` is more than ten times what the work must take",
+        f"{rough_percent(of_loops.REST_OF_LATENCY)} of the share charged to `latency`",
+        "launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work must, "
+        "and time between the operations of a run: the sentence gives both",
         of_loops.small_operations,
         in_a_trace=True,
     ),
     Condition(
         "small_batch",
-        f"an executable is bound by memory, at least {percent(of_work.MOSTLY_PRODUCTS)} of its FLOPs are matrix "
+        f"an executable is bound by memory, at least {rough_percent(of_work.MOSTLY_PRODUCTS)} of its FLOPs are matrix "
         "products, its intensity is below the ridge (peak FLOP/s over peak bytes/s), and reading and writing donated "
-        f"arguments is at least {percent(of_work.STATE_SHARE)} of its bytes; {_SURE}",
+        f"arguments is at least {rough_percent(of_work.STATE_SHARE)} of its bytes; {_SURE}",
         "half of that share of its time: twice the batch moves the state once for twice the examples",
         "only donated state is known not to grow with the batch; without donation nothing is said",
         of_work.small_batch,
@@ -99,8 +102,8 @@ CONDITIONS: Final = (
     Condition(
         "donation",
         "an executable that ran at least twice has outputs that could take over arguments of the same shape and type, of "
-        f"at least {percent(of_work.DONATION_SHARE)} of the device's memory, or {size(of_work.DONATION_BYTES)} where its "
-        "size is not known",
+        f"at least {rough_percent(of_work.DONATION_SHARE)} of the device's memory, or "
+        f"{byte_size(of_work.DONATION_BYTES)} where its size is not known",
         "bytes, not seconds",
         "less is lost in the allocator's own rounding",
         of_work.donation,

@@ -18,6 +18,19 @@ BUSY = ("compute", "memory", "latency", "communication", "transfer", "unmodelled
 
 
 @dataclass(frozen=True, slots=True)
+class WindowFacts:
+    """What profiler windows saw of a loop in a step: seconds of one device."""
+
+    steps: float
+    """Those inside the windows."""
+    busy: float
+    latency: float
+    """Charged to `latency`, `gap` included."""
+    gap: float
+    """Between two operations of a run."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoopFacts:
     """A loop whose bottleneck is known well enough.
 
@@ -29,8 +42,8 @@ class LoopFacts:
     shares: Mapping[str, float]
     confidence: float
     step_seconds: float | None
-    profiled_steps: float | None
-    """Steps inside profiler windows; None where there was no window."""
+    window: WindowFacts | None
+    """None where there was no window, or it is not known how many steps were in it."""
     is_trace: bool = False
     """A whole trace instead of a loop."""
 
@@ -124,10 +137,18 @@ def _loops(document: Document) -> list[LoopFacts]:
                 shares,
                 confidence,
                 number(loop, "step_seconds") or None,
-                number(loop, "profile", "steps") or None,
+                _window(value(loop, "profile")),
             )
         )
     return found
+
+
+def _window(profile: Any) -> WindowFacts | None:
+    steps, busy, gap = (number(profile, name) for name in ("steps", "busy_seconds", "gap_seconds"))
+    if not steps or busy is None or gap is None:
+        return None
+    latency = number(profile, "seconds_by_bottleneck", "latency") or 0.0
+    return WindowFacts(steps, busy / steps, latency / steps, gap / steps)
 
 
 def _wall(document: Document) -> float | None:

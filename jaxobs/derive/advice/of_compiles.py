@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.advice.reading import Document, named, number, rows, text, value
-from jaxobs.derive.advice.wording import duration, percent, times
+from jaxobs.model.wording import duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2
 """Of one cause. A single one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""
+
+MOST_CAUSES = 3
+"""Of one function's recompilations in a sentence, each with its remedy: as much as somebody reads."""
 
 LEAST_COMPILE_SECONDS = 10.0
 """Of the compiler, in one start. Below it a cache on disk is not worth another thing to look after."""
@@ -40,32 +43,61 @@ REMEDIES = {
 class _Again:
     """Recompilations of one function by one cause and argument."""
 
+    cause: str
+    argument: str
     example: Document
     count: float = 0.0
     seconds: float = 0.0
 
+    @property
+    def because(self) -> str:
+        return _because(self.cause, self.argument, self.example)
+
+    @property
+    def remedy(self) -> str:
+        return REMEDIES[self.cause].format(it=f"`{self.argument}`" if self.argument else "what changes")
+
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
-    """All their seconds, over the age of the process."""
+    """All their seconds, over the age of the process: one piece a function, which names its causes."""
     for function, compiled in named(facts.document, "functions").items():
-        groups: dict[tuple[str, str], _Again] = {}
-        for row in rows(compiled, "recompilations"):
-            cause, count, spent = text(row, "cause"), number(row, "count"), number(row, "seconds")
-            if cause not in REMEDIES or not count or not spent:
-                continue
-            group = groups.setdefault((cause, text(row, "argument") or ""), _Again(row))
-            group.count += count
-            group.seconds += spent
-        for (cause, argument), group in groups.items():
-            if group.count >= LEAST_RECOMPILATIONS and facts.age is not None:
-                yield Finding(
-                    {"function": function},
-                    f"`{function}` was compiled again {times(group.count)}, {duration(group.seconds)} in all, "
-                    + _because(cause, argument, group.example),
-                    REMEDIES[cause].format(it=f"`{argument}`" if argument else "what changes"),
-                    1.0,
-                    min(1.0, group.seconds / facts.age),
-                )
+        again = _by_cause(compiled)
+        if not again or facts.age is None:
+            continue
+        seconds = sum(group.seconds for group in again)
+        whole = f"{times(sum(group.count for group in again))}, {duration(seconds)} in all"
+        if len(again) == 1:
+            why = f", {again[0].because}"
+        else:
+            causes = [
+                f"{times(group.count)} ({duration(group.seconds)}) {group.because}"
+                for group in again[:MOST_CAUSES]
+            ]
+            if len(again) > MOST_CAUSES:
+                causes.append(f"the rest for {len(again) - MOST_CAUSES} more such reasons")
+            why = f": {', '.join(causes)}"
+        yield Finding(
+            {"function": function},
+            f"`{function}` was compiled again {whole}{why}",
+            "; ".join(dict.fromkeys(group.remedy for group in again[:MOST_CAUSES])),
+            1.0,
+            min(1.0, seconds / facts.age),
+        )
+
+
+def _by_cause(compiled: Document) -> list[_Again]:
+    """Known causes of recompilations that came often enough, that of the most seconds first."""
+    groups: dict[tuple[str, str], _Again] = {}
+    for row in rows(compiled, "recompilations"):
+        cause, count, spent = text(row, "cause"), number(row, "count"), number(row, "seconds")
+        if cause not in REMEDIES or not count or not spent:
+            continue
+        argument = text(row, "argument") or ""
+        group = groups.setdefault((cause, argument), _Again(cause, argument, row))
+        group.count += count
+        group.seconds += spent
+    often = [group for group in groups.values() if group.count >= LEAST_RECOMPILATIONS]
+    return sorted(often, key=lambda group: -group.seconds)
 
 
 def persistent_cache(facts: Facts) -> Iterator[Finding]:
@@ -82,7 +114,7 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             {},
             f"JAX's persistent compilation cache is off: the compiler took {duration(backend)} of this start, of which "
-            f"the next one could read {duration(kept)} from disk ({percent(share)} of the time so far)",
+            f"the next one could read {duration(kept)} from disk ({rough_percent(share)} of the time so far)",
             "set JAX_COMPILATION_CACHE_DIR to a directory that outlives the job",
             1.0,
             share,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import Facts, LoopFacts
+from jaxobs.derive.advice.facts import Facts, LoopFacts, WindowFacts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.advice.reading import number, rows
-from jaxobs.derive.advice.wording import duration, percent
+from jaxobs.derive.advice.reading import LARGEST, number, rows, text
+from jaxobs.model.wording import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
 """`host` is what nothing else explains, so it bears the errors of every other component: sampled device times are known
@@ -22,6 +23,9 @@ SMALL_OPERATION = 50e-6
 
 MANY_OPERATIONS = 20
 """In a step. Launching so many takes about 0.1 ms; fewer are not worth a change of the program."""
+
+LEAST_SHOWN = 0.0005
+"""Share of the time: below it a part of `latency` is not worth its place in a sentence."""
 
 REST_OF_LATENCY = 0.9
 """Time is charged to `latency` where it is more than ten times what the work must take, so nine tenths of it or more are
@@ -66,7 +70,7 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
     """Communication that overlaps with computing costs nothing: the shorter of the two is given back."""
     for loop in facts.loops:
         exposed = loop.shares.get("communication")
-        if not exposed or loop.profiled_steps is None:
+        if not exposed or loop.window is None:
             continue
         yield Finding(
             loop.subject,
@@ -79,26 +83,18 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
 
 
 def small_operations(facts: Facts) -> Iterator[Finding]:
-    """The time that goes to launching and waiting. Counts are of one device, or less where not all took part."""
-    steps = sum(loop.profiled_steps or 0.0 for loop in facts.loops)
-    all_devices = max(1.0, float(len(rows(facts.document, "devices"))))
-    counts = total = 0.0
-    for row in rows(facts.document, "operations"):
-        count, took = number(row, "executions"), number(row, "seconds")
-        devices = number(row, "devices") or all_devices
-        if count and took is not None and took / count <= SMALL_OPERATION:
-            counts += count / devices
-            total += took / devices
-    if not steps or counts / steps < MANY_OPERATIONS:
+    """The time that goes to launching and waiting: in operations and between them, which together are all of it."""
+    mix = _mix(facts)
+    if mix is None:
         return
     for loop in facts.loops:
-        lost = loop.shares.get("latency")
-        if not lost or loop.profiled_steps is None:
+        lost, window = loop.shares.get("latency"), loop.window
+        if not lost or window is None or window.latency <= 0 or mix.small * window.busy < MANY_OPERATIONS:
             continue
         yield Finding(
             loop.subject,
-            f"{loop.title} spends {percent(lost)} of its time launching small operations and waiting for them: "
-            f"{counts / steps:,.0f} a step or more, {duration(total / counts)} each",
+            f"{loop.title} spends {percent(round(lost, 3))} of its time launching small operations and waiting for "
+            f"them: {_parts_of_latency(loop, window, lost, mix)}",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `lax.scan` over layers and "
             "parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
@@ -106,8 +102,78 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Mix:
+    """Of which operations the device's time is made, all loops and windows together."""
+
+    small: float
+    """Executions of small operations in a second of busy time."""
+    in_operations: float
+    """Share of operations' `latency` that is no loop's or conditional's own time, which passes between operations."""
+    seconds_each: float
+    """Of one execution of an operation that is charged to `latency`."""
+
+
+def _mix(facts: Facts) -> _Mix | None:
+    """None where the operations, or the share of time they stand for, are not known.
+
+    Those that a snapshot leaves out, the smallest, are not counted among the small ones: there are more of them.
+    """
+    busy = small = in_operations = between = launched = 0.0
+    for row in rows(facts.document, "operations"):
+        count, took, share = number(row, "executions"), number(row, "seconds"), number(row, "share")
+        if not count or not took:
+            continue
+        busy = max(busy, took / share if share else 0.0)
+        control = text(row, "kind") == "control"
+        if not control and took / count <= SMALL_OPERATION:
+            small += count
+        if "latency" not in (text(row, "bottleneck"), text(row, "label")):
+            continue
+        if control:
+            between += took
+        else:
+            in_operations += took
+            launched += count
+    if not 0 < busy <= LARGEST:
+        return None
+    latency = in_operations + between
+    return _Mix(
+        small / busy,
+        in_operations / latency if latency else 0.0,
+        in_operations / launched if launched else 0.0,
+    )
+
+
+def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _Mix) -> str:
+    """What of the loop's share `lost` passes between operations, and what inside them: figures that add up as shown."""
+    within = max(0.0, window.latency - window.gap) * mix.in_operations
+    own = lost * within / window.latency
+    count = within / mix.seconds_each if mix.seconds_each > 0 else 0.0
+    between = round(lost, 3) - round(own, 3)
+    if own < LEAST_SHOWN or not count:
+        small = mix.small * window.busy
+        return (
+            f"{percent(round(lost, 3))} between operations, of which {small:,.0f} a step or more take "
+            f"{duration(SMALL_OPERATION)} or less"
+        )
+    each = own * loop.step_seconds / count if loop.step_seconds and _is_steady(loop) else mix.seconds_each
+    inside = (
+        f"{percent(round(own, 3))} in {count:,.0f} a step that take {duration(each)} each, "
+        "far more than their work must"
+    )
+    return f"{percent(between)} between operations, and {inside}" if between >= LEAST_SHOWN else inside
+
+
 def _amount(loop: LoopFacts, share: float) -> str:
     """With the time in a step, where a step is all that the loop's time went to."""
-    steady = loop.shares.get("compile") == 0 and loop.shares.get("checkpoint") == 0
-    each = f" ({duration(share * loop.step_seconds)} of each step)" if loop.step_seconds and steady else ""
-    return f"{percent(share)} of the time{each}"
+    each = (
+        f" ({duration(share * loop.step_seconds)} of each step)"
+        if loop.step_seconds and _is_steady(loop)
+        else ""
+    )
+    return f"{rough_percent(share)} of the time{each}"
+
+
+def _is_steady(loop: LoopFacts) -> bool:
+    return loop.shares.get("compile") == 0 and loop.shares.get("checkpoint") == 0

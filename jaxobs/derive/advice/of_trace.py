@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts, LoopFacts, WorkFacts, matrix_peaks
+from jaxobs.derive.advice.facts import (
+    LEAST_CONFIDENCE,
+    Facts,
+    LoopFacts,
+    WindowFacts,
+    WorkFacts,
+    matrix_peaks,
+)
 from jaxobs.derive.advice.reading import Document, number, numbers, ratio, rows, text, value
 
 
@@ -31,34 +38,36 @@ def facts_of_trace(document: Document) -> Facts:
 
 def _whole(document: Document, devices: list[Document], span: float, confidence: float) -> LoopFacts:
     exposed = [number(device, "exposed_communication_seconds") for device in devices]
-    shares = {
-        "latency": sum(
-            number(row, "seconds") or 0.0
-            for row in rows(document, "operations")
-            if text(row, "label") == "latency"
-        )
-        / span,
-    }
+    gap, busy = (
+        sum(number(device, name) or 0.0 for device in devices) for name in ("gap_seconds", "busy_seconds")
+    )
+    latency = gap + sum(
+        number(row, "seconds") or 0.0
+        for row in rows(document, "operations")
+        if text(row, "label") == "latency"
+    )
+    shares = {"latency": latency / span}
     if None not in exposed:
         shares["communication"] = sum(amount or 0.0 for amount in exposed) / span
     shares = {word: share for word, share in shares.items() if share <= 1}
     steps = max((len(rows(host, "steps")) for host in rows(document, "hosts")), default=0)
-    return LoopFacts("trace", 1.0, shares, confidence, None, float(steps) or None, is_trace=True)
+    each = steps * len(devices)
+    window = WindowFacts(float(steps), busy / each, latency / each, gap / each) if each else None
+    return LoopFacts("trace", 1.0, shares, confidence, None, window, is_trace=True)
 
 
 def _work(document: Document, span: float, confidence: float) -> list[WorkFacts]:
     found = []
     for row in rows(document, "operations"):
-        name, label, seconds = text(row, "name"), text(row, "label"), number(row, "self_seconds")
+        name, label, seconds = text(row, "name"), text(row, "label"), number(row, "seconds")
         amounts = [number(row, word) for word in ("flops", "matrix_flops", "bytes")]
-        charged = number(row, "seconds")
-        if not (name and label and seconds and charged) or None in amounts or row.get("exact") is not True:
+        if not (name and label and seconds) or None in amounts or row.get("exact") is not True:
             continue
         flops, matrix, moved = (amount or 0.0 for amount in amounts)
         found.append(
             WorkFacts(
                 {"function": text(row, "module") or "", "operation": name},
-                min(1.0, charged / span),
+                min(1.0, seconds / span),
                 label,
                 confidence,
                 seconds,

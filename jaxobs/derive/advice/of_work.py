@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.advice.reading import number, rows, text
-from jaxobs.derive.advice.wording import percent, size
+from jaxobs.model.wording import byte_size, rough_percent
 
 MOSTLY_PRODUCTS = 0.5
 """Share of FLOPs in matrix products. A larger batch lets a product use each weight more often; of element-by-element work
@@ -49,7 +49,8 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             work.subject,
             f"`{work.subject['function']}` does {intensity:.3g} FLOP for each byte of device memory, the device could do "
-            f"{ridge:.3g}: the batch is too small, {percent(state)} of the bytes are state that does not grow with it",
+            f"{ridge:.3g}: the batch is too small, {rough_percent(state)} of the bytes are state that does not grow with "
+            "it",
             "take a larger batch where memory and the training recipe allow it, or update the state once for several "
             "micro-batches",
             work.confidence,
@@ -85,8 +86,8 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             {"function": function},
-            f"`{function}` multiplies in float32 ({percent(products.single / products.all)} of the matrix FLOPs that are "
-            f"bound by compute); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
+            f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix FLOPs "
+            f"that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
             "compute products in bfloat16 and keep the parameters in float32"
             + (also if tensorfloat32 else ""),
             products.confidence,
@@ -104,11 +105,11 @@ def donation(facts: Facts) -> Iterator[Finding]:
         )
         if function is None or runs is None or runs < 2 or saved is None or saved < least:
             continue
-        share = f" ({percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
+        share = f" ({rough_percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
         yield Finding(
             {"function": function, "executable": text(made, "executable") or ""},
             f"`{function}` holds arguments and outputs of the same shapes side by side: donating them would give back up "
-            f"to {size(saved)} a device{share}",
+            f"to {byte_size(saved)} a device{share}",
             "`jax.jit(…, donate_argnums=…)` for arguments that the caller does not use again, such as the training state",
             1.0,
             saves_bytes=saved,

@@ -29,12 +29,16 @@ def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
 
 
 def memory_of(executable: Any) -> tuple[tuple[str, int], ...]:
-    """(kind, bytes) of XLA's memory analysis, per device; empty where the backend has none."""
+    """(kind, bytes) of XLA's memory analysis, per device; empty where the backend has none.
+
+    Without code where it is told to have none: backends that do not know its size say -1 or, as XLA's for CPUs, 0.
+    """
     try:
         stats = executable.get_compiled_memory_stats()
-        return tuple(
+        known = (
             (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
         )
+        return tuple((kind, size) for kind, size in known if kind != "code" or size > 0)
     except Exception as error:  # not every backend has the analysis: then its memory is absent
         if raised_by_signal_handler(error):
             raise

@@ -6,7 +6,8 @@ import functools
 from types import FunctionType, MethodType
 from typing import Any
 
-from jaxobs_plugins.compile.values import clipped, is_of, name_of, value_of
+from jaxobs.model.foreign_objects import clipped, is_of, name_of
+from jaxobs_plugins.compile.values import value_of
 
 WRAPPERS = 16
 """Functions around functions that are looked through; more may be a ring."""

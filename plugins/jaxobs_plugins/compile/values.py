@@ -12,16 +12,14 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from jaxobs.derive.miss_cause import Value
-
-TEXT_LENGTH = 120
-"""Characters of a value that are kept: a label holds 200, and the old and the new one stand beside each other."""
+from jaxobs.model.foreign_objects import TEXT_LENGTH, clipped, is_of, name_of
+from jaxobs.model.shardings import device_text, mesh_text, sharding_text
 
 ITEMS_SHOWN = 8
 DEPTH = 3
 INTEGER_BITS = 256
 """A larger integer is told by its size: writing it out takes time quadratic in its length."""
 
-UNCOMMITTED = "uncommitted"
 CONTAINERS = ((tuple, "(", ")"), (list, "[", "]"), (dict, "{", "}"))
 
 
@@ -95,89 +93,6 @@ def _of_jax(thing: Any, kind: type) -> Value | None:
     return None if text is None else Value(text)
 
 
-def device_text(device: Any) -> str:
-    """As in `cpu:0`."""
-    return f"{device.platform}:{device.id}"
-
-
-def mesh_text(mesh: Any) -> str:
-    """Axes and sizes, as in `(data=4, model=2)`, explicit axes marked, and the devices where there are any."""
-    if mesh.empty:
-        return "none"
-    axes = mesh.shape_tuple
-    kinds = getattr(mesh, "axis_types", None)
-    kinds = kinds if type(kinds) is tuple and len(kinds) == len(axes) else (None,) * len(axes)
-    text = ", ".join(
-        f"{bare(name)}={size}" + (" explicit" if getattr(kind, "name", "") == "Explicit" else "")
-        for (name, size), kind in zip(axes, kinds, strict=True)
-    )
-    devices = getattr(mesh, "_flat_devices_tuple", None)
-    if not devices:
-        return clipped(f"({text})")
-    numbers = [device.id for device in devices]
-    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
-        which = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-    else:
-        which = ",".join(map(str, numbers[:ITEMS_SHOWN]))
-        which += f"… #{hash(tuple(numbers)) & 0xFFFF:04x}" if len(numbers) > ITEMS_SHOWN else ""
-    return clipped(f"({text}) on {devices[0].platform}:{which}")
-
-
-def sharding_text(sharding: Any) -> str:
-    """How an argument lies on devices: its partition over a mesh, its device, or that it was free to be moved."""
-    kind = type(sharding)
-    if sharding is None:
-        return UNCOMMITTED
-    if not is_of(kind, "jax", "jaxlib"):
-        return name_of(kind)
-    if not hasattr(kind, "device_set"):
-        return UNCOMMITTED
-    memory = getattr(sharding, "memory_kind", None)
-    where = "" if memory in (None, "device", "unpinned_host") else f" in {memory}"
-    spec = getattr(sharding, "spec", None)
-    if spec is not None:
-        return clipped(f"{spec_text(spec)} over {mesh_text(sharding.mesh)}{where}")
-    devices = sharding.device_set
-    if len(devices) == 1:
-        return device_text(next(iter(devices))) + where
-    return clipped(f"{kind.__name__} over {len(devices)} devices{where}")
-
-
-def spec_text(spec: Any) -> str:
-    """A partition spec, as in `P('data', None)`."""
-    parts = [
-        f"({', '.join(plain(name) for name in part)})" if type(part) is tuple else plain(part)
-        for part in tuple(spec)
-    ]
-    return f"P({', '.join(parts)})"
-
-
 def dtype_text(dtype: Any) -> str:
     """As in `float32` or `key<fry>`."""
     return str(dtype) if is_of(type(dtype), "numpy", "jax", "ml_dtypes") else name_of(type(dtype))
-
-
-def plain(thing: Any) -> str:
-    """A dictionary's key or an axis's name: as it is where it is text or a number, else its type."""
-    return repr(thing)[:TEXT_LENGTH] if type(thing) in (str, int, bool, type(None)) else name_of(type(thing))
-
-
-def bare(thing: Any) -> str:
-    """As `plain`, text without quotes."""
-    return clipped(thing) if type(thing) is str else plain(thing)
-
-
-def name_of(kind: type) -> str:
-    """A type's own name, asked of `type` itself: a metaclass may answer otherwise."""
-    return clipped(type.__dict__["__name__"].__get__(kind))
-
-
-def is_of(kind: type, *packages: str) -> bool:
-    """Whether a type was defined by one of these packages, not derived from one of theirs by the user."""
-    module = type.__dict__["__module__"].__get__(kind)
-    return type(module) is str and module.partition(".")[0] in packages
-
-
-def clipped(text: str) -> str:
-    """At most TEXT_LENGTH characters."""
-    return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…"

@@ -31,7 +31,7 @@ class Worker(Generic[Payload]):
         self.signal = signal
         self._lock = threading.Lock()
         self._dropped = 0
-        self._failure = ""
+        self._failure = self._last_failure = ""
         self._in_flight = 0
         self._deadline: float | None = None
         self._closing = threading.Event()
@@ -68,7 +68,8 @@ class Worker(Generic[Payload]):
         undelivered = self._in_flight + self.signal.waiting()
         if undelivered:
             self._count_dropped(undelivered)
-            self._fail("the end of the job came first")
+            why = self._last_failure
+            self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
 
     def _run(self) -> None:
         with suppress_instrumentation():  # our requests are no part of the application's traces
@@ -99,7 +100,7 @@ class Worker(Generic[Payload]):
             outcome = self._attempt(pending[-1])
             if outcome.verdict == "delivered":
                 pending.pop()
-                attempt = 0
+                attempt, self._last_failure = 0, ""
                 self._count_dropped(outcome.rejected)
                 continue
             self._fail(outcome.reason)
@@ -149,4 +150,4 @@ class Worker(Generic[Payload]):
 
     def _fail(self, reason: str) -> None:
         with self._lock:
-            self._failure = reason
+            self._failure = self._last_failure = reason

@@ -1,7 +1,8 @@
 """Which windows carry the modules of the job's executables: the profiler puts in all of them, or none.
 
-The agent keeps what it has decoded, so one window after each compile is enough. A job of many large modules would
-otherwise spend its windows on writing them out again and again (1 000 instructions: 0.5 MB and 20 ms of `stop()`).
+The agent keeps what it has decoded, so one window after each compile, and one for each agent, is enough. A job of many
+large modules would otherwise spend its windows on writing them out again and again (1 000 instructions: 0.5 MB and 20 ms
+of `stop()`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from jaxobs.plugin.protocol import Progress
 
 AGAIN_SECONDS = 1800.0
-"""The agent may have forgotten some by then, or have been started again."""
+"""The agent may have forgotten some by then."""
 
 PART_OF_MAXIMUM = 0.5
 """Modules may fill so much of the largest trace allowed; of larger ones, operations have times and no costs."""
@@ -20,17 +21,17 @@ class ModulesInTraces:
 
     def __init__(self, maximum_bytes: int) -> None:
         self._most = PART_OF_MAXIMUM * maximum_bytes
-        self._compiled: int | None = None
+        self._given: tuple[int | None, int] | None = None
         self._given_at: float | None = None
 
     def wanted(self, progress: Progress, at: float, *, kept: bool) -> bool:
         """Whether the next window should carry them; one that is `kept` for XProf always does, where they fit."""
         if progress.module_bytes > self._most:
             return False
-        if kept or self._given_at is None or progress.compiled != self._compiled:
+        if kept or self._given_at is None or self._given != (progress.compiled, progress.agents):
             return True
         return at - self._given_at > AGAIN_SECONDS
 
     def given(self, progress: Progress, at: float) -> None:
         """They went to the agent."""
-        self._compiled, self._given_at = progress.compiled, at
+        self._given, self._given_at = (progress.compiled, progress.agents), at

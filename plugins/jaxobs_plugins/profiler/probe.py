@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.metrics import Metric
 from jaxobs.model.profile import ProfileResult
-from jaxobs.plugin.protocol import Job
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.protocol import Job, Remark
 from jaxobs.probe import jax_internals
 from jaxobs_plugins.profiler.pace import Pace
+from jaxobs_plugins.profiler.scheduling import installed_jaxlib, why_not_scheduled
 from jaxobs_plugins.profiler.turns import Turns
 from jaxobs_plugins.profiler.user_sessions import UserTrace, watch_sessions, window_of
 from jaxobs_plugins.profiler.windows import Request, Windows, answer, describe
 from jaxobs_plugins.profiler.worker import Worker
-
-FIRST_SCHEDULED = (0, 8, 2)
-"""Before it, `stop()` holds the interpreter lock throughout (65 ms in 0.8.0), no operation of a CPU is recorded, and
-up to 0.7.2 each session writes a line to the console. So no window is scheduled there; one that is asked for is made."""
 
 USER_PATIENCE = 10.0
 """Seconds that a session of the user's waits for ours to end; throwing away a trace of 60 000 events took 36 ms."""
@@ -37,6 +38,21 @@ class ProfilerProbe:
 
     def __init__(self) -> None:
         self._job: Job | None = None
+        self.reason = ""
+        """Why no window is scheduled."""
+
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
+        """Why no window would be scheduled, and why none could be kept."""
+        jaxlib = installed_jaxlib()
+        if jaxlib and (reason := why_not_scheduled(settings, jaxlib)):
+            yield Remark(reason)
+        directory = settings.get("profile_directory")
+        if directory and (refused := why_not_writable(Path(directory))) is not None:
+            yield Remark(
+                f"no trace could be kept in {directory}: {refused}; "
+                "set JAXOBS_PROFILE_DIRECTORY to a writable directory",
+                problem=True,
+            )
 
     def start(self, job: Job) -> None:
         module = jax_internals.profiler_module()
@@ -51,10 +67,7 @@ class ProfilerProbe:
         self._worker = Worker(self._fault)
         self._windows = Windows(job, module, module.ProfilerSession, self._turns, self._pace, self._annotate)
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
-        # Inline, reading a trace would slow the job down.
-        self._scheduling = (
-            job.settings["agent"] != "inline" and jax_internals.jaxlib_version() >= FIRST_SCHEDULED
-        )
+        self.reason = why_not_scheduled(job.settings, jax_internals.jaxlib_version())
         self._job = job
         self._unhook = watch_sessions(module, _Guarded(self, job))
         job.annotate_steps(None)
@@ -63,10 +76,11 @@ class ProfilerProbe:
     def sample(self) -> None:
         """Once a second: how fast the steps are, and whether a window is due."""
         job = self._job
-        if job is None or not self._scheduling:
+        if job is None or self.reason:
             return
-        self._pace.look(job.progress(), time.monotonic())
-        due = time.monotonic() >= self._windows.schedule.due()
+        progress = job.progress()
+        self._pace.look(progress, time.monotonic())
+        due = time.monotonic() >= self._windows.due(progress)
         if due and self._pace.is_steady() and self._worker.idle:
             self._worker.give(self._windows.scheduled)
 

@@ -14,14 +14,19 @@ STEPS_A_WINDOW = 10
 SHORTEST, LONGEST = 0.03, 2.0
 """Below 30 ms a window holds little but its own beginning; 2 s hold twenty steps of 100 ms: enough."""
 
-FIRST_STEPS, FIRST_LONGEST = 3, 0.25
-"""The first window is short: how many operations a second the job runs is not known yet."""
+FIRST_STEPS, FIRST_LONGEST = 8, 0.25
+"""The first window is short: how many operations a second the job runs is not known yet. Eight steps hold five whole ones
+where tracing makes them a quarter slower, and one is cut at each end."""
 
 GROWTH = 4.0
 """A window is at most so many times longer than the last, which may have met the job at rest."""
 
+NOTICEABLY = 1.5
+"""A window longer by less than this is not worth its cost where the last showed nothing."""
+
 FORGETTING = 0.9
-"""For the same reason a job's densest window is remembered, and counts a tenth less with each that follows."""
+"""For the same reason a job's densest window is remembered, and counts a tenth less with each that follows; so does the
+length that was too short to show anything."""
 
 ENOUGH_STEPS = 5
 """With fewer steps in a window, their number says nothing about how much slower they were."""
@@ -52,6 +57,11 @@ class Window:
     usual_steps: float | None
 
     @property
+    def usual_step(self) -> float | None:
+        """Seconds that a step takes without it."""
+        return self.length / self.usual_steps if self.usual_steps else None
+
+    @property
     def slower(self) -> float:
         """Seconds that traced steps took longer.
 
@@ -73,7 +83,8 @@ class Schedule:
     """`ratio` of wall time since `began` may be spent.
 
     `spent`: what the windows have cost. `ended`, `length`: of the last. `growing`: what each second of recording costs
-    besides, `density`: the bytes that it makes. `empty`: windows in a row that showed nothing.
+    besides, `density`: the bytes that it makes. `empty`: windows in a row that showed nothing, and
+    that a longer one is not tried instead of. `too_short`: how long the last one was that showed nothing.
     """
 
     ratio: float
@@ -85,13 +96,17 @@ class Schedule:
     growing: float = 0.0
     density: float = 0.0
     empty: int = 0
+    too_short: float = 0.0
 
-    def due(self) -> float:
-        """When the next window may begin; infinity where the budget is nothing."""
+    def due(self, *, renewed: bool = False) -> float:
+        """When the next window may begin; infinity where the budget is nothing.
+
+        `renewed`: what the last one showed is of no use any more, so that the next comes as soon as it is paid for.
+        """
         if self.ratio <= 0:
             return float("inf")
         paid = self.began + self.spent / self.ratio
-        if self.ended is None:
+        if self.ended is None or renewed:
             return paid
         pause = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(self.empty, 20))
         return max(paid, self.ended + pause)
@@ -101,7 +116,10 @@ class Schedule:
         step = step or 0.0
         if self.length is None:
             return min(FIRST_LONGEST, max(SHORTEST, FIRST_STEPS * step))
-        wanted = min(LONGEST, GROWTH * self.length, max(2 * SHORTEST, STEPS_A_WINDOW * step))
+        # An operation that goes on throughout a window is not in its trace. Where no steps are marked the job may as well
+        # have been idle, and may get busy: then it is no longer than a first window.
+        showing = min(GROWTH * self.too_short, LONGEST if step else FIRST_LONGEST)
+        wanted = min(LONGEST, GROWTH * self.length, max(2 * SHORTEST, STEPS_A_WINDOW * step, showing))
         if self.growing > 0:
             wanted = min(wanted, PAID_WITHIN * self.ratio / self.growing)
         return max(SHORTEST, min(wanted, self.longest()))
@@ -111,14 +129,23 @@ class Schedule:
         return PART_OF_MAXIMUM * self.maximum_bytes / self.density if self.density > 0 else float("inf")
 
     def after(self, window: Window, ended: float, *, empty: bool = False) -> Schedule:
-        """The schedule once a window of ours is over."""
-        return replace(
+        """The schedule once a window of ours is over; `empty`: it showed nothing.
+
+        Where steps went on meanwhile a longer window comes after the usual pause, until they are as long as they may be.
+        """
+        after = replace(
             self.lost(window, ended),
             length=window.length,
             growing=max((window.cost - window.starting) / window.length, FORGETTING * self.growing),
             density=max(window.size / window.length, FORGETTING * self.density),
-            empty=self.empty + 1 if empty else 0,
+            empty=0,
+            too_short=window.length if empty else FORGETTING * self.too_short,
         )
+        if not empty:
+            return after
+        steps_went_on = window.usual_steps is not None
+        longer = steps_went_on and after.next_length(window.usual_step) > NOTICEABLY * window.length
+        return replace(after, empty=self.empty if longer else self.empty + 1)
 
     def lost(self, window: Window, ended: float) -> Schedule:
         """The schedule once a window is over whose trace was thrown away: it cost, and says nothing else."""

@@ -11,7 +11,7 @@ from typing import Any
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
-from jaxobs.plugin.protocol import Job
+from jaxobs.plugin.protocol import Job, Progress
 from jaxobs_plugins.profiler.keeping import keep_trace
 from jaxobs_plugins.profiler.modules import ModulesInTraces
 from jaxobs_plugins.profiler.pace import Pace
@@ -63,9 +63,20 @@ class Windows:
         self.schedule = Schedule(ratio, self._maximum_bytes, time.monotonic())
         self._annotate = annotate
         self._modules = ModulesInTraces(self._maximum_bytes)
+        self._tried: tuple[int | None, int] | None = None
+
+    def due(self, progress: Progress) -> float:
+        """When the next scheduled window may begin, in seconds of the monotonic clock.
+
+        Sooner than usual where something was compiled since the last, or the agent that was told of it is gone.
+        """
+        renewed = self._tried is not None and self._tried != (progress.compiled, progress.agents)
+        return self.schedule.due(renewed=renewed)
 
     def scheduled(self) -> None:
         """Make the window that is due. Raises what the profiler raises, and ProfilerFaultError."""
+        progress = self._job.progress()
+        self._tried = (progress.compiled, progress.agents)
         try:
             event = self._window("scheduled", self.schedule.next_length(self._pace.step_seconds))
         except ProfilerFaultError:
@@ -156,6 +167,8 @@ class Windows:
             outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
         elif is_empty(xspace):
             outcome, reason, xspace = "empty", "no operation of a device is in the trace", None
+            if window.usual_steps is not None:
+                reason += ", though steps go on: it may be that each takes longer than the window"
         elif window.size > self._maximum_bytes:
             outcome, xspace = "too_large", None
             reason = f"{window.size} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"

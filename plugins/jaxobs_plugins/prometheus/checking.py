@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,20 @@ def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iter
         return
     yield _address(settings, environment)
     directory = settings.get("file_sd_directory")
-    reason = None if directory is None else why_not_writable(Path(directory))
+    reason = None if directory is None else _why_no_file(Path(directory))
     if reason is not None:
         yield Remark(
             f"no file_sd file can be written in {directory}: {reason}; "
             "set JAXOBS_FILE_SD_DIRECTORY to a writable directory",
             problem=True,
         )
+
+
+def _why_no_file(directory: Path) -> str | None:
+    """The directory itself is made where it is missing, and not those above it."""
+    if not os.path.exists(directory.parent):  # noqa: PTH110  # which raises nothing
+        return f"there is no directory {directory.parent}"
+    return why_not_writable(directory)
 
 
 def _address(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Remark:

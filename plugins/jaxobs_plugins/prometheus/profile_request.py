@@ -7,12 +7,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
+from jaxobs.model.profile import checked_seconds
 from jaxobs_plugins.prometheus.messages import Request, Response, plain
 
 PROFILE_PATH = "/profile"
 DEFAULT_SECONDS = 1.0
-MOST_SECONDS = 60.0
-"""A profiler session keeps every event in memory until it ends."""
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -53,17 +52,7 @@ def _parameters(request: Request) -> tuple[float, bool]:
         if name not in {"seconds", "keep"} or name in given:
             raise ValueError(f"{name!r} is no parameter, or is there twice: use seconds and keep")
         given[name] = value
-    return _seconds(given.get("seconds", str(DEFAULT_SECONDS))), _flag(given.get("keep", "false"))
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds <= MOST_SECONDS:  # nor a number that is none
-        raise ValueError(f"seconds={text!r} is not above 0 and at most {MOST_SECONDS:.0f}")
-    return seconds
+    return checked_seconds(given.get("seconds", str(DEFAULT_SECONDS))), _flag(given.get("keep", "false"))
 
 
 def _flag(text: str) -> bool:

@@ -37,6 +37,10 @@ def answer(
 
 def _answer_reader(request: Request, page: MetricsPage) -> Response:
     if request.path not in {METRICS_PATH, HEALTH_PATH, "/"}:
+        if request.path == PROFILE_PATH:
+            return plain(
+                HTTPStatus.NOT_FOUND, "set JAXOBS_METRICS_TOKEN_FILE to allow asking for profiler windows"
+            )
         return plain(HTTPStatus.NOT_FOUND, f"nothing here; the metrics are at {METRICS_PATH}")
     if request.method not in {"GET", "HEAD"}:
         return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD", {"Allow": "GET, HEAD"})

@@ -54,7 +54,7 @@ class TargetFile:
         text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
         if text == self._written and self.path.exists():
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not come to be
         draft = self.path.with_name(f".{self.path.name}.draft")  # not matched by Prometheus's `*.json`
         try:
             draft.write_text(text, encoding="utf-8")

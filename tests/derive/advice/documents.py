@@ -43,6 +43,7 @@ def quiet() -> Document:
                 "profile": {
                     "windows": 3, "seconds": 1.8, "steps": 10.0, "busy_seconds": 1.7, "gap_seconds": 0.0,
                     "exposed_communication_seconds": 0.0, "communication_seconds": 0.0,
+                    "seconds_by_bottleneck": {"compute": 1.7},
                 },
             },
             "eval": {
@@ -81,8 +82,8 @@ def quiet() -> Document:
         "operations": [
             {
                 "function": "train_step", "executable": "0123456789abcdef", "operation": "fusion.1", "category": "fusion",
-                "kind": "fusion", "scope": "", "source": "", "count": 10, "executions": 10, "seconds": 1.7,
-                "bottleneck": "compute",
+                "kind": "compute", "scope": "", "source": "", "count": 10, "executions": 10, "seconds": 1.7,
+                "share": 1.0, "bottleneck": "compute",
             }
         ],
         "devices": [
@@ -140,9 +141,15 @@ def communicating(share: float = 0.4) -> Document:
     return with_shares(quiet(), "communication", communication=share)
 
 
-def small_operations(count: int = 3_000, seconds: float = 0.02, share: float = 0.6) -> Document:
+def small_operations(
+    count: int = 3_000, seconds: float = 0.02, share: float = 0.6, gap: float = 0.04
+) -> Document:
+    """A window of ten steps in which the device was busy for `seconds`, and waited for `gap` between operations."""
     document = with_shares(quiet(), "latency", latency=share)
     document["operations"][0] |= {"executions": count, "seconds": seconds, "bottleneck": "latency"}
+    document["loops"]["train"]["profile"] |= {
+        "busy_seconds": seconds, "gap_seconds": gap, "seconds_by_bottleneck": {"latency": seconds + gap},
+    }  # fmt: skip
     return document
 
 
@@ -193,7 +200,9 @@ def everything_wrong() -> Document:
     document = with_shares(
         quiet(), "input", confidence=0.2, input=0.3, host=0.2, communication=0.15, latency=0.15
     )
-    document["operations"] = small_operations()["operations"]
+    small = small_operations()
+    document["operations"] = small["operations"]
+    document["loops"]["train"]["profile"] = small["loops"]["train"]["profile"]
     document["functions"] = recompiling()["functions"]
     document["process"] = without_a_cache()["process"]
     document["functions"]["train_step"]["seconds"]["backend"] = 90.0

@@ -15,11 +15,12 @@ def traced(**operation: Any) -> Document:
     peaks = {"matrix": {dtype: {"value": rate} for dtype, rate in GPU.items()}, "memory": {"value": 3.35e12}}
     device = {
         "name": "gpu", "device_kind": "NVIDIA H100", "span_seconds": 1.0, "busy_seconds": 0.5,
-        "exposed_communication_seconds": 0.0, "peaks": peaks,
+        "exposed_communication_seconds": 0.0, "gap_seconds": 0.0, "peaks": peaks,
     }  # fmt: skip
     row = {
         "name": "gemm.1", "module": "jit_train_step", "kind": "custom_call", "label": "compute", "count": 20,
-        "executions": 20, "devices": 2, "seconds": 1.0, "self_seconds": 1.0, "flops": 1e14, "matrix_flops": 1e14,
+        "executions": 20, "devices": 2, "seconds": 1.0, "self_seconds": 1.0, "share": 1.0, "flops": 1e14,
+        "matrix_flops": 1e14,
         "bytes": 1e10, "exact": True, "executed_matrix_flops_by_type": {"bfloat16": 1e14},
     }  # fmt: skip
     return {
@@ -47,6 +48,12 @@ def test_products_in_float32() -> None:
     assert told(document | {"unmodelled_share": 0.95}) == []
 
 
+def test_products_beside_others_are_held_against_their_part_of_the_device() -> None:
+    document = traced(executed_matrix_flops_by_type={"float32": 1e14}, self_seconds=4.0)
+    (piece,) = advise_on_trace(document)
+    assert piece["saves_ratio"] == pytest.approx(0.5 * (1e14 / 494.7e12) / 2)
+
+
 def test_exposed_communication_of_all_devices() -> None:
     document = traced()
     document["devices"][1]["exposed_communication_seconds"] = 0.4
@@ -57,10 +64,16 @@ def test_exposed_communication_of_all_devices() -> None:
 
 
 def test_many_small_operations_in_a_step() -> None:
-    document = traced(label="latency", executions=100_000, seconds=0.8)
+    document = traced(label="latency", executions=100_000, seconds=0.8, share=0.8)
     (piece,) = advise_on_trace(document)
     assert piece["condition"] == "small_operations"
-    assert "5,000 a step or more" in piece["sentence"]
+    assert "40 % in 5,000 a step that take 8 µs each" in piece["sentence"]
+    assert "between" not in piece["sentence"]
+    for device in document["devices"]:
+        device["gap_seconds"] = 0.2
+    (piece,) = advise_on_trace(document)
+    assert "spends 60 % " in piece["sentence"]
+    assert "20 % between operations, and 40 % in 5,000 a step that take 8 µs each" in piece["sentence"]
     document["hosts"] = []
     assert told(document) == []  # of no known number of steps
 

@@ -55,12 +55,11 @@ def test_memory_is_told_where_there_is_room() -> None:
     assert [piece["condition"] for piece in advise(document)] == ["recompilation", "donation"]
 
 
-def test_several_causes_of_one_function_are_told_by_the_largest() -> None:
-    document = documents.recompiling(seconds=30.0)
-    rows = document["functions"]["train_step"]["recompilations"]
-    rows.append(rows[0] | {"argument": "mask", "seconds": 50.0})
+def test_several_executables_of_one_function_are_told_by_the_largest() -> None:
+    document = documents.not_donated(2 * 2**30)
+    document["executables"].append(documents.not_donated(3 * 2**30)["executables"][0])
     (piece,) = advise(document)
-    assert "`mask`" in piece["sentence"]
+    assert piece["saves_bytes"] == 3 * 2**30
 
 
 def paths(value: Any, path: Path = ()) -> Iterator[Path]:

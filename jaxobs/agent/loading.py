@@ -1,0 +1,60 @@
+"""Finding the agent's plugins and declaring what they measure: one that fails is reported and harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jaxobs.agent.collecting import Collecting
+from jaxobs.agent.exporting import Exporting
+from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Catalogue
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
+from jaxobs.plugin.guard import Guard
+
+
+@dataclass(slots=True)
+class Plugins:
+    """What was found. Probes run in the job; here only their metrics are wanted."""
+
+    guards: list[Guard] = field(default_factory=list)
+    """Of collectors and exporters, working or not."""
+    exporters: list[Exporting] = field(default_factory=list)
+    collectors: list[Collecting] = field(default_factory=list)
+    readings: list[DeviceReading] = field(default_factory=list)
+    undeclared: dict[str, str] = field(default_factory=dict)
+    """Probes whose metrics could not be declared, with the reason: what they measure is refused."""
+
+    def declare(self, found: Found, catalogue: Catalogue) -> bool:
+        """Raises ValueError for a metric that contradicts another, or a reading of a metric that is none of its own."""
+        metrics = found.plugin.metrics if found.plugin is not None else ()
+        for metric in metrics:
+            catalogue.add(metric)
+        readings: list[DeviceReading] = list(getattr(found.plugin, "device_readings", ()))
+        for reading in readings:
+            if reading.metric not in metrics:
+                raise ValueError(f"device_readings: {reading.metric.name} is none of its metrics")
+        self.readings += readings
+        return True
+
+
+def load_plugins(
+    catalogue: Catalogue, log: Callable[[str], None], collected: Callable[[list[Measured]], None]
+) -> Plugins:
+    """All that are installed, their metrics added to `catalogue`; `collected` takes what collectors measure."""
+    plugins = Plugins()
+    for found in (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS)):
+        guard = Guard(found.name, found.group.removeprefix("jaxobs.").removesuffix("s"), log)
+        if found.group == PROBES:
+            if found.error or not guard.call(plugins.declare, found, catalogue):
+                plugins.undeclared[found.name] = found.error or guard.reason
+            continue
+        plugins.guards.append(guard)
+        if found.error:
+            guard.fail(found.error)
+        elif guard.call(plugins.declare, found, catalogue) and found.group == EXPORTERS:
+            plugins.exporters.append(Exporting(found.plugin, guard))
+        elif not guard.failures:
+            plugins.collectors.append(Collecting(found.plugin, guard, collected))
+    return plugins

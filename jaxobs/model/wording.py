@@ -1,0 +1,75 @@
+"""Figures as people read them: about three digits and a unit. Every text that jaxobs writes takes them from here."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+ABSENT: Final = "–"
+"""What stands in a table for a value that is not known."""
+
+_TIMES: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_LARGE_TIMES: Final = 2.0
+"""Of minutes and of hours there are at least so many: `61.2 s` says more than `1.02 min`."""
+
+_BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+_ROUNDED_UP: Final = 0.9995
+"""From here on three digits show a whole unit."""
+
+
+def duration(seconds: float) -> str:
+    """`1.2 ms`."""
+    if not seconds:
+        return "0 s"
+    size, unit = next(
+        (
+            (size, unit)
+            for size, unit in _TIMES
+            if abs(seconds) >= size * (_LARGE_TIMES if size > 1.0 else _ROUNDED_UP)
+        ),
+        _TIMES[-1],
+    )
+    return f"{digits(seconds / size)} {unit}"
+
+
+def byte_size(amount: float) -> str:
+    """`1.5 GiB`: bytes in the largest binary unit that leaves a whole part."""
+    size, unit = next((pair for pair in _BYTES if abs(amount) >= pair[0]), _BYTES[-1])
+    return f"{digits(amount / size)} {unit}"
+
+
+def amount(value: float, unit: str = "") -> str:
+    """`1.23 TFLOP/s`: with an SI prefix from a thousand on."""
+    size, prefix = next((pair for pair in _PREFIXES if abs(value) >= _ROUNDED_UP * pair[0]), (1.0, ""))
+    return f"{digits(value / size)} {prefix}{unit}".rstrip()
+
+
+def percent(ratio: float) -> str:
+    """`12.3 %`."""
+    return f"{digits(100 * ratio)} %"
+
+
+def rough_percent(ratio: float) -> str:
+    """`12 %`: two digits, for shares that are known no better."""
+    return f"{100 * ratio:.2g} %" if abs(ratio) < 0.995 else f"{100 * ratio:,.0f} %"
+
+
+def count(value: float) -> str:
+    """`1,234`."""
+    return f"{value:,.0f}"
+
+
+def times(number: float) -> str:
+    """`once`, `twice`, `12 times`."""
+    return {1: "once", 2: "twice"}.get(round(number), f"{count(number)} times")
+
+
+def digits(value: float) -> str:
+    """Three, as many as there are before the point, or a power of ten where it begins with more zeros than that."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) >= 999.5:
+        return count(value) if abs(value) < 1e15 else f"{value:.3g}"
+    return f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"

@@ -1,0 +1,81 @@
+"""What the agents have been told: what a new one must be told again, and what goes with one that dies.
+
+For the sender, on its thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from jaxobs.model.events import (
+    BackendFound,
+    Event,
+    ExecutableCreated,
+    FunctionWatched,
+    LoopDeclared,
+    StepRow,
+)
+
+RETAINED_BYTES = 8 * 2**20
+"""Modules kept to tell an agent that had to be started again; beyond it their costs are lost with the agent."""
+
+
+class ToldAgain:
+    """Events without which a new agent would not know what the later ones speak of."""
+
+    def __init__(self) -> None:
+        self._kept: list[Event] = []
+        self._bytes = 0
+        self._declared: dict[str, Event] = {}
+
+    def keep(self, events: Iterable[Event | StepRow]) -> int:
+        """Keep those that a new agent is told again. Returns how many these are."""
+        return sum(map(self._keep, events))
+
+    def _keep(self, event: Event | StepRow) -> bool:
+        if isinstance(event, LoopDeclared):
+            self._declared[event.loop] = event
+            return True
+        if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
+            return False
+        size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0
+        if self._bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
+            event = event._replace(proto=None, proto_reason="lost when the agent was started again")
+            size = 0
+        self._bytes += size
+        self._kept.append(event)
+        return True
+
+    def events(self) -> list[Event]:
+        """In the order in which they were."""
+        return [*self._kept, *self._declared.values()]
+
+    def executables(self) -> list[ExecutableCreated]:
+        """From any thread."""
+        return [event for event in list(self._kept) if isinstance(event, ExecutableCreated)]
+
+
+class Unfolded:
+    """Frames of events that were handed over and that the agent has not said to have folded.
+
+    What is in them goes with the agent if it dies, but for what a new one is told again.
+    """
+
+    def __init__(self) -> None:
+        self._frames: deque[int] = deque()
+        self.lost = 0
+        """Events that went with an agent."""
+
+    def handed_over(self, events: int) -> None:
+        """One frame, with so many events that no new agent would be told again."""
+        self._frames.append(events)
+
+    def folded(self, frames: int) -> None:
+        """The agent says so of the oldest."""
+        for _ in range(frames):
+            self._frames.popleft()
+
+    def agent_died(self) -> None:
+        self.lost += sum(self._frames)
+        self._frames.clear()

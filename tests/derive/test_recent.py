@@ -1,0 +1,21 @@
+"""What happened just before, one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxobs.derive.recent import Recent
+from jaxobs.model.events import Compilation
+from jaxobs.model.labels import EAGER
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"), [("train_step", "the first of its function"), (EAGER, "which are not compared")]
+)
+def test_a_compile_that_is_no_recompilation_says_why(function: str, reason: str) -> None:
+    recent = Recent()
+    recent.compiled(Compilation(function, 1, 1, 1_000_000_000, (), "off", None, (), None))
+    (told,) = recent.document(2_000_000_000)["compilations"]
+    assert told["recompilation"] is None
+    assert reason in told["recompilation_reason"]
+    assert told["ago"] == 1.0

@@ -1,0 +1,116 @@
+"""A job that compiles without end: its agent stays small and quick, and says what it left out."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.executables import LISTED
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.kept_operations import LET_GO, KeptOperations
+from jaxobs.model.cost import Cost, OperationCost
+from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched
+from tests.derive.made_up import PEAKS, applied, at, backend, check, compiled, created, module, new_fold, step
+
+MANY = 10_000
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Fold:
+    """One watched function that was compiled for each of 10 000 shapes."""
+    fold = applied(new_fold(), [backend(), FunctionWatched(-1, "f", "", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    for number in range(1, MANY + 1):
+        end = number / 1000
+        fold.apply(compiled(end - 0.0005, end))
+        fold.apply(Compilation("f", number, 1, at(end), (), "off", None, (), None))
+        fold.apply(created(number))
+        fold.analysed(number, module(1e9 + number, fingerprint=f"h{number}"))
+        fold.apply(FunctionCalled(number, 1, at(end)))
+        fold.apply(ExecutableRan(number, 1e-6 * number, 0.0, at(end)))
+    fold.snapshot(at(11))
+    return fold
+
+
+def test_the_largest_are_listed_and_the_rest_is_counted(crowded: Fold) -> None:
+    snapshot = crowded.snapshot(at(12))
+    check(snapshot, {})
+    document = snapshot.to_dict()
+    listed = [entry["executable"] for entry in document["executables"]]
+    assert listed[:2] == [f"h{MANY}", f"h{MANY - 1}"]
+    assert len(listed) == LISTED
+    assert document["executables_left_out"] == MANY - LISTED
+    assert "most device time" in document["executables_left_out_reason"]
+
+
+def test_the_one_that_needs_the_most_memory_is_listed_however_small_it_is_otherwise() -> None:
+    fold = applied(new_fold(), [ExecutableCreated(0, "big", at(1), b"x", "", (("temporary", 2**30),), 1)])
+    for number in range(1, 2 * LISTED):
+        fold.apply(created(number))
+        fold.analysed(number, module(fingerprint=f"h{number}"))
+    fold.analysed(0, module(1.0, fingerprint="big"))
+    document = fold.snapshot(at(2)).to_dict()
+    assert len(document["executables"]) == LISTED
+    assert document["process"]["peak_executable"]["function"] == "big"
+
+
+def test_a_snapshot_and_a_step_cost_what_changed_and_not_what_there_is(crowded: Fold) -> None:
+    snapshots, steps = [], []
+    for turn in range(5):
+        began = time.process_time()
+        for number in range(20):
+            crowded.apply(step(number, 20 + turn, 20.01 + turn, runs=(number + 1,)))
+        steps.append((time.process_time() - began) / 20)
+        began = time.process_time()
+        crowded.snapshot(at(21 + turn))
+        snapshots.append(time.process_time() - began)
+    assert min(snapshots) < 0.05  # some 15 ms on an idle machine; 0.4 s when all were looked at
+    assert min(steps) < 0.0004  # some 20 µs; 400 µs when all compiles were looked at
+
+
+def test_those_without_their_operations_keep_their_cost_and_bound_and_say_what_they_lack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fold = applied(new_fold(), [backend()])
+    fold.executables._operations = KeptOperations(3)  # 100 000 would take the test a minute
+    for number in range(1, 6):
+        fold.apply(created(number))
+        fold.analysed(number, module(fingerprint=f"h{number}"))
+    fold.bind_peaks("example", PEAKS)
+    entries = {entry["executable"]: entry for entry in fold.snapshot(at(2)).to_dict()["executables"]}
+    for name in ("h1", "h2"):
+        assert entries[name]["cost"]["flops"] == 1e9
+        assert (entries[name]["bound_seconds"], entries[name]["bound_seconds_reason"]) == (None, LET_GO)
+        assert entries[name]["bottleneck"]["label"] == "unknown"
+    assert all(entries[name]["bound_seconds"] == pytest.approx(1e-3) for name in ("h3", "h4", "h5"))
+    fold.apply(created(6))
+    fold.analysed(6, module(fingerprint="h6"))  # takes the place of h3, whose bound time is known by now
+    entries = {entry["executable"]: entry for entry in fold.snapshot(at(3)).to_dict()["executables"]}
+    assert entries["h3"]["bound_seconds"] == pytest.approx(1e-3)
+
+
+OPERATION = OperationCost("dot", "dot", "", "", "", 1.0, Cost())
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 6), st.booleans()), max_size=40))
+def test_no_more_operations_are_kept_than_may_be_and_those_used_last_stay(
+    turns: list[tuple[str, int, bool]],
+) -> None:
+    kept = KeptOperations(10)
+    order: list[str] = []
+    for name, count, use in turns:
+        if use:
+            kept.used(name)
+            if name in order:
+                order.append(order.pop(order.index(name)))
+        else:
+            kept.keep(name, (OPERATION,) * count)
+            order = [other for other in order if other != name] + [name]
+        held = [other for other in order if kept.of(other) is not None]
+        assert len(kept) == sum(len(kept.of(other) or ()) for other in held)
+        assert len(kept) <= 10
+        assert held == order[len(order) - len(held) :]
+        order = held
