@@ -233,16 +233,21 @@ def inject(name: str, seconds: float) -> None:
     print(json.dumps({"injected": injected, "found": found[name], "wall": wall, "components": found}))
 
 
+class DiedError(RuntimeError):
+    """A run ended without an answer."""
+
+
 def run(arguments: list[str], devices: str | None = None) -> dict[str, Any]:
-    """The answer of a run in a process of its own."""
+    """The answer of a run in a process of its own. Raises DiedError, with all that it said."""
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
     if devices is not None:
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     done = subprocess.run(
-        [sys.executable, __file__, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-X", "faulthandler", __file__, *arguments],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
+        raise DiedError(f"{' '.join(arguments)} ended with status {done.returncode}:\n{done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -252,9 +257,14 @@ def judge_labels(names: list[str], runs: int, seconds: float) -> bool:
     right = total = 0
     for name in names:
         for _ in range(runs):
-            found = run(["--loop", name, "--seconds-of-a-run", str(seconds)], DEVICES.get(name))
+            total += 1
+            try:
+                found = run(["--loop", name, "--seconds-of-a-run", str(seconds)], DEVICES.get(name))
+            except DiedError as died:
+                print(f"DIED  {name:14} {died}", flush=True)
+                continue
             ok = found["label"] == name
-            right, total = right + ok, total + 1
+            right += ok
             shares = sorted(found["shares"].items(), key=lambda item: -item[1])[:3]
             told = ", ".join(f"{word} {share:.0%}" for word, share in shares)
             print(
