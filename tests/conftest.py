@@ -2,12 +2,17 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a shell's background job. Processes under test would inherit it, and never hear the Ctrl-C they are sent.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXAMPLE_PLUGIN = Path(__file__).parent / "example_plugin"
 
