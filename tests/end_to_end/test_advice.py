@@ -26,7 +26,7 @@ def work(x):
     return jax.lax.fori_loop(0, 30, lambda i, y: jnp.tanh(y @ y), x).sum()
 
 def loader():
-    for _ in range(150):
+    for _ in range(300):
         time.sleep(0.02)
         yield jnp.full((96, 96), 0.01)
 

@@ -38,7 +38,7 @@ handler = logging.Handler()
 handler.emit = lambda record: told.append(record.getMessage())
 logging.getLogger("jaxobs").addHandler(handler)
 assert jaxobs.instrument(interval=0.05, enabled=False) is obs
-assert told == ["already observing, so these settings are not taken: enabled"]
+assert told == ["jaxobs: already observing, so these settings are not taken: enabled"]
 logging.getLogger("jaxobs").removeHandler(handler)
 with obs:
     for _ in obs.steps(range(3)):
