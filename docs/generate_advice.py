@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from written_file import write_or_compare
+
 from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
 from jaxobs.derive.advice.of_compiles import REMEDIES
 from jaxobs.model.wording import rough_percent
@@ -61,14 +63,7 @@ def _cell(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or say that it is out of date."""
-    wanted = page()
-    if arguments != ["--check"]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    sys.stderr.write(f"{PAGE.name} does not say what the conditions say: run `make docs`\n")
-    return 1
+    return write_or_compare(PAGE, page(), arguments, "does not say what the conditions say")
 
 
 if __name__ == "__main__":

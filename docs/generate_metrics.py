@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from written_file import write_or_compare
+
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
@@ -60,14 +62,7 @@ def _row(metric: Metric) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or say that it is out of date."""
-    wanted = page(built_in_plugins())
-    if arguments != ["--check"]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    sys.stderr.write(f"{PAGE.name} does not say what the catalogue says: run `make docs`\n")
-    return 1
+    return write_or_compare(PAGE, page(built_in_plugins()), arguments, "does not say what the catalogue says")
 
 
 if __name__ == "__main__":

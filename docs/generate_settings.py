@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from written_file import write_or_compare
+
 from jaxobs.config import PREFIX, Settings
 
 README = Path(__file__).parents[1] / "README.md"
@@ -36,13 +38,7 @@ def main(arguments: list[str]) -> int:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     wanted = before + BEGIN + table() + END + after
-    if arguments != ["--check"]:
-        README.write_text(wanted, encoding="utf-8")
-        return 0
-    if text == wanted:
-        return 0
-    sys.stderr.write("README.md does not list the settings as they are: run `make docs`\n")
-    return 1
+    return write_or_compare(README, wanted, arguments, "does not list the settings as they are")
 
 
 if __name__ == "__main__":
