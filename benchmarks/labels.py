@@ -33,12 +33,23 @@ PAUSE = 0.005
 """Seconds of an injected wait."""
 
 
+def noise(size: int) -> Any:
+    """A square matrix whose products neither grow nor shrink.
+
+    Not one value throughout: by such a constant jaxlib 0.10.2 multiplies wrongly on CPUs, reading beyond its end.
+    """
+    import jax.numpy as jnp
+    import numpy
+
+    return jnp.asarray(numpy.random.default_rng(0).standard_normal((size, size), numpy.float32) / size**0.5)
+
+
 def small_step(layers: int = 2) -> Callable[[Any], Any]:
     """A fraction of a millisecond of products a layer, and some milliseconds to compile."""
     import jax
     import jax.numpy as jnp
 
-    weights = jnp.ones((256, 256)) / 256
+    weights = noise(256)
 
     @jax.jit
     def step(batch: Any) -> Any:
@@ -58,7 +69,7 @@ def compute() -> Turn:
     import jax
     import jax.numpy as jnp
 
-    wide = jnp.ones((512, 512)) / 512
+    wide = noise(512)
 
     @jax.jit
     def products(x: Any) -> Any:
