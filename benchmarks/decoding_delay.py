@@ -1,17 +1,21 @@
-"""How late steps of a 1 ms loop are because the agent decodes a large module: `python benchmarks/decoding_delay.py`.
+"""Whether decoding a large module makes steps of a 1 ms loop late: `python benchmarks/decoding_delay.py`.
 
 One observed loop runs in rounds of three turns, in changing order. In the turn `decoded` an executable is reported at the
 beginning, as the probe `compile` reports every new one, with a module of 50 000 instructions, which the agent decodes. In
 the turn `refused` as many bytes are reported that are no module: the agent gives them up at once. All else is the same,
 the way of the bytes to the agent too, so what differs between these two is due to the decoding. In the turn `nothing`
-nothing is reported: what `refused` adds to it is due to the handing over. A busy machine makes steps late by itself, now
-in this turn and now in that: hence many rounds, and intervals of confidence (bootstrap over the rounds, 95 %).
+nothing is reported: what `refused` adds to it is due to the handing over.
 
-A step is late by what it takes longer than the median step of its round's turn `nothing`. Exit status 0 where, with that
-confidence, decoding makes a turn's latest step less than 2 ms later, in the median of the rounds. On a machine so busy
-that steps are later than that with nothing reported, the same is asked of the steps without the time for which the loop's
-thread was ready and waited for a core (Linux tells it in /proc/thread-self/schedstat): what is left are waits for the
-interpreter lock and the like, which decoding in the job's own process would cause.
+A step is late by what it takes longer than the median step of its round's turn `nothing`. Steps that are more than 2 ms
+late there are on every machine, with nothing to be decoded too, now in this turn and now in that. So what is asked is
+whether there are more of them while a module is decoded, over many rounds, with 95 % intervals of confidence (bootstrap
+over the rounds). Exit status 0 where all of this holds:
+
+- every module of `decoded` was decoded in the agent, and every one of `refused` refused;
+- the steps a second that are more than 2 ms late because of the decoding: 0 lies in the interval, so that none at all
+  explain what was seen as well, and its upper end is below one a second, so that many would have been seen;
+- the latest step of a turn: it is no later because of the decoding (0 or less lies in the interval), or less than 2 ms
+  (its upper end).
 
 The step itself runs on one core: there is another for the agent, as on any host of an accelerator; `--busy` takes that
 one away too. Where others use the machine, `--above-others` (root, on Linux with autogroups) raises the loop and the
@@ -29,7 +33,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,43 +41,36 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_th
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from decoding import generated_module
+from late_steps import (
+    LATE_SECONDS,
+    Round,
+    Turn,
+    later_latest_step,
+    more_late_steps,
+    print_difference,
+    print_distributions,
+)
 
 import jaxobs
 from jaxobs.model.clock import now
 from jaxobs.model.events import ExecutableCreated
 
-ALLOWED_SECONDS = 0.002
+ALLOWED_RATE = 1.0
+"""Steps a second, of about a thousand."""
+
 STEP_SECONDS = 0.001
-RESAMPLES = 10_000
 RAISED = -15
 """Of the 39 steps of a priority, so that the agent, ten below the loop, still comes before everybody else."""
 
 DECODED, REFUSED, NOTHING = KINDS = ("decoded", "refused", "nothing")
-LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.010, 0.020)
 _ROW = "{:>5}  {:>8}  {:>12}  {:>9}  {:>13}  {:>9}  {:>14}"
-
-
-@dataclass(frozen=True)
-class Turn:
-    """How late each step was, s, with and without its waits for a core, and the seconds that the turn took."""
-
-    lateness: list[float]
-    without_waits: list[float]
-    seconds: float
-
-    def late_per_second(self, limit: float = ALLOWED_SECONDS) -> float:
-        """Steps later than that, a second."""
-        return sum(each > limit for each in self.lateness) / self.seconds
-
-
-Round = dict[str, Turn]
 
 
 def main() -> int:
     """Print each turn, the distributions, and what they come to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instructions", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=32)
     parser.add_argument(
         "--seconds", type=float, default=3.0, help="of one turn; a module is decoded within one"
     )
@@ -95,12 +91,27 @@ def main() -> int:
         for other in others:
             other.kill()
     observer.shutdown()
-    small = _verdict(rounds)
+    print_distributions(rounds)
+    print_difference(rounds, "handing over", REFUSED, NOTHING)
+    print_difference(rounds, "decoding", DECODED, REFUSED)
     print(f"{decoded} of {len(rounds)} modules were decoded in the agent, {refused} were refused")
-    passed = small and decoded == refused == len(rounds)
-    print(f"{'PASS' if passed else 'FAIL'}: the agent decodes, and makes the latest step less than "
-          f"{ALLOWED_SECONDS * 1e3:g} ms later, with 95 % confidence")  # fmt: skip
-    return int(not passed)
+    found = "the decoding did not take place" if not decoded == refused == len(rounds) else _verdict(rounds)
+    print(f"FAIL: {found}" if found else "PASS: no step is more than 2 ms late because of the decoding, as far as "
+          "the steps that are late anyway let that be seen")  # fmt: skip
+    return int(bool(found))
+
+
+def _verdict(rounds: Sequence[Round]) -> str:
+    """What the comparison fails by; empty where it passes."""
+    _, least, most = more_late_steps(rounds, DECODED, REFUSED)
+    if least > 0:
+        return "decoding makes steps more than 2 ms late"
+    if most >= ALLOWED_RATE:
+        return f"it could be {most:.1f} steps a second: try more rounds, or a quieter machine"
+    _, least, most = later_latest_step(rounds, DECODED, REFUSED)
+    if least > 0 and most >= LATE_SECONDS:
+        return "decoding makes the latest step later"
+    return ""
 
 
 def _rounds(observer: Any, step: Callable[[], None], options: argparse.Namespace) -> list[Round]:
@@ -122,73 +133,11 @@ def _rounds(observer: Any, step: Callable[[], None], options: argparse.Namespace
             del module
             steps[kind] = _turn(observer, step, options.seconds)
         usual = statistics.median(taken for taken, _ in steps[NOTHING])
-        turns = {
-            kind: Turn(
-                [taken - usual for taken, _ in found],
-                [taken - waited - usual for taken, waited in found],
-                sum(taken for taken, _ in found),
-            )
-            for kind, found in steps.items()
-        }
+        turns = {kind: Turn.of(steps[kind], usual) for kind in KINDS}
         for kind in KINDS:
             _print_turn(number, kind, statistics.median(taken for taken, _ in steps[kind]), turns[kind])
         rounds.append(turns)
     return rounds
-
-
-def _verdict(rounds: Sequence[Round]) -> bool:
-    """Print the comparison; whether it is good enough."""
-    print("steps a second late by more than" + "".join(f"{limit * 1e3:6g} ms" for limit in LIMITS))
-    for kind in KINDS:
-        seconds = sum(turns[kind].seconds for turns in rounds)
-        counts = (
-            sum(turns[kind].late_per_second(limit) * turns[kind].seconds for turns in rounds) / seconds
-            for limit in LIMITS
-        )
-        print(f"  {kind:30}" + "".join(f"{count:9.2f}" for count in counts))
-    _print_difference(rounds, "handing over", REFUSED, NOTHING)
-    decoding = _print_difference(rounds, "decoding", DECODED, REFUSED)
-    without = _latest(rounds, DECODED, REFUSED, lambda turn: turn.without_waits)
-    print(f"because of the decoding, waits for a core left out: the latest step {_milliseconds(without)} ms")
-    alone = statistics.median(max(turns[NOTHING].lateness) for turns in rounds)
-    busy = alone > ALLOWED_SECONDS
-    if busy:
-        print(f"the machine is busy: with nothing reported the latest step is {alone * 1e3:.1f} ms late, in the median; "
-              "so what counts is the figure without waits for a core")  # fmt: skip
-        decoding = without
-    if decoding[1] <= ALLOWED_SECONDS <= decoding[2]:
-        print("that does not decide it: try more rounds, or a quieter machine")
-    return decoding[2] < ALLOWED_SECONDS
-
-
-Interval = tuple[float, float, float]
-
-
-def _print_difference(rounds: Sequence[Round], cause: str, kind: str, than: str) -> Interval:
-    """Of the latest step; printed beside that of the number of late ones."""
-    rate = _interval(
-        [turns[kind].late_per_second() - turns[than].late_per_second() for turns in rounds], statistics.fmean
-    )
-    latest = _latest(rounds, kind, than, lambda turn: turn.lateness)
-    print(f"because of the {cause}: the latest step {_milliseconds(latest)} ms, steps more "
-          f"than 2 ms late {rate[0]:+.2f} a second ({rate[1]:+.2f} to {rate[2]:+.2f})")  # fmt: skip
-    return latest
-
-
-def _latest(rounds: Sequence[Round], kind: str, than: str, of: Callable[[Turn], list[float]]) -> Interval:
-    return _interval([max(of(turns[kind])) - max(of(turns[than])) for turns in rounds], statistics.median)
-
-
-def _milliseconds(interval: Interval) -> str:
-    middle, low, high = (value * 1e3 for value in interval)
-    return f"{middle:+.2f} ({low:+.2f} to {high:+.2f})"
-
-
-def _interval(differences: Sequence[float], middle: Callable[[Sequence[float]], float]) -> Interval:
-    """The middle of the rounds' differences and the ends of its 95 % interval."""
-    chance = random.Random(0)
-    found = sorted(middle(chance.choices(differences, k=len(differences))) for _ in range(RESAMPLES))
-    return middle(differences), found[int(0.025 * RESAMPLES)], found[int(0.975 * RESAMPLES)]
 
 
 def _print_turn(number: int, kind: str, usual: float, turn: Turn) -> None:

@@ -10,11 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from jaxobs.agent.garbage import Garbage
+from jaxobs.agent.slices import Slices
 from jaxobs.cost_model import module_cost
 from jaxobs.derive.kept_operations import OPERATIONS_KEPT
 from jaxobs.derive.profiled import Profiled, join
 from jaxobs.derive.profiles import WindowToRead
 from jaxobs.model.cost import ModuleCost
+from jaxobs.model.pacing import Between
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.trace import TraceError, read_trace
@@ -28,6 +31,9 @@ made faster than they can be read must not take the job's memory."""
 
 MODULES_CARRIED = 64 * 2**20
 """Bytes of serialized modules that are kept for the windows to come: some 50 of ten thousand instructions each."""
+
+HASHED_AT_ONCE = 256 * 2**10
+"""Bytes; 0.3 ms (measured)."""
 
 _MODULE, _WINDOW, _STOP = range(3)
 """What is waiting, the most urgent first: costs are asked for by every view, windows by some."""
@@ -53,9 +59,12 @@ Done = ModuleDone | WindowDone
 
 
 class Analysis:
-    """`submit` modules and windows; `finished` gives what is done. A module with the same bytes is decoded once."""
+    """`submit` modules and windows; `finished` gives what is done. A module with the same bytes is decoded once.
 
-    def __init__(self, log: Callable[[str], None], wake: Callable[[], None]) -> None:
+    The worker sleeps most of the time, see `Slices`, unless somebody waits in `settle`. `inline`: in the job's process.
+    """
+
+    def __init__(self, log: Callable[[str], None], wake: Callable[[], None], *, inline: bool = False) -> None:
         self._log = log
         self._wake = wake
         self._waiting: queue.PriorityQueue[tuple[int, int, Any]] = queue.PriorityQueue()
@@ -64,12 +73,14 @@ class Analysis:
         self._submitted = self._pending = 0
         self._bytes = 0
         self._bytes_lock = threading.Lock()
-        self._modules = _Modules(log)
+        self._garbage = Garbage(inline=inline)
+        self._slices = Slices(inline=inline)
+        self._modules = _Modules(log, self._slices)
 
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, number: int, proto: bytes) -> None:
+    def submit(self, number: int, proto: bytes | memoryview) -> None:
         """The module of an executable."""
         refused = self._put(_MODULE, (number, proto), len(proto))
         if refused:
@@ -94,9 +105,10 @@ class Analysis:
         """Wait until nothing is waiting, for the last snapshot of a short job."""
         deadline = time.monotonic() + timeout
         done = self.finished()
-        while self._pending > 0 and time.monotonic() < deadline:
-            time.sleep(0.005)
-            done += self.finished()
+        with self._slices.hurried():
+            while self._pending > 0 and time.monotonic() < deadline:
+                time.sleep(0.005)
+                done += self.finished()
         return done
 
     def stop(self) -> None:
@@ -115,19 +127,22 @@ class Analysis:
         return ""
 
     def _run(self) -> None:
+        self._modules.load_rules()
         while True:
             kind, _, waited = self._waiting.get()
             if kind == _STOP:
                 return
             size, item = waited
-            done = self._decode(*item) if kind == _MODULE else self._read(item)
-            del item, waited
+            self._slices.rested()
+            with self._garbage.unheeded(size):
+                done = self._decode(*item) if kind == _MODULE else self._read(item)
+                del item, waited
             with self._bytes_lock:
                 self._bytes -= size
             self._finished.put(done)
             self._wake()
 
-    def _decode(self, number: int, proto: bytes) -> ModuleDone:
+    def _decode(self, number: int, proto: bytes | memoryview) -> ModuleDone:
         found = self._modules.cost(proto)
         return ModuleDone(number, None, found) if isinstance(found, str) else ModuleDone(number, found, "")
 
@@ -141,11 +156,12 @@ class Analysis:
                 maximum_bytes=LARGEST_WINDOW,
                 stretches=window.stretches,
                 modules=self._modules.carried,
+                between=self._slices,
             )
             del trace_bytes
             self._modules.remember(trace)
             peaks = {(device.host, device.name): window.peaks for device in trace.devices}
-            joined = join(trace, self._modules.of(trace), peaks, window.working_sets)
+            joined = join(trace, self._modules.of(trace), peaks, window.working_sets, self._slices)
         except TraceError as error:
             return WindowDone(told, None, str(error)[:500])
         except Exception as error:  # noqa: BLE001  # one window must not end the thread
@@ -156,16 +172,17 @@ class Analysis:
 class _Modules:
     """Costs of modules by their content, those used last. A reason stands for one that cannot be had."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None], between: Between) -> None:
         self._log = log
-        self._rules: Mapping[str, Any] | None = None
+        self._between = between
+        self._rules: Mapping[str, Any] = {}
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
         self._operations = 0
         self.carried: dict[int, bytes] = {}
         """Modules by program id, of all windows: one carries them only after a compile, and its successors none."""
 
-    def cost(self, proto: bytes) -> ModuleCost | str:
-        content = hashlib.blake2b(proto, digest_size=16).digest()
+    def cost(self, proto: bytes | memoryview) -> ModuleCost | str:
+        content = self._content(proto)
         if content in self._known:
             self._known.move_to_end(content)
             return self._known[content]
@@ -195,11 +212,20 @@ class _Modules:
                 break
             size -= len(self.carried.pop(program_id))
 
-    def _decode(self, proto: bytes) -> ModuleCost | str:
-        if self._rules is None:
-            self._rules = load_rules(self._log)
+    def _content(self, proto: bytes | memoryview) -> bytes:
+        digest = hashlib.blake2b(digest_size=16)
+        with memoryview(proto) as view:
+            for start in range(0, len(view), HASHED_AT_ONCE):
+                self._between()
+                digest.update(view[start : start + HASHED_AT_ONCE])
+        return digest.digest()
+
+    def load_rules(self) -> None:
+        self._rules = load_rules(self._log)
+
+    def _decode(self, proto: bytes | memoryview) -> ModuleCost | str:
         try:
-            return module_cost(proto, custom_call_rules=self._rules)
+            return module_cost(proto, custom_call_rules=self._rules, between=self._between)
         except ValueError as error:
             return f"its module could not be read: {error}"[:500]
         except Exception as error:  # noqa: BLE001  # one module must not end the thread

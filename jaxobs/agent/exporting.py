@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -28,7 +29,8 @@ class Exporting:
     def __init__(self, plugin: Any, guard: Guard) -> None:
         self._plugin = plugin
         self.guard = guard
-        self.dropped = 0
+        self._dropped = 0
+        self._export_failed = False
         self._snapshot: Snapshot | None = None
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._spans: deque[Span] = deque(maxlen=SPANS_KEPT)
@@ -47,8 +49,9 @@ class Exporting:
         """Never waits. The snapshot is the newest only; events and spans lose their oldest."""
         with self._news:
             self._snapshot = snapshot
-            if self._failed:
-                return  # nobody would take it
+            if self._failed:  # nobody would take them
+                self._dropped += sum(1 for _ in events) + sum(1 for _ in spans)
+                return
             before = len(self._events) + len(self._spans)
             added = 0
             for event in events:
@@ -57,8 +60,22 @@ class Exporting:
             for span in spans:
                 self._spans.append(span)
                 added += 1
-            self.dropped += before + added - len(self._events) - len(self._spans)
+            self._dropped += before + added - len(self._events) - len(self._spans)
             self._news.notify()
+
+    def dropped(self) -> tuple[int, str]:
+        """Events and spans that it is known to have lost so far; and why there may be more, else nothing."""
+        own = None
+        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
+            own = getattr(self._plugin, "dropped", None)
+        if type(own) is int and own >= 0:
+            return self._dropped + own, ""
+        if not self._export_failed:
+            return self._dropped, ""
+        return (
+            self._dropped,
+            f"at least {self._dropped}: what it was given when export() failed may be lost or not",
+        )
 
     def job_ended(self) -> None:
         """Tell a plugin that wants to know it at once."""
@@ -80,15 +97,22 @@ class Exporting:
 
     def _run(self, agent: Agent) -> None:
         self.guard.call(self._plugin.start, agent)
-        # A plugin that could not start is not asked to export: it has said why.
-        self._failed = self.guard.failures > 0
+        with self._news:
+            # A plugin that could not start is not asked to export: it has said why.
+            self._failed = self.guard.failures > 0
+            if self._failed:
+                self._let_go()
         while not self._failed:
             with self._news:
-                self._news.wait_for(lambda: self._snapshot is not None or self._stopping is not None)
-                batch = self._take()
+                self._news.wait_for(lambda: self._has_work() or self._stopping is not None)
+                batch = self._take() if self._has_work() else None
+                if batch is None:  # the end came while it was set aside
+                    self._let_go()
                 stopping = self._stopping
             if batch is not None:
+                failures = self.guard.failures
                 self.guard.call(self._plugin.export, batch)
+                self._export_failed |= self.guard.failures > failures
             if stopping is not None:
                 break
         stopping = self._stopping
@@ -96,9 +120,17 @@ class Exporting:
         guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
         guard.call(self._plugin.stop, max(0.0, stopping - time.monotonic()) if stopping is not None else 0.0)
 
-    def _take(self) -> Batch | None:
-        if self._snapshot is None:
-            return None
+    def _has_work(self) -> bool:
+        """What comes while a plugin is set aside waits for its next try, as for one that is slow."""
+        return self._snapshot is not None and not self.guard.set_aside
+
+    def _let_go(self) -> None:
+        self._dropped += len(self._events) + len(self._spans)
+        self._events.clear()
+        self._spans.clear()
+
+    def _take(self) -> Batch:
+        assert self._snapshot is not None
         batch = Batch(self._snapshot, tuple(self._events), tuple(self._spans))
         self._snapshot = None
         self._events.clear()

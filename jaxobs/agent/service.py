@@ -17,7 +17,9 @@ from typing import Any
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import STUCK_SECONDS
+from jaxobs.agent.garbage import Garbage
 from jaxobs.agent.loading import load_plugins
+from jaxobs.agent.slices import Slices
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
@@ -34,9 +36,6 @@ from jaxobs.model.events import (
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
-
-EVENTS_A_SLICE = 50
-"""Inline, the fold gives up the interpreter lock after so many events (about 0.2 ms): a training step waits no longer."""
 
 LAST_FLUSH_SECONDS = 5.0
 """For the exporters' last turn when the job died without a word."""
@@ -60,16 +59,21 @@ class Service:
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
         self._arrived: deque[Measured | SpanEnded] = deque()
-        self._traces: deque[bytes] = deque()
+        self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
-        self._analysis = Analysis(self.log, self._wake)
+        # What comes in one interval must be folded in one, whatever there is.
+        self._slices = Slices(inline=inline, patience=float(self.settings["interval"]) / 2)
+        self._garbage = Garbage(inline=inline)
+        self._analysis = Analysis(self.log, self._wake, inline=inline)
         self._plugins = load_plugins(self.catalogue, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         facts |= hello.get("facts", {})
         limit = int(self.settings["series_limit"])
         readings = tuple(self._plugins.readings)
-        self.fold = Fold(self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings)
+        self.fold = Fold(
+            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings, self._slices
+        )
 
     def start(self) -> None:
         self._analysis.start()
@@ -77,6 +81,7 @@ class Service:
             exporter.start(self)
         for collector in self._plugins.collectors:
             collector.start(self)
+        self._garbage.take_over()
 
     def emit(self, event: Measured | SpanEnded) -> None:
         """From any thread of a plugin; folded at the next turn."""
@@ -102,6 +107,7 @@ class Service:
         finish: float | None = None
         ended = False
         while finish is None and not ended:
+            self._slices()
             for kind, body in waiting:
                 finish = self._take(kind, body) or finish
             self._acknowledge(waiting)
@@ -109,16 +115,24 @@ class Service:
             if time.monotonic() >= next_turn:
                 next_turn = time.monotonic() + interval
                 self._turn()
-            timeout = max(0.0, next_turn - time.monotonic())
-            readable, _, _ = select.select([self._pipe, self._wake_read], [], [], timeout)
-            if self._wake_read in readable:
-                self._wake_read.recv(4096)
+            readable = self._wait(next_turn)
             self._fold_arrivals()
             if self._pipe in readable and finish is None:
                 piece = self._receive()
                 ended = not piece
                 waiting = list(frames.feed(piece)) if piece else []
         self._end(LAST_FLUSH_SECONDS if finish is None else finish)
+
+    def _wait(self, until: float) -> list[socket.socket]:
+        """For something to read; what there is."""
+        ends = [self._pipe, self._wake_read]
+        readable, _, _ = select.select(ends, [], [], 0.0)
+        if self._pipe not in readable:  # all that came is folded
+            readable, _, _ = select.select(ends, [], [], max(0.0, until - time.monotonic()))
+            self._slices.rested()
+        if self._wake_read in readable:
+            self._wake_read.recv(4096)
+        return readable
 
     def _acknowledge(self, taken: list[tuple[bytes, Any]]) -> None:
         """So that the job can count what goes with an agent that dies."""
@@ -135,22 +149,25 @@ class Service:
     def _take(self, kind: bytes, body: Any) -> float | None:
         if kind == wire.EVENTS:
             self._fold(wire.events_of(body))
-            self._traces.clear()  # they belonged to this frame's events, if to any
-        elif kind == wire.XSPACE:
-            self._traces.append(body)
+            self._payloads.clear()  # they belonged to this frame's events, if to any
+        elif kind == wire.PAYLOAD:
+            self._payloads.append(body)
         elif kind == wire.REQUEST:
             number, patience = body
-            self._read_windows()
-            self._analysed(self._analysis.settle(min(SETTLE_SECONDS, float(patience) / 3)))
-            self._send(wire.REPLY, (number, dict(self._turn().document)))
+            with self._slices.hurried():
+                self._read_windows()
+                self._analysed(self._analysis.settle(min(SETTLE_SECONDS, float(patience) / 3)))
+                self._send(wire.REPLY, (number, dict(self._turn().document)))
         elif kind == wire.FINISH:
             return float(body)
         return None
 
     def _fold(self, events: Iterator[Event]) -> None:
-        for position, event in enumerate(events, 1):
+        for event in events:
+            self._slices()
             if isinstance(event, ExecutableCreated) and event.proto is not None:
-                self._analysis.submit(event.executable, event.proto)
+                apart = not event.proto and self._payloads
+                self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
             told: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, and what it measures there is refused here.
@@ -161,18 +178,17 @@ class Service:
             self._new_events.append(_without_payload(told))
             if isinstance(event, BackendFound):
                 self._bind(event)
-            if self._inline and position % EVENTS_A_SLICE == 0:
-                time.sleep(0.0002)
 
     def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
         """The event as it is folded and exported: its trace, which came in a frame before it, goes to be read."""
         if event.xspace != b"":
             return event
-        return event._replace(xspace=self._traces.popleft() if self._traces else None)
+        return event._replace(xspace=bytes(self._payloads.popleft()) if self._payloads else None)
 
     def _fold_arrivals(self) -> None:
         for _ in range(len(self._arrived)):
             # One by one: plugins append on threads of their own meanwhile.
+            self._slices()
             event = self._arrived.popleft()
             if isinstance(event, Measured | SpanEnded):
                 self.fold.apply(event)
@@ -214,15 +230,19 @@ class Service:
         self._fold_arrivals()
         self._read_windows()
         for guard in self._plugins.guards:
+            self._slices()
             self.fold.apply(guard.report(STUCK_SECONDS))
         if not self._inline:
             self.fold.agent_measured(time.process_time(), _resident())
         for exporter in self._plugins.exporters:
-            self.fold.exporter_dropped(exporter.guard.source, exporter.dropped)
+            self.fold.exporter_dropped(exporter.guard.source, *exporter.dropped())
+        self._garbage.collect()
+        self._slices()
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []
         spans = self.fold.finished_spans()
         for exporter in self._plugins.exporters:
+            self._slices()
             exporter.offer(snapshot, events, spans)
         return snapshot
 
@@ -232,9 +252,10 @@ class Service:
             exporter.job_ended()
         for collector in self._plugins.collectors:
             collector.stop()
-        self._read_windows(final=True)
-        self._analysed(self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)))
-        self._turn()
+        with self._slices.hurried():
+            self._read_windows(final=True)
+            self._analysed(self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)))
+            self._turn()
         for exporter in self._plugins.exporters:
             exporter.finish(max(0.0, deadline - time.monotonic()))
         for exporter in self._plugins.exporters:

@@ -35,8 +35,8 @@ class Arithmetic:
 
     def __init__(self, computations: list[Computation], rules: Mapping[str, Rule]) -> None:
         self._rules = rules
-        self._types = SourceTypes(computations)
-        self._whole: dict[Computation, Tally] = {}
+        self.types = SourceTypes(computations)
+        self.whole: dict[Computation, Tally] = {}
         self._handlers: dict[str, Callable[[Instruction, Tally], None]] = {
             **dict.fromkeys(ARITHMETIC, self._add_elementwise),
             **dict.fromkeys(TRANSCENDENTAL, self._add_transcendental),
@@ -52,14 +52,14 @@ class Arithmetic:
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
         tally = Tally()
-        for instruction in computation.instructions:
+        for instruction in computation.walk():
             if instruction.opcode in CONTROL:
                 self._add_control(instruction, tally)
             else:
                 self.add(instruction, tally)
         # Inside a fusion nothing crosses to device memory; what the fusion moves is counted at its edge.
         tally.bytes = 0.0
-        self._whole[computation] = tally
+        self.whole[computation] = tally
 
     def add(self, instruction: Instruction, tally: Tally) -> None:
         """Add the arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
@@ -75,7 +75,7 @@ class Arithmetic:
             return
         flops = ARITHMETIC[instruction.opcode][shape.type.kind is Kind.COMPLEX] * shape.elements
         if instruction.opcode == "multiply" and instruction.was_product:
-            source = self._types.of_product(instruction.operand(0), instruction.operand(1)).name
+            source = self.types.of_product(instruction.operand(0), instruction.operand(1)).name
             tally.add_matrix(source, shape.type.part, flops, instruction.rematerialized)
         else:
             tally.add_vector(shape.type.part, flops)
@@ -98,7 +98,7 @@ class Arithmetic:
         if not per_multiply_add:
             return
         flops = per_multiply_add * MULTIPLY_ADDS[instruction.opcode](instruction)
-        source = self._types.of_product(left, right).name
+        source = self.types.of_product(left, right).name
         executed, passes = executed_products(instruction, left.shape, right.shape)
         tally.add_matrix(source, executed, flops, instruction.rematerialized)
         if passes > 1:
@@ -120,15 +120,15 @@ class Arithmetic:
         if not applied or times <= 0:
             return
         if instruction.opcode == "reduce" and _sums_products(instruction):
-            source = self._types.of_product(instruction.operand(0), instruction.operand(0)).name
-            for type_, flops in self._whole[applied[0]].vector.items():
+            source = self.types.of_product(instruction.operand(0), instruction.operand(0)).name
+            for type_, flops in self.whole[applied[0]].vector.items():
                 tally.add_matrix(source, type_, flops * times, instruction.rematerialized)
         else:
-            tally.add(self._whole[applied[0]], times)
+            tally.add(self.whole[applied[0]], times)
 
     def _add_fusion(self, instruction: Instruction, tally: Tally) -> None:
         for computation in instruction.called[:1]:
-            tally.add(self._whole[computation])
+            tally.add(self.whole[computation])
 
     def _add_custom_call(self, instruction: Instruction, tally: Tally) -> None:
         apply_rule(CustomCall(instruction), self._rules, tally)
@@ -141,10 +141,10 @@ class Arithmetic:
             if trips is None:
                 tally.add_reason(dynamic_loop_reason(instruction))
                 trips = 1
-            tally.add(self._whole[called[0]], trips)
-            tally.add(self._whole[called[1]], trips + 1)
+            tally.add(self.whole[called[0]], trips)
+            tally.add(self.whole[called[1]], trips + 1)
         elif opcode == "conditional" and called:
-            branches = [self._whole[branch] for branch in called]
+            branches = [self.whole[branch] for branch in called]
             least = min(branches, key=lambda branch: branch.flops)
             tally.add(least)
             if not all(least.same_figures(branch) for branch in branches):

@@ -2,66 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.descriptors import ModuleMessage
+from jaxobs.cost_model.descriptors import ComputationMessage, ModuleMessage
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.instructions import Computation, Instruction, Module
 from jaxobs.cost_model.opcodes import CALL_NOTHING
 from jaxobs.cost_model.shapes import ShapeTable
+from jaxobs.model.pacing import nothing, paced
+from jaxobs.model.serialized_module import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jaxobs.model.pacing import Between
+    from jaxobs.model.serialized_module import ParsedComputation
 
 
-def decode(serialized: bytes, *, maximum_instructions: int) -> Module:
-    """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``."""
-    message = ModuleMessage()
+def decode(
+    serialized: bytes | memoryview, *, maximum_instructions: int, between: Between = nothing
+) -> Module:
+    """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``.
+
+    ``between`` is called every few instructions, here and wherever the module is walked through.
+    """
     try:
-        message.ParseFromString(serialized)
+        message, computations = parse(memoryview(serialized), ModuleMessage, ComputationMessage, between)
     except DecodeError as error:
         raise HloDecodeError(
             f"{len(serialized)} bytes are no HloModuleProto: truncated or corrupted ({error})"
         ) from None
-    if not message.computations:
+    if not computations:
         raise HloDecodeError(
             f"{len(serialized)} bytes hold no HLO computation: not a serialized HloModuleProto"
         )
-    count = sum(len(computation.instructions) for computation in message.computations)
+    count = sum(map(len, paced(computations, between)))
     if count > maximum_instructions:
         raise HloDecodeError(
             f"module has {count} instructions, more than the limit of {maximum_instructions}; "
             "raise the limit to read it"
         )
-    return _link(message, count)
+    module = Module(message, between)
+    try:
+        _link(module, computations, count)
+    except HloDecodeError:
+        module.release()
+        raise
+    return module
 
 
-def _link(message: Any, count: int) -> Module:
-    module = Module(message)
+def _link(module: Module, parsed: list[ParsedComputation], count: int) -> None:
     module.instruction_count = count
     shapes = ShapeTable()
     opcodes: dict[bytes, str] = {}
     by_id: dict[int, Computation] = {}
-    for index, part in enumerate(message.computations):
-        computation = Computation(part, index, module)
-        if part.id in by_id:
-            raise HloDecodeError(f"two computations have the id {part.id}")
-        by_id[part.id] = computation
+    for index, part in enumerate(paced(parsed, module.between)):
+        computation = Computation(part.message, index, module)
+        identifier = part.message.id
+        if identifier in by_id:
+            raise HloDecodeError(f"two computations have the id {identifier}")
+        by_id[identifier] = computation
         module.computations.append(computation)
-    for computation in module.computations:
-        _read_instructions(computation, by_id, shapes, opcodes)
-    entry = by_id.get(message.entry_computation_id)
+    for computation, part in zip(module.computations, parsed, strict=True):
+        _read_instructions(computation, part.instructions(module.between), by_id, shapes, opcodes)
+    entry = by_id.get(module.message.entry_computation_id)
     if entry is None:
-        raise HloDecodeError(f"the entry computation {message.entry_computation_id} is missing")
+        raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
     module.entry = entry
-    return module
 
 
 def _read_instructions(
-    computation: Computation, by_id: dict[int, Computation], shapes: ShapeTable, opcodes: dict[bytes, str]
+    computation: Computation,
+    messages: Iterator[Any],
+    by_id: dict[int, Computation],
+    shapes: ShapeTable,
+    opcodes: dict[bytes, str],
 ) -> None:
     known: dict[int, Instruction] = {}
     instructions = computation.instructions
-    for position, message in enumerate(computation.message.instructions):
+    for position, message in enumerate(messages):
         code = message.opcode
         opcode = opcodes.get(code)
         if opcode is None:

@@ -141,6 +141,7 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
 _classes: Final = message_classes("jaxobs.hlo", _MESSAGES)
 
 ModuleMessage: Final = _classes["Module"]
+ComputationMessage: Final = _classes["Computation"]
 InstructionMessage: Final = _classes["Instruction"]
 ShapeMessage: Final = _classes["Shape"]
 MetadataMessage: Final = _classes["Metadata"]

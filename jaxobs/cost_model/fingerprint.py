@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jaxobs.cost_model.instructions import Instruction, Module
 
 _DIGITS: Final = 16
+_TEXTS_AT_ONCE: Final = 1000
 _TUNING: Final = re.compile(
     rb'"(?:selected_algorithm|algorithm|autotune_workspace_size|plan_id)"\s*:\s*("[^"]*"|\d+|\{[^{}]*\})'
 )
@@ -41,7 +42,10 @@ def fingerprint(module: Module) -> str:
     digest = hashlib.blake2b(module.message.name, digest_size=_DIGITS // 2)
     for computation in module.computations:
         parts = [b"\n%d:" % computation.root.position]
-        for instruction in computation.instructions:
+        for instruction in computation.walk():
+            if len(parts) > _TEXTS_AT_ONCE:
+                digest.update(b" ".join(parts))
+                parts = [b""]
             message = instruction.message
             places = [operand.position for operand in instruction.operands]
             parts += (message.opcode, message.shape, repr(places).encode())

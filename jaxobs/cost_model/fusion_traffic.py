@@ -25,13 +25,13 @@ class FusionTraffic:
     """Remembers the answer for each fused computation of a module."""
 
     def __init__(self) -> None:
-        self._known: dict[Computation, tuple[dict[int, float], float]] = {}
+        self.known: dict[Computation, tuple[dict[int, float], float]] = {}
 
     def of(self, computation: Computation) -> tuple[dict[int, float], float]:
         """Bytes read by parameter number, and bytes written in all."""
-        known = self._known.get(computation)
+        known = self.known.get(computation)
         if known is None:
-            known = self._known[computation] = _analyse(computation)
+            known = self.known[computation] = _analyse(computation)
         return known
 
 
@@ -39,7 +39,7 @@ def _analyse(computation: Computation) -> tuple[dict[int, float], float]:
     need = _Need(len(computation.instructions))
     written = _results(computation, need)
     read: dict[int, float] = {}
-    for instruction in reversed(computation.instructions):
+    for instruction in computation.walk_back():
         needed = need.of(instruction)
         if needed <= 0:
             continue

@@ -20,33 +20,39 @@ from jaxobs.cost_model.scopes import Provenance
 from jaxobs.cost_model.tally import Tally
 from jaxobs.cost_model.traffic import traffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.model.pacing import empty, nothing, paced, used_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from jaxobs.cost_model.instructions import Computation, Instruction, Module
+    from jaxobs.model.pacing import Between
 
 DEFAULT_MAXIMUM_INSTRUCTIONS = 2_000_000
 
 
 def module_cost(
-    serialized: bytes,
+    serialized: bytes | memoryview,
     *,
     maximum_instructions: int = DEFAULT_MAXIMUM_INSTRUCTIONS,
     custom_call_rules: Mapping[str, Rule] = BUILT_IN_RULES,
+    between: Between = nothing,
 ) -> ModuleCost:
     """What the module must do on one device.
 
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
-    target. Raises ``HloDecodeError`` where the bytes are no such module or hold more than
-    ``maximum_instructions``.
+    target. ``between`` is called every few instructions in all that is done, less than a millisecond apart:
+    a caller who must not keep its core may sleep there. Raises ``HloDecodeError`` where the bytes are no such
+    module or hold more than ``maximum_instructions``.
     """
-    module = decode(serialized, maximum_instructions=maximum_instructions)
+    module = decode(serialized, maximum_instructions=maximum_instructions, between=between)
     try:
         return _Walk(module, custom_call_rules).result()
     except (OverflowError, RecursionError) as error:
         raise HloDecodeError(f"module {module.name!r} has implausible sizes: {error}") from None
+    finally:
+        module.release()
 
 
 class _Walk:
@@ -71,13 +77,13 @@ class _Walk:
         times = executions(self.order, self.module.entry, self.bounds.least_branch)
         operations = [
             self._operation(instruction, tally, times[computation])
-            for computation in reversed(self.order)
+            for computation in paced(self.order[::-1], self.module.between)
             if computation in self.scheduled
-            for instruction, tally in self.once[computation]
+            for instruction, tally in self._used_up(computation)
         ]
         cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
         most = self.bounds.most[self.module.entry]
-        return ModuleCost(
+        found = ModuleCost(
             self.module.name,
             fingerprint(self.module),
             self.module.instruction_count,
@@ -86,12 +92,28 @@ class _Walk:
             tuple(operations),
             donatable_bytes(self.module),
         )
+        self._release()
+        return found
+
+    def _release(self) -> None:
+        """Let go of what was worked out on the way, a little at a time."""
+        for known in (
+            self.bounds.least,
+            self.bounds.most,
+            self.arithmetic.whole,
+            self.arithmetic.types.known,
+            self.fusions.known,
+            self.provenance.known,
+        ):
+            empty(known, self.module.between)
+        self.order.clear()
+        self.scheduled.clear()
 
     def _add_up(self, computation: Computation) -> None:
         own: list[tuple[Instruction, Tally]] = []
         total = Tally()
         control = []
-        for instruction in computation.instructions:
+        for instruction in computation.walk():
             opcode = instruction.opcode
             if opcode in FREE:
                 continue
@@ -109,6 +131,12 @@ class _Walk:
             total.add(tally)
         self.once[computation] = own
         self.bounds.add(computation, total, control)
+
+    def _used_up(self, computation: Computation) -> Iterator[tuple[Instruction, Tally]]:
+        """Its instructions with their costs, in order, which are not kept any longer."""
+        own = self.once.pop(computation)
+        own.reverse()
+        return used_up(own, self.module.between)
 
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
         name, scope, source = self.provenance.of(instruction)

@@ -51,12 +51,12 @@ class Provenance:
         self._frames = module.message.stack_frame_index
         self._sources: dict[int, str] = {}
         self._scopes: dict[str, str] = {}
-        self._known: dict[bytes, tuple[str, str, str]] = {}
+        self.known: dict[bytes, tuple[str, str, str]] = {}
 
     def of(self, instruction: Instruction) -> tuple[str, str, str]:
         """Operation name, scope and ``file:line``; empty texts for what the compiler did not record."""
         serialized: bytes = instruction.message.metadata
-        known = self._known.get(serialized)
+        known = self.known.get(serialized)
         if known is None:
             try:
                 metadata = MetadataMessage.FromString(serialized)
@@ -70,7 +70,7 @@ class Provenance:
             scope = self._scopes.get(name)
             if scope is None:
                 scope = self._scopes[name] = scope_of(name)
-            known = self._known[serialized] = (name, scope, source)
+            known = self.known[serialized] = (name, scope, source)
         return known
 
     def _frame(self, frame_id: int) -> str:

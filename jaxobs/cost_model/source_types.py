@@ -24,7 +24,7 @@ _CONSTANTS: Final = frozenset(("constant", "iota"))
 def compiler_converts(computations: list[Computation]) -> bool:
     """Whether the compiler widened any floating value: if not, every type is the program's own."""
     for computation in computations:
-        for instruction in computation.instructions:
+        for instruction in computation.walk():
             if instruction.opcode == "convert" and _compilers_own(instruction):
                 return True
     return False
@@ -42,7 +42,7 @@ class SourceTypes:
 
     def __init__(self, computations: list[Computation]) -> None:
         self._needed = compiler_converts(computations)
-        self._known: dict[Instruction, ElementType] = {}
+        self.known: dict[Instruction, ElementType] = {}
 
     def of_product(self, left: Instruction, right: Instruction) -> ElementType:
         """The type a product of these operands was written in.
@@ -65,15 +65,15 @@ class SourceTypes:
         for _ in range(_LONGEST_WALK):
             if instruction is None:
                 break
-            if instruction in self._known:
-                found = self._known[instruction]
+            if instruction in self.known:
+                found = self.known[instruction]
                 break
             if instruction.shape.type.kind is Kind.REAL:
                 found = instruction.shape.type
             walked.append(instruction)
             instruction = _deciding_operand(instruction)
         for instruction in walked:
-            self._known[instruction] = found
+            self.known[instruction] = found
         return found
 
 

@@ -14,6 +14,7 @@ from jaxobs.derive.operation_work import Work, repeated
 from jaxobs.derive.roofline import Bound, bound_time, total_bound
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.hardware import Peaks
+from jaxobs.model.pacing import Between, nothing, paced
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
 
 HIDDEN = (
@@ -100,18 +101,19 @@ def join(
     modules: Modules,
     peaks: Mapping[tuple[str, str], Peaks],
     working_sets: Mapping[str, float] | None = None,
+    between: Between = nothing,
 ) -> Profiled:
     """Join a trace with the costs of its modules.
 
     `peaks` are those of each (host, device). `working_sets` are the bytes that a run of an executable touches, by its
-    fingerprint, for memory rates that were measured by size.
+    fingerprint, for memory rates that were measured by size. `between` is called every few operations.
     """
     joined = Profiled()
     for host in trace.hosts:
         for stretch, calls in host.calls.items():
             joined.calls.setdefault(stretch, Counter()).update(calls)
     for device in trace.devices:
-        _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}).add()
+        _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}, between).add()
     return joined
 
 
@@ -123,7 +125,9 @@ class _Device:
         peaks: Peaks,
         modules: Modules,
         working_sets: Mapping[str, float],
+        between: Between,
     ) -> None:
+        self.between = between
         self.joined, self.device, self.peaks = joined, device, peaks
         self.modules, self.working_sets = modules, working_sets
         self.found = ProfiledDevice(device, peaks)
@@ -135,7 +139,7 @@ class _Device:
                 self.hidden.setdefault(time.program_id, []).append(time)
 
     def add(self) -> None:
-        for time in self.device.operations:
+        for time in paced(self.device.operations, self.between):
             self.add_operation(time)
         for ran in self.device.modules:
             self.add_module(ran)
@@ -224,8 +228,9 @@ class _Device:
         part = runs * (time.charged_seconds / together if together else 1 / len(siblings))
         seen = {other.instruction for other in self.device.operations if other.program_id == time.program_id}
         unseen = [operation for operation in module.operations if operation.name not in seen]
-        cost = sum((operation.cost for operation in unseen), Cost()).scaled(part)
-        bound = repeated(total_bound(self.bound(operation.cost, module) for operation in unseen), part)
+        cost = sum((operation.cost for operation in paced(unseen, self.between)), Cost()).scaled(part)
+        bounds = (self.bound(operation.cost, module) for operation in paced(unseen, self.between))
+        bound = repeated(total_bound(bounds), part)
         return cost, bound, HIDDEN
 
 

@@ -9,6 +9,7 @@ is what makes marshal fit here: its format differs between versions and it must 
 from __future__ import annotations
 
 import marshal
+import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from jaxobs.model.events import (
     EVENT_TYPES,
     STEP_ENDED,
     Event,
+    ExecutableCreated,
     Measured,
     ProfileWindow,
     SpanContext,
@@ -37,7 +39,7 @@ LOG = b"L"  # agent to job: one line for the logger `jaxobs`
 FOLDED = b"K"  # agent to job: so many more frames of events are folded
 FINISH = b"F"  # job to agent: nothing follows; flush and end within so many seconds
 PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
-XSPACE = b"X"  # job to agent: a serialised trace, raw; it belongs to the `ProfileWindow` that follows it
+PAYLOAD = b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
 
 MAXIMUM_BODY = 2**30
 
@@ -62,19 +64,30 @@ def events_frame(events: Sequence[Event | StepRow]) -> tuple[bytes, int]:
         return frame(EVENTS, sound), len(events) - len(sound)
 
 
-def traces_apart(events: Sequence[Event | StepRow]) -> tuple[list[Event | StepRow], list[bytes]]:
-    """The events with each trace taken out, and what is to be written before them: a header and a trace, in turn.
+def payloads_apart(events: Sequence[Event | StepRow]) -> tuple[list[Event | StepRow], list[bytes]]:
+    """The events with modules and traces taken out, and what is to be written before them: a header and one, in turn.
 
-    A trace has megabytes, and each copy of it would hold the interpreter lock. `b""` stands in its place.
+    They have megabytes, and each copy of one would hold the interpreter lock. `b""` stands in their place.
     """
     told: list[Event | StepRow] = []
     pieces: list[bytes] = []
     for event in events:
-        if isinstance(event, ProfileWindow) and isinstance(event.xspace, bytes) and event.xspace:
-            pieces += [_HEADER.pack(XSPACE, len(event.xspace)), event.xspace]
-            event = event._replace(xspace=b"")  # noqa: PLW2901  # the event as it travels
-        told.append(event)
+        light, payload = _payload_apart(event)
+        # One that will be refused must leave no payload behind: the next event would be given it.
+        if isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
+            pieces += [_HEADER.pack(PAYLOAD, len(payload)), payload]
+            told.append(light)
+        else:
+            told.append(event)
     return told, pieces
+
+
+def _payload_apart(event: Event | StepRow) -> tuple[Event | StepRow, bytes | None]:
+    if isinstance(event, ProfileWindow):
+        return event._replace(xspace=b""), event.xspace
+    if isinstance(event, ExecutableCreated):
+        return event._replace(proto=b""), event.proto
+    return event, None
 
 
 def events_of(body: list[tuple[Any, ...]]) -> Iterator[Event]:
@@ -93,25 +106,56 @@ class Frames:
 
     def __init__(self) -> None:
         self._pieces = bytearray()
+        self._payload: memoryview | None = None
+        self._missing = 0
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, Any]]:
-        """The frames that are now whole, as (kind, body). Raises WireError on bytes that are no frame."""
-        self._pieces += piece
-        while len(self._pieces) >= _HEADER.size:
+        """The frames that are now whole, as (kind, body). Raises WireError on bytes that are no frame.
+
+        The body of a payload is a view of bytes.
+        """
+        self._add(piece)
+        while True:
+            if self._payload is not None:
+                if self._missing:
+                    return
+                payload, self._payload = self._payload, None
+                yield PAYLOAD, payload
+            if len(self._pieces) < _HEADER.size:
+                return
             kind, length = _HEADER.unpack_from(self._pieces)
             if length > MAXIMUM_BODY:
                 raise WireError(f"a frame of {length} bytes: more than {MAXIMUM_BODY}")
+            if kind == PAYLOAD:
+                self._begin_payload(length)
+                continue
             end = _HEADER.size + length
             if len(self._pieces) < end:
                 return
             with memoryview(self._pieces) as view, view[_HEADER.size : end] as body:
                 try:
-                    # Written by our own other end, see above.
-                    content = bytes(body) if kind == XSPACE else marshal.loads(body)  # noqa: S302
+                    content = marshal.loads(body)  # noqa: S302  # written by our own other end, see above
                 except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
                     raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
             del self._pieces[:end]
             yield kind, content
+
+    def _begin_payload(self, length: int) -> None:
+        # A mapping has no pages before something is written into them: no call takes as long as all of its bytes do.
+        self._payload = memoryview(mmap.mmap(-1, length) if length else b"")
+        self._missing = length
+        rest = bytes(self._pieces[_HEADER.size :])
+        self._pieces.clear()
+        self._add(rest)
+
+    def _add(self, piece: bytes) -> None:
+        if self._payload is not None and self._missing:
+            at = len(self._payload) - self._missing
+            own = memoryview(piece)[: self._missing]
+            self._payload[at : at + len(own)] = own
+            self._missing -= len(own)
+            piece = piece[len(own) :]
+        self._pieces += piece
 
 
 def _row(event: Event | StepRow) -> tuple[Any, ...] | None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from jaxobs.model.pacing import Between, nothing, paced, paced_sorted
 from jaxobs.model.trace import Kind
 
 Interval = tuple[int, int, int]
@@ -44,23 +45,25 @@ class Attribution:
     end: int
 
 
-def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attribution:
+def attribute(
+    intervals: Sequence[Interval], kinds: Sequence[Kind], between: Between = nothing
+) -> Attribution:
     """Charge each moment of these intervals to operations; `kinds` are those of the operations."""
     charged = [0.0] * len(kinds)
-    real = sorted(interval for interval in intervals if interval[1] > interval[0])
+    real = paced_sorted([one for one in paced(intervals, between) if one[1] > one[0]], between)
     if not real:
         return Attribution(charged, 0.0, (0,) * _RANKS, (0.0,) * _RANKS, 0, 0)
-    leaves = [interval for interval in real if kinds[interval[2]] != "control"]
+    leaves = [interval for interval in paced(real, between) if kinds[interval[2]] != "control"]
     together, exposed = [0] * _RANKS, [0.0] * _RANKS
     ranks = [_RANK[kind] for kind in kinds]
     covered = _Covered()
     cluster: list[Interval] = []
     reach = -1
-    for interval in leaves:
+    for interval in paced(leaves, between):
         if interval[0] >= reach:
             if cluster:
                 covered.add(cluster[0][0], reach)
-                _share(cluster, ranks, charged, together, exposed)
+                _share(cluster, ranks, charged, together, exposed, between)
             cluster = [interval]
             reach = interval[1]
         else:
@@ -68,18 +71,23 @@ def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attributi
             reach = max(reach, interval[1])
     if cluster:
         covered.add(cluster[0][0], reach)
-        _share(cluster, ranks, charged, together, exposed)
-    containers = [interval for interval in real if kinds[interval[2]] == "control"]
+        _share(cluster, ranks, charged, together, exposed, between)
+    containers = [interval for interval in paced(real, between) if kinds[interval[2]] == "control"]
     if containers:
-        own = _uncovered(containers, covered, charged)
+        own = _uncovered(containers, covered, charged, between)
         exposed[0] += own
         together[0] += round(own)
-    end = max(interval[1] for interval in real)
+    end = max(interval[1] for interval in paced(real, between))
     return Attribution(charged, sum(exposed), tuple(together), tuple(exposed), real[0][0], end)
 
 
 def _share(
-    cluster: list[Interval], ranks: list[int], charged: list[float], together: list[int], exposed: list[float]
+    cluster: list[Interval],
+    ranks: list[int],
+    charged: list[float],
+    together: list[int],
+    exposed: list[float],
+    between: Between,
 ) -> None:
     """Charge intervals that overlap, each with the next or through others."""
     if len(cluster) == 1:
@@ -91,13 +99,13 @@ def _share(
         return
     bounds = [(start, 1, at) for at, (start, _, _) in enumerate(cluster)]
     bounds += [(end, 0, at) for at, (_, end, _) in enumerate(cluster)]
-    bounds.sort()
+    bounds = paced_sorted(bounds, between)
     running = [0] * _RANKS
     # By rank, how much one operation that runs all the time has been charged up to here: so ends are O(1).
     level = [0.0] * _RANKS
     entered = [0.0] * len(cluster)
     last = bounds[0][0]
-    for moment, begins, at in bounds:
+    for moment, begins, at in paced(bounds, between):
         passed = moment - last
         if passed:
             last = moment
@@ -145,11 +153,15 @@ class _Covered:
         return end - start - (self.until(end) - self.until(start))
 
 
-def _uncovered(containers: list[Interval], covered: _Covered, charged: list[float]) -> float:
+def _uncovered(
+    containers: list[Interval], covered: _Covered, charged: list[float], between: Between
+) -> float:
     """Charge each container what neither an operation nor a container begun later covers; returns the sum."""
     stack: list[tuple[int, int]] = []  # end and operation, the one begun last on top
     total = 0.0
-    for start, end, operation in sorted(containers, key=lambda interval: (interval[0], -interval[1])):
+    outer_first = [(start, -end, operation) for start, end, operation in containers]
+    for start, negated_end, operation in paced(paced_sorted(outer_first, between), between):
+        end = -negated_end
         while stack and stack[-1][0] <= start:
             stack.pop()
         own = covered.gaps(start, end)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from jaxobs.model.pacing import Between, paced, paced_sorted
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.timeline import LONGEST
 
@@ -40,6 +41,7 @@ class Endings:
         users: Sequence[frozenset[int]],
         containers: Set[int],
         ended: Mapping[bytes, tuple[int, int, int]],
+        between: Between,
     ) -> list[Interval]:
         """The intervals up to their ends.
 
@@ -48,7 +50,7 @@ class Endings:
         """
         longer = list(intervals)
         self._begun.clear()
-        for at, (flow, run) in enumerate(self.flows):
+        for at, (flow, run) in enumerate(paced(self.flows, between)):
             known = ended.get(flow) if flow is not None else None
             if known is None:
                 continue
@@ -56,44 +58,44 @@ class Endings:
             moment, line, task_start = known
             if end < moment <= start + LONGEST:
                 if not self._begun:
-                    self._sort(intervals)
+                    self._sort(intervals, between)
                 if operation not in containers:
                     moment = self._next(line, run, max(end, task_start), moment, None)
                 moment = self._next(None, run, end, moment, users[operation])
                 longer[at] = (start, moment, operation)
         return longer
 
-    def threads(self, intervals: list[Interval]) -> dict[str, list[tuple[int, int]]]:
+    def threads(self, intervals: list[Interval], between: Between) -> dict[str, list[tuple[int, int]]]:
         """Starts and ends by the name of the thread."""
         found: dict[str, list[tuple[int, int]]] = {}
         for name, first, last in self._lines.values():
-            found.setdefault(name, []).extend((start, end) for start, end, _ in intervals[first:last])
+            own = paced(intervals[first:last], between)
+            found.setdefault(name, []).extend((start, end) for start, end, _ in own)
         return found
 
-    def runs(self, intervals: list[Interval]) -> Iterator[tuple[tuple[int, int], int]]:
+    def runs(self, intervals: list[Interval], between: Between) -> Iterator[tuple[tuple[int, int], int]]:
         """From the first operation of each run to the last one's end, and one of its operations.
 
         Nothing where runs are not told apart.
         """
         spans: dict[bytes, tuple[int, int]] = {}
         operations: dict[bytes, int] = {}
-        for (_, run), (start, end, operation) in zip(self.flows, intervals, strict=True):
+        for (_, run), (start, end, operation) in zip(paced(self.flows, between), intervals, strict=True):
             if run:
                 known = spans.get(run)
                 spans[run] = (start, end) if known is None else (min(start, known[0]), max(end, known[1]))
                 operations[run] = operation
         yield from ((span, operations[run]) for run, span in spans.items())
 
-    def _sort(self, intervals: list[Interval]) -> None:
+    def _sort(self, intervals: list[Interval], between: Between) -> None:
         """Starts and operations in order, by line and run, and by run alone."""
         for number, (_, first, last) in self._lines.items():
-            for at in range(first, last):
+            for at in paced(range(first, last), between):
                 begun = (intervals[at][0], intervals[at][2])
                 run = self.flows[at][1]
                 self._begun.setdefault((number, run), []).append(begun)
                 self._begun.setdefault((None, run), []).append(begun)
-        for starts in self._begun.values():
-            starts.sort()
+        self._begun = {key: paced_sorted(starts, between) for key, starts in self._begun.items()}
 
     def _next(
         self, line: int | None, run: bytes, after: int, until: int, wanted: frozenset[int] | None

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.cpu_endings import Endings
 from jaxobs.trace.event_stats import EventStats, payload
-from jaxobs.trace.lines import decoded_lines
+from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.plane_metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
@@ -48,32 +48,38 @@ class HostPlane:
 
     def read(self, plane: Plane) -> None:
         """Read every line. Raises TraceError for corrupted bytes."""
-        for number, (name, base, events) in enumerate(decoded_lines(plane)):
-            self.events += len(events)
+        for number, line in enumerate(lines_of(plane, self._metadata.between)):
             marks = {ordinal: len(device.intervals) for ordinal, device in self._devices.items()}
-            self._read_line(number, base, events)
+            self._read_line(number, line)
+            self.events += line.count
             for ordinal, device in self._devices.items():
-                self._endings[ordinal].add_line(name, number, marks.get(ordinal, 0), len(device.intervals))
+                self._endings[ordinal].add_line(
+                    line.name, number, marks.get(ordinal, 0), len(device.intervals)
+                )
 
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, each operation as long as it ran on whichever thread."""
         for ordinal, device in self._devices.items():
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
-            endings, users = self._endings[ordinal], device.users()
-            device.intervals = endings.applied(device.intervals, users, containers, self._ended)
-            for (start, end), operation in endings.runs(device.intervals):
+            endings, users = self._endings[ordinal], device.users(self._metadata.between)
+            device.intervals = endings.applied(
+                device.intervals, users, containers, self._ended, self._metadata.between
+            )
+            for (start, end), operation in endings.runs(device.intervals, self._metadata.between):
                 device.run_spans.append((start, end))
                 device.run_programs.append(device.operations[operation].program_id)
-            for name, spans in self._endings[ordinal].threads(device.intervals).items():
-                device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
+            for name, spans in endings.threads(device.intervals, self._metadata.between).items():
+                device.streams.append(
+                    StreamTime(name, len(spans), merged_seconds(spans, self._metadata.between))
+                )
         if self._strange and self._devices:
             next(iter(self._devices.values())).wrong_times += self._strange
         return [self._devices[ordinal] for ordinal in sorted(self._devices)]
 
-    def _read_line(self, number: int, base: int, events: Any) -> None:  # noqa: C901, PLR0912  # calls would double its time
+    def _read_line(self, number: int, line: Line) -> None:  # noqa: C901, PLR0912  # calls would double its time
         tables, code, ended = self._tables, self._stats.code, self._ended
-        task_start = 0
-        for event in events:
+        base, task_start = line.base, 0
+        for event in line:
             metadata_id = event.metadata_id
             try:
                 table = tables[metadata_id]

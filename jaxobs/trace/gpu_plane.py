@@ -6,11 +6,12 @@ Written by XLA's collectors for CUPTI and ROCm (``xla/backends/profiler/gpu/cupt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from jaxobs.model.pacing import Between, paced, paced_sorted
 from jaxobs.model.trace import StreamTime
 from jaxobs.trace.event_stats import EventStats, payload
-from jaxobs.trace.lines import decoded_lines
+from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.operation_kinds import kind_of_event
 from jaxobs.trace.plane_metadata import PlaneMetadata
@@ -36,20 +37,20 @@ def read_gpu(
     """One GPU and how many events were read; `copies` are the host's calls by correlation id. Raises TraceError."""
     reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), copies)
     reader.device.capabilities = metadata.stats
-    for name, base, events in decoded_lines(plane):
-        if name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
-            reader.read(name, base, events)
-    reader.device.launches = _launches(reader.device)
+    for line in lines_of(plane, metadata.between):
+        if line.name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
+            reader.read(line)
+    reader.device.launches = _launches(reader.device, metadata.between)
     for name, spans in reader.streams.items():
-        reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
+        reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans, metadata.between)))
     return reader.device, reader.events
 
 
-def _launches(device: Timeline) -> list[tuple[int, int]]:
+def _launches(device: Timeline, between: Between) -> list[tuple[int, int]]:
     """The waits of at most LONGEST_LAUNCH between two operations of one program, on whatever streams."""
     found = []
     reach, last = -1, None
-    for start, end, index in sorted(device.intervals):
+    for start, end, index in paced(paced_sorted(device.intervals, between), between):
         program = device.operations[index].program_id
         if program is not None and program == last and 0 <= reach < start <= reach + LONGEST_LAUNCH:
             found.append((reach, start))
@@ -67,13 +68,13 @@ class _GpuPlane:
         self._stats = EventStats(metadata, _TOLD_APART)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry]] = {}
 
-    def read(self, name: str, base: int, events: Any) -> None:
-        self.events += len(events)
+    def read(self, line: Line) -> None:
+        base = line.base
         tables, code, intervals = self._tables, self._stats.code, self.device.intervals
         operations = self.device.operations
         first_interval = len(intervals)
         previous = first_kernel = -1
-        for event in events:
+        for event in line:
             metadata_id = event.metadata_id
             stats = event.stats[:]
             key = tuple(map(code, stats))
@@ -96,8 +97,10 @@ class _GpuPlane:
             if index != previous or metadata_id == first_kernel:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
-        spans = self.streams.setdefault(name, [])
-        spans.extend((start, end) for start, end, _ in intervals[first_interval:])
+        self.events += line.count
+        spans = self.streams.setdefault(line.name, [])
+        own = paced(intervals[first_interval:], self._metadata.between)
+        spans.extend((start, end) for start, end, _ in own)
 
     def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         key = self._stats.learn(stats)

@@ -1,4 +1,4 @@
-"""The lines of a plane, decoded one part at a time."""
+"""The lines of a plane, their events decoded a few at a time."""
 
 from __future__ import annotations
 
@@ -7,22 +7,44 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from jaxobs.model.pacing import Between, paced
 from jaxobs.trace.descriptors import LineMessage
 from jaxobs.trace.errors import TraceError
-from jaxobs.trace.protobuf_fields import Plane, chunks
+from jaxobs.trace.protobuf_fields import Plane, split_line
 
 _PICOSECONDS_A_NANOSECOND: Final = 1000
 
 
-def decoded_lines(plane: Plane) -> Iterator[tuple[str, int, Any]]:
-    """Name, start in picoseconds and events of each line; a long line comes in several parts. Raises TraceError."""
-    for line in plane.lines:
-        for part in chunks(line):
-            try:
-                message = LineMessage.FromString(bytes(part))
-            except DecodeError as error:
-                raise TraceError(
-                    f"a line of plane {plane.name!r} is corrupted ({error}); record it again"
-                ) from None
-            name = str(message.name or message.display_name, "utf-8", "replace")
-            yield name, message.timestamp_ns * _PICOSECONDS_A_NANOSECOND, message.events
+class Line:
+    """A line's name, and its start in picoseconds; iterating gives its events. Raises TraceError for wrong bytes."""
+
+    def __init__(self, plane: str, serialized: memoryview, between: Between) -> None:
+        self._plane, self._between = plane, between
+        parts = split_line(serialized, between)
+        self._parts = parts.events
+        own = self._decoded(b"".join(map(bytes, parts.own)))
+        self.name = str(own.name or own.display_name, "utf-8", "replace")
+        self.base = own.timestamp_ns * _PICOSECONDS_A_NANOSECOND
+        self.count = 0
+        """Events that were gone through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.count = 0
+        for part in self._parts:
+            events = self._decoded(bytes(part)).events
+            self.count += len(events)
+            yield from paced(events, self._between)
+
+    def _decoded(self, serialized: bytes) -> Any:
+        try:
+            return LineMessage.FromString(serialized)
+        except DecodeError as error:
+            raise TraceError(
+                f"a line of plane {self._plane!r} is corrupted ({error}); record it again"
+            ) from None
+
+
+def lines_of(plane: Plane, between: Between) -> Iterator[Line]:
+    """Raises TraceError where one is corrupted; `between` is called every few events."""
+    for serialized in plane.lines:
+        yield Line(plane.name, serialized, between)

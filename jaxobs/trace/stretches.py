@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from jaxobs.model.pacing import Between, nothing, paced, paced_sorted
 from jaxobs.model.trace import Kind, StretchTime
 from jaxobs.trace.attribution import Interval, attribute
 
@@ -21,18 +22,21 @@ def stretch_time(
     kinds: Sequence[Kind],
     shown: Sequence[int],
     programs: Sequence[int | None] = (),
+    between: Between = nothing,
 ) -> StretchTime:
     """What a device did in these parts (seconds).
 
     `shown` are the operations whose charges are given, in order; `programs` those of the runs, where they are told.
     """
     spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
-    inside = list(_clipped(intervals, spans))
-    found = attribute(inside, kinds)
+    inside = list(_clipped(paced(intervals, between), spans))
+    found = attribute(inside, kinds, between)
     return StretchTime(
         seconds=sum(end - start for start, end in spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,
-        gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in _clipped_spans(runs, spans)]),
+        gap_seconds=gap_seconds(
+            inside, [(start, end) for start, end, _ in _clipped_spans(runs, spans)], between
+        ),
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
         collective_seconds=found.together[1] / PICOSECONDS,
         runs=_runs_inside(runs, programs, spans),
@@ -52,17 +56,19 @@ def _runs_inside(
     return found
 
 
-def gap_seconds(intervals: Iterable[Interval], runs: Iterable[Span]) -> float:
+def gap_seconds(intervals: Sequence[Interval], runs: Iterable[Span], between: Between = nothing) -> float:
     """Seconds in which a run was under way and no operation ran."""
-    busy = [(start, end) for start, end, _ in intervals]
-    both = merged([*busy, *runs])
-    return (_length(both) - _length(merged(busy))) / PICOSECONDS
+    busy = [(start, end) for start, end, _ in paced(intervals, between)]
+    both = merged([*busy, *runs], between)
+    alone = merged(busy, between)
+    return (_length(paced(both, between)) - _length(paced(alone, between))) / PICOSECONDS
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merged(spans: Iterable[Span], between: Between = nothing) -> list[Span]:
     """In order and apart from each other; those without length are left out."""
     found: list[Span] = []
-    for start, end in sorted(span for span in spans if span[1] > span[0]):
+    real = [span for span in spans if span[1] > span[0]]
+    for start, end in paced(paced_sorted(real, between), between):
         if found and start <= found[-1][1]:
             if end > found[-1][1]:
                 found[-1] = (found[-1][0], end)

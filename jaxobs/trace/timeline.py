@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from jaxobs.model.pacing import Between, nothing, paced, paced_sorted
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
 from jaxobs.trace.attribution import Attribution, Interval, attribute
 from jaxobs.trace.device_kinds import device_kind
@@ -95,10 +96,10 @@ class Timeline:
             index = self._indices[key] = len(self.operations) - 1
         return index
 
-    def users(self) -> list[frozenset[int]]:
+    def users(self, between: Between) -> list[frozenset[int]]:
         """By operation, those that begin only when it has ended: users of its result, and its own next execution."""
         found = []
-        for index, operation in enumerate(self.operations):
+        for index, operation in enumerate(paced(self.operations, between)):
             known = operation.instruction and self._modules.instruction(
                 operation.program_id, operation.instruction
             )
@@ -107,12 +108,12 @@ class Timeline:
             found.append(frozenset({index, *(at for at in indices if at is not None)}))
         return found
 
-    def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]]) -> DeviceTrace:
+    def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]], between: Between) -> DeviceTrace:
         """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]
-        found = attribute(self.intervals, kinds)
+        found = attribute(self.intervals, kinds, between)
         counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [LONGEST] * len(kinds)
-        for start, end, index in self.intervals:
+        for start, end, index in paced(self.intervals, between):
             duration = end - start
             counts[index] += 1
             totals[index] += duration
@@ -125,7 +126,7 @@ class Timeline:
             notes.append(_COMMAND_BUFFERS.format(count=buffers))
         kind, capabilities = device_kind(self.platform, self.capabilities)
         under_way = self.run_spans or self.launches
-        ranked = self._operation_times(found, counts, totals, fastest)
+        ranked = self._operation_times(found, counts, totals, fastest, between)
         return DeviceTrace(
             name=self.name,
             host=self.host,
@@ -136,32 +137,43 @@ class Timeline:
             span_seconds=(found.end - found.start) / PICOSECONDS,
             busy_seconds=found.busy / PICOSECONDS,
             idle_seconds=max(0.0, found.end - found.start - found.busy) / PICOSECONDS,
-            gap_seconds=gap_seconds(self.intervals, under_way),
+            gap_seconds=gap_seconds(self.intervals, under_way, between),
             compute_seconds=found.together[0] / PICOSECONDS,
             collective_seconds=found.together[1] / PICOSECONDS,
             exposed_communication_seconds=found.exposed[1] / PICOSECONDS,
             transfer_seconds=found.together[2] / PICOSECONDS,
             exposed_transfer_seconds=found.exposed[2] / PICOSECONDS,
             operations=tuple(time for _, time in ranked),
-            modules=self._module_times(found),
+            modules=self._module_times(found, between),
             streams=tuple(self.streams),
             steps=tuple(self.steps),
             notes=tuple(notes),
             stretches={
                 name: stretch_time(
-                    parts, self.intervals, under_way, kinds, [at for at, _ in ranked], self.run_programs
+                    parts,
+                    self.intervals,
+                    under_way,
+                    kinds,
+                    [at for at, _ in ranked],
+                    self.run_programs,
+                    between,
                 )
                 for name, parts in stretches.items()
             },
         )
 
     def _operation_times(
-        self, found: Attribution, counts: Sequence[int], totals: Sequence[int], fastest: Sequence[int]
+        self,
+        found: Attribution,
+        counts: Sequence[int],
+        totals: Sequence[int],
+        fastest: Sequence[int],
+        between: Between,
     ) -> list[tuple[int, OperationTime]]:
         """The largest first, each with its index."""
         times = []
-        runs = self._runs_by_program()
-        for index, operation in enumerate(self.operations):
+        runs = self._runs_by_program(between)
+        for index, operation in enumerate(paced(self.operations, between)):
             if not counts[index]:
                 continue
             own = totals[index] - self.nested.get(index, 0)
@@ -196,15 +208,15 @@ class Timeline:
         known, _ = runs.get(operation.program_id, (None, ""))
         return min(seen, known) if operation.in_entry and known else seen
 
-    def _module_times(self, found: Attribution) -> tuple[ModuleTime, ...]:
+    def _module_times(self, found: Attribution, between: Between) -> tuple[ModuleTime, ...]:
         charged: dict[tuple[int | None, str], float] = {}
-        for operation, own in zip(self.operations, found.charged, strict=True):
+        for operation, own in zip(paced(self.operations, between), found.charged, strict=True):
             if operation.module is not None:
                 key = (operation.program_id, operation.module)
                 charged[key] = charged.get(key, 0.0) + own
-        runs = self._runs_by_program()
+        runs = self._runs_by_program(between)
         spent: dict[int | None, float] = {}
-        for (start, end), program in zip(self.run_spans, self.run_programs, strict=True):
+        for (start, end), program in zip(paced(self.run_spans, between), self.run_programs, strict=True):
             spent[program] = spent.get(program, 0.0) + (end - start) / PICOSECONDS
         times = [
             ModuleTime(name, program_id, *runs[program_id], own / PICOSECONDS, spent.get(program_id))
@@ -213,10 +225,10 @@ class Timeline:
         times.sort(key=lambda time: -time.charged_seconds)
         return tuple(times)
 
-    def _runs_by_program(self) -> dict[int | None, tuple[int | None, str]]:
+    def _runs_by_program(self, between: Between) -> dict[int | None, tuple[int | None, str]]:
         """How often each program ran, and what that was counted from, or why it is not known."""
         entry: dict[int | None, list[int]] = {}
-        for operation in self.operations:
+        for operation in paced(self.operations, between):
             executions = entry.setdefault(operation.program_id, [])
             if operation.in_entry and operation.executions:
                 executions.append(operation.executions)
@@ -232,10 +244,10 @@ class Timeline:
         return found
 
 
-def merged_seconds(intervals: Sequence[tuple[int, int]]) -> float:
+def merged_seconds(intervals: Sequence[tuple[int, int]], between: Between = nothing) -> float:
     """Seconds in which at least one of these stretches (picoseconds) runs."""
     busy = reach = 0
-    for start, end in sorted(intervals):
+    for start, end in paced(paced_sorted(intervals, between), between):
         if end > reach:
             busy += end - max(start, reach)
             reach = end

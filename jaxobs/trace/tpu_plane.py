@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from jaxobs.model.pacing import paced, paced_sorted
 from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.event_stats import EventStats
-from jaxobs.trace.lines import decoded_lines
+from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.plane_metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
@@ -30,16 +31,16 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
     """One TPU core and how many events were read. Raises TraceError for corrupted bytes."""
     reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
     reader.device.capabilities = metadata.stats
-    later: list[tuple[str, int, Any]] = []
-    for name, base, events in decoded_lines(plane):
-        if name == _MODULES:
-            reader.read_modules(base, events)
-        elif name == _STEPS:
-            reader.read_steps(base, events)
-        elif name in {_OPERATIONS, _ASYNCHRONOUS}:
-            later.append((name, base, events))
-    for name, base, events in later:  # the modules' names must be known first
-        reader.read_operations(name, base, events)
+    later: list[Line] = []
+    for line in lines_of(plane, metadata.between):
+        if line.name == _MODULES:
+            reader.read_modules(line)
+        elif line.name == _STEPS:
+            reader.read_steps(line)
+        elif line.name in {_OPERATIONS, _ASYNCHRONOUS}:
+            later.append(line)
+    for line in later:  # the modules' names must be known first
+        reader.read_operations(line)
     return reader.device, reader.events
 
 
@@ -52,46 +53,51 @@ class _TpuPlane:
         self._indices: dict[int, int] = {}
         self._module_names: dict[int, str] = {}
 
-    def read_modules(self, base: int, events: Any) -> None:
+    def read_modules(self, line: Line) -> None:
         """Names of modules, and their runs."""
-        self.events += len(events)
-        for event in events:
+        for event in line:
             known = self._metadata.events.get(event.metadata_id)
             written = _MODULE.fullmatch(known.name) if known else None
             if written:
                 program = unsigned(int(written[2]))
                 self._module_names[program] = written[1]
-                self.device.runs.setdefault(program, set()).add(base + event.offset_ps)
-                start, end = self._times(base, event)
+                self.device.runs.setdefault(program, set()).add(line.base + event.offset_ps)
+                start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + LONGEST:
                     self.device.run_spans.append((start, end))
                     self.device.run_programs.append(program)
+        self.events += line.count
 
-    def read_steps(self, base: int, events: Any) -> None:
+    def read_steps(self, line: Line) -> None:
         """The device's own steps, named by their numbers."""
-        self.events += len(events)
-        for event in events:
+        for event in line:
             known = self._metadata.events.get(event.metadata_id)
             if known and known.name.isdecimal():
-                start, end = self._times(base, event)
+                start, end = self._times(line.base, event)
                 self.device.steps.append(
                     Step("step", int(known.name), start / PICOSECONDS, (end - start) / PICOSECONDS)
                 )
 
-    def read_operations(self, name: str, base: int, events: Any) -> None:
+        self.events += line.count
+
+    def read_operations(self, line: Line) -> None:
         """Operations; inside a loop's event lie those of its body."""
-        self.events += len(events)
+        between = self._metadata.between
         found: list[tuple[int, int, int]] = []
-        for event in events:
-            start, end = self._times(base, event)
+        for event in line:
+            start, end = self._times(line.base, event)
             if not 0 <= start <= end <= start + LONGEST:
                 self.device.wrong_times += 1
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
-        found.sort(key=lambda interval: (interval[0], -interval[1]))
+        self.events += line.count
+        outer_first = paced_sorted(
+            [(start, -end, index) for start, end, index in paced(found, between)], between
+        )
+        found = [(start, -negated_end, index) for start, negated_end, index in paced(outer_first, between)]
         stack: list[tuple[int, int]] = []
         nested = self.device.nested
-        for start, end, index in found:
+        for start, end, index in paced(found, between):
             while stack and stack[-1][0] <= start:
                 stack.pop()
             if stack and end <= stack[-1][0]:
@@ -100,7 +106,7 @@ class _TpuPlane:
             stack.append((end, index))
         self.device.intervals.extend(found)
         spans = [(start, end) for start, end, _ in found]
-        self.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
+        self.device.streams.append(StreamTime(line.name, len(spans), merged_seconds(spans, between)))
 
     def _times(self, base: int, event: Any) -> tuple[int, int]:
         start, duration = event.offset_ps, event.duration_ps

@@ -25,7 +25,7 @@ TRACE = (Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xpla
 
 
 def send(agent: AgentProcess, events: Sequence[Event]) -> None:
-    told, pieces = wire.traces_apart(events)
+    told, pieces = wire.payloads_apart(events)
     agent.pipe.sendall(b"".join(pieces))
     agent.send(told)  # type: ignore[arg-type]
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from jaxobs.flow import wire
 from jaxobs.model import events as model
-from jaxobs.model.events import EVENT_TYPES, STEP_ENDED, Measured, ProfileWindow, SpanContext
+from jaxobs.model.events import (
+    EVENT_TYPES,
+    STEP_ENDED,
+    ExecutableCreated,
+    Measured,
+    ProfileWindow,
+    SpanContext,
+)
 
 ATTRIBUTE = st.one_of(st.text(max_size=20), st.integers(), st.floats(allow_nan=False), st.booleans())
 SPAN_CONTEXT = st.builds(
@@ -138,12 +145,32 @@ def test_a_body_that_is_no_list_of_events_is_a_wire_error(content: Any) -> None:
 def test_traces_travel_raw_before_their_events_which_keep_their_order(traces: list[bytes], size: int) -> None:
     windows = [ProfileWindow("requested", "read", 1, 2, 3, trace, "", "") for trace in traces]
     sent = [ProfileWindow("scheduled", "empty", 0, 0, 0, None, "", "nothing"), *windows]
-    told, pieces = wire.traces_apart(sent)
+    told, pieces = wire.payloads_apart(sent)
     data = b"".join([*pieces, wire.events_frame(told)[0]])
     frames = wire.Frames()
     arrived = [found for at in range(0, len(data), size) for found in frames.feed(data[at : at + size])]
-    assert arrived[:-1] == [(wire.XSPACE, trace) for trace in traces]
+    assert arrived[:-1] == [(wire.PAYLOAD, trace) for trace in traces]
     kind, body = arrived[-1]
     assert kind == wire.EVENTS
     assert list(wire.events_of(body)) == [sent[0], *(window._replace(xspace=b"") for window in windows)]
     assert all(piece is trace for piece, trace in zip(pieces[1::2], traces, strict=True))  # not a copy of it
+
+
+def created(proto: bytes, function: Any = "f") -> ExecutableCreated:
+    return ExecutableCreated(1, function, 2, proto, "", (), 1)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4), st.integers(1, 300))
+def test_modules_travel_raw_as_traces_do(modules: list[bytes], size: int) -> None:
+    told, pieces = wire.payloads_apart([created(module) for module in modules])
+    data = b"".join([*pieces, wire.events_frame(told)[0]])
+    frames = wire.Frames()
+    arrived = [found for at in range(0, len(data), size) for found in frames.feed(data[at : at + size])]
+    assert arrived[:-1] == [(wire.PAYLOAD, module) for module in modules]
+    assert list(wire.events_of(arrived[-1][1])) == [created(b"") for _ in modules]
+
+
+def test_an_event_that_cannot_travel_leaves_no_payload_for_the_next() -> None:
+    told, pieces = wire.payloads_apart([created(b"first", object()), created(b"second")])
+    assert pieces[1:] == [b"second"]
+    assert wire.events_frame(told)[1] == 1

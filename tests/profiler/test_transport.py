@@ -40,10 +40,10 @@ def test_a_large_trace_reaches_an_agent_that_reads_slowly() -> None:
     theirs.close()
     sender.finish(1.0)
     thread.join(10)
-    assert [body for kind, body in arrived if kind == wire.XSPACE] == [trace]
+    assert [body for kind, body in arrived if kind == wire.PAYLOAD] == [trace]
     kinds = [kind for kind, _ in arrived]
     assert kinds[0] == wire.HELLO
-    assert wire.EVENTS in kinds[kinds.index(wire.XSPACE) :]
+    assert wire.EVENTS in kinds[kinds.index(wire.PAYLOAD) :]
     told = [event for event in events if isinstance(event, LoopEnded | ProfileWindow)]
     assert [type(event).__name__ for event in told] == ["LoopEnded", "ProfileWindow", "LoopEnded"]
     assert told[1].xspace == b""

@@ -1,0 +1,147 @@
+"""The agent works in short slices, except where somebody waits for what it does."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from benchmarks.decoding import generated_module
+from jaxobs.agent import slices
+from jaxobs.agent.analysis import Analysis, ModuleDone
+from jaxobs.agent.garbage import Garbage
+from jaxobs.agent.slices import Slices
+
+WORK = 0.0001
+
+
+class Clock:
+    """A clock that work and sleep move on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(slices, "time", made)
+    return made
+
+
+def worked(pace: Slices, clock: Clock, seconds: float) -> list[float]:
+    """The stretches of work without a pause in so many seconds of work."""
+    stretches, slept = [0.0], 0
+    for _ in range(round(seconds / WORK)):
+        clock.now += WORK
+        stretches[-1] += WORK
+        pace()
+        if len(clock.slept) > slept:
+            slept = len(clock.slept)
+            stretches.append(0.0)
+    return stretches
+
+
+def test_no_stretch_of_work_is_longer_than_a_slice(clock: Clock) -> None:
+    pace = Slices()
+    pace.rested()
+    assert max(worked(pace, clock, 1.0)) <= slices.SLICE_SECONDS + WORK
+    assert sum(clock.slept) >= 2.9  # a quarter of a core at most
+
+
+def test_who_has_just_rested_begins_a_slice(clock: Clock) -> None:
+    pace = Slices()
+    worked(pace, clock, 0.0002)
+    clock.slept.clear()
+    clock.now += 10.0
+    pace.rested()
+    pace()
+    assert clock.slept == []
+
+
+def test_nobody_is_kept_waiting(clock: Clock) -> None:
+    pace = Slices()
+    pace.rested()
+    with pace.hurried():
+        assert len(worked(pace, clock, 0.1)) == 1
+    assert len(worked(pace, clock, 0.1)) > 100
+
+
+def test_who_falls_behind_goes_on_without_pauses_until_it_has_rested(clock: Clock) -> None:
+    pace = Slices(patience=0.5)
+    pace.rested()
+    worked(pace, clock, 1.0)
+    assert sum(clock.slept) < 0.5
+    clock.slept.clear()
+    worked(pace, clock, 0.1)
+    assert clock.slept == []
+    pace.rested()
+    worked(pace, clock, 0.1)
+    assert clock.slept
+
+
+def test_a_module_is_read_without_pauses_while_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "PAUSE_SECONDS", 30.0)  # one would fail the test
+    worker = Analysis(print, lambda: None)
+    worker.submit(1, generated_module(2_000))
+    threading.Timer(0.1, worker.start).start()
+    began = time.monotonic()
+    (done,) = worker.settle(25.0)
+    worker.stop()
+    assert isinstance(done, ModuleDone)
+    assert done.module is not None
+    assert time.monotonic() - began < 20.0
+
+
+def test_a_module_is_read_with_pauses_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(Slices, "_give_way", lambda _: pauses.append(time.monotonic()))
+    worker = Analysis(print, lambda: None)
+    worker.submit(1, generated_module(2_000))
+    worker.start()
+    while not worker.finished():
+        time.sleep(0.01)
+    worker.stop()
+    assert len(pauses) > 500
+
+
+OWN_PROCESS = """
+import gc
+from jaxobs.agent.garbage import Garbage
+garbage = Garbage(inline=False)
+garbage.take_over()
+assert gc.isenabled() and min(gc.get_threshold()[1:]) > 10**6
+frozen = gc.get_freeze_count()
+assert frozen > 1000
+with garbage.unheeded(100):
+    kept = [[] for _ in range(1000)]
+assert gc.get_freeze_count() <= frozen
+with garbage.unheeded(10**7):
+    pass
+assert gc.get_freeze_count() >= frozen + 1000
+"""
+
+
+def test_the_agents_process_never_collects_everything_in_the_middle_of_its_work() -> None:
+    subprocess.run([sys.executable, "-c", OWN_PROCESS], check=True, timeout=60)
+
+
+def test_the_jobs_own_collector_is_left_alone() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    garbage = Garbage(inline=True)
+    garbage.take_over()
+    with garbage.unheeded(10**7):
+        garbage.collect()
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
