@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -71,6 +72,21 @@ class Line:
     bytes: int
 
 
+def read_arrays(
+    references: Iterable[weakref.ref[Any]],
+) -> tuple[Listing, list[weakref.ref[Any]]]:
+    """Those of the arrays that are alive and not deleted, with tracebacks; and the references to living ones.
+
+    Whether an array is deleted is asked first: one that is just being made says yes to that, and has nothing else yet.
+    """
+    there = [reference for reference in references if reference() is not None]
+    arrays = [array for reference in there if (array := reference()) is not None and not array.is_deleted()]
+    made_by: list[Any] | None = None
+    with contextlib.suppress(AttributeError):  # as below
+        made_by = list(map(_TRACEBACK, arrays))
+    return Listing(list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by), there
+
+
 def list_arrays(*, tracebacks: bool) -> Listing:
     """Needs a backend to exist. Holds the interpreter lock throughout: 0.2 µs an array, and as much for tracebacks."""
     import jax
@@ -84,17 +100,19 @@ def list_arrays(*, tracebacks: bool) -> Listing:
 
 
 class Census:
-    """Counts what was listed, as far as it is let; then `groups` and `lines` say what there is, the largest first."""
+    """Counts what was listed, as far as it is let; then `groups` and `lines` say what there is, the largest first.
 
-    def __init__(self, listing: Listing) -> None:
-        self.count = len(listing.avals)
+    `listings` may be made while it counts: the next is asked for when the last is counted.
+    """
+
+    def __init__(self, listings: Iterable[Listing]) -> None:
+        self.count = 0
         self.bytes = 0
-        self.knows_lines = listing.tracebacks is not None
-        self._listing = (
-            listing  # what is known of its objects is kept by their identity: they must live as long
-        )
+        self.knows_lines = True
+        self._listings = listings
         self._kinds: dict[tuple[tuple[int, ...], Any], int] = {}
         self._places: list[Any] = []
+        self._place_of: dict[int, int] = {}  # by the identity of what is in `_places`, and so lives as long
         self._texts: dict[str, int] = {}
         self._tracebacks: dict[Any, int] = {}
         self._by_kind: dict[tuple[str, str, str], dict[str, list[int]]] = {}
@@ -102,7 +120,7 @@ class Census:
         self._work = self._counting()
 
     def advance(self, nanoseconds: int) -> bool:
-        """Count for so long, or until the end. Whether everything is counted."""
+        """Count for so long, or until the end. Whether everything is counted. Raises what the listings raise."""
         until = time.perf_counter_ns() + nanoseconds
         return all(time.perf_counter_ns() < until for _ in self._work)
 
@@ -123,11 +141,27 @@ class Census:
         return sorted(lines, key=lambda line: (-line.bytes, -line.count, line.line))[:most]
 
     def _counting(self) -> Iterator[None]:
+        counts: dict[int, int] = {}
+        for listing in self._listings:
+            self.count += len(listing.avals)
+            self.knows_lines = self.knows_lines and listing.tracebacks is not None
+            yield from self._count(listing, counts)
+            yield
+        of_kind, of_line = list(self._kinds), list(self._tracebacks)
+        texts = {number: text for text, number in self._texts.items()}
+        for position, (key, count) in enumerate(counts.items()):
+            rest, made = divmod(key, LINES)
+            kind, place = divmod(rest, PLACES)
+            self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[made], count)
+            if position % ROWS_BETWEEN_LOOKS == 0:
+                yield
+
+    def _count(self, listing: Listing, counts: dict[int, int]) -> Iterator[None]:
+        """Adds up `counts` by kind, place and line. What is known by identity holds for this listing's objects only."""
         kinds: dict[int, int] = {}
         places: dict[int, int] = {}
         made_by = self._tracebacks
-        counts: dict[int, int] = {}
-        avals, shardings, tracebacks = self._listing
+        avals, shardings, tracebacks = listing
         for row, (aval, sharding, traceback) in enumerate(zip(avals, shardings, tracebacks or repeat(None))):  # noqa: B905  # repeat(None) has no end
             if (kind := kinds.get(id(aval))) is None:
                 kind = kinds[id(aval)] = self._kinds.setdefault((aval.shape, aval.dtype), len(self._kinds))
@@ -136,15 +170,7 @@ class Census:
             made = made_by.setdefault(traceback, len(made_by))
             key = (kind * PLACES + place) * LINES + made
             counts[key] = counts.get(key, 0) + 1
-            if row % ROWS_BETWEEN_LOOKS == 0:
-                yield
-        of_kind, of_line = list(self._kinds), list(made_by)
-        texts = {number: text for text, number in self._texts.items()}
-        for position, (key, count) in enumerate(counts.items()):
-            rest, made = divmod(key, LINES)
-            kind, place = divmod(rest, PLACES)
-            self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[made], count)
-            if position % ROWS_BETWEEN_LOOKS == 0:
+            if row % ROWS_BETWEEN_LOOKS == ROWS_BETWEEN_LOOKS - 1:
                 yield
 
     def _place(self, sharding: Any) -> int:
@@ -157,6 +183,9 @@ class Census:
             if (place := self._texts.get(text)) is not None:
                 return place
             self._texts[text] = len(self._places)
+        elif (place := self._place_of.get(id(sharding))) is not None:
+            return place
+        self._place_of[id(sharding)] = len(self._places)
         self._places.append(sharding)
         return len(self._places) - 1
 

@@ -6,6 +6,7 @@ import mmap
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from jaxobs.model.events import PROCESS_MEMORY, Event, LiveArraysCounted, MemorySampled
+from jaxobs.probe.followed_arrays import NotCounted
 from jaxobs_plugins.memory import array_census
 from jaxobs_plugins.memory import probe as memory_probe
 from jaxobs_plugins.memory.array_census import ArrayCensus
@@ -48,12 +50,13 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def probe(events: list[Event]) -> MemoryProbe:
+def probe(events: list[Event]) -> Iterator[MemoryProbe]:
     jnp.ones(3).block_until_ready()
     made = MemoryProbe()
-    job: Any = SimpleNamespace(emit=events.append)
+    job: Any = SimpleNamespace(emit=events.append, guard=lambda hook: hook)
     made.start(job)
-    return made
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -242,6 +245,46 @@ def test_more_arrays_than_can_be_listed_in_time_are_not_listed(
     assert "100000 arrays" in told.reason
 
 
+def test_more_arrays_than_can_be_listed_in_time_are_counted_where_they_were_followed(
+    probe: MemoryProbe, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [jnp.zeros((91, 3)) for _ in range(8_000)]
+    monkeypatch.setattr(jax, "live_arrays", lambda: pytest.fail("this takes 2 ms of the interpreter lock"))
+    deadline = time.monotonic() + 30
+    while not censuses(events) and time.monotonic() < deadline:
+        probe.sample()
+    (told,) = censuses(events)
+    assert told.reason == ""
+    (group,) = [group for group in told.groups if group[0] == "(91, 3)"]
+    assert group[1:5] == ("float32", "one device", 8_000, 8_000 * 91 * 3 * 4)
+    assert group[5].startswith("plugins/test_memory.py:")
+    assert len(kept) == 8_000
+
+
+def test_followed_arrays_that_cannot_be_counted_are_said_so_after_some_turns(
+    probe: MemoryProbe, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(array_census, "arrays_alive", lambda: 100_000)
+    probe._followed.following = True
+    probe._followed.reason = "for the test"
+    asked = []
+
+    def listings() -> Any:
+        asked.append(1)
+        raise NotCounted("half of them were gone")
+        yield
+
+    monkeypatch.setattr(probe._followed, "upkeep", lambda: iter(()))
+    monkeypatch.setattr(probe._followed, "listings", listings)
+    for _ in range(5):
+        probe.sample()
+    (told,) = censuses(events)
+    assert told.arrays is None
+    assert "100000 arrays" in told.reason
+    assert "half of them were gone" in told.reason
+    assert len(asked) == array_census.ATTEMPTS
+
+
 def test_a_middling_number_of_arrays_is_listed_without_their_lines(
     probe: MemoryProbe, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +311,7 @@ import jax
 from jaxobs_plugins.memory import MemoryProbe
 events = []
 probe = MemoryProbe()
-probe.start(SimpleNamespace(emit=events.append))
+probe.start(SimpleNamespace(emit=events.append, guard=lambda hook: hook))
 probe.sample()
 from jax._src import xla_bridge
 print(xla_bridge.backends_are_initialized(), len(events))

@@ -12,6 +12,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import MemorySampled
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
+from jaxobs.probe.followed_arrays import FollowedArrays
 from jaxobs.probe.jax_internals import backend_exists
 from jaxobs.probe.memory_statistics import DeviceStatistics, device_statistics, named_amounts
 from jaxobs_plugins.memory.array_census import ArrayCensus, not_counted
@@ -36,7 +37,8 @@ class MemoryProbe:
     def __init__(self) -> None:
         self._job: Job | None = None
         self._process = ProcessMemory()
-        self._census = ArrayCensus()
+        self._followed = FollowedArrays()
+        self._census = ArrayCensus(self._followed)
         self._silent: set[int] = set()
         self._known: set[int] = set()
         self._samples = 0
@@ -45,9 +47,11 @@ class MemoryProbe:
 
     def start(self, job: Job) -> None:
         self._job = job
+        self._followed.start(job.guard)
 
     def stop(self) -> None:
         self._job = None
+        self._followed.stop()
 
     def sample(self) -> None:
         """A second's turn. Does not raise for what a backend does."""
