@@ -1,9 +1,10 @@
-"""What one profiler window takes, part by part, and what the budget is charged for it against what the loop lost.
+"""What one profiler window takes, part by part, and what the dearest takes that a job can provoke.
 
     python benchmarks/profile_window_parts.py [--loops operations matmul scan sparse]
 
 Of windows of 0.1 s: start, stop() and bytes, microseconds of stop() an event, how much slower steps inside the window
-are, and the longest step while stop() runs beside it. Then windows as long as scheduled ones are.
+are, and the longest step while stop() runs beside it. Then, of scheduled windows that meet a loop of millions of
+operations a second unprepared: how long they were, what was charged (`stop()` and all), and memory at its peak.
 """
 
 # ruff: noqa: SLF001  # it looks inside the probe, which tells nobody when its next window is due
@@ -11,18 +12,22 @@ are, and the longest step while stop() runs beside it. Then windows as long as s
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import resource
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from typing import Any
 
 from profiled_loops import LOOPS, loop, profiler_of
+
+DENSE = ("dense", "wide", "tiny")
 
 
 def one_window(name: str) -> None:
     """Print what a window of 0.1 s takes while that loop runs."""
-    import threading
-
     from jaxobs.probe import jax_internals
     from jaxobs.trace import read_trace
     from jaxobs_plugins.profiler.recording import record
@@ -69,56 +74,71 @@ def one_window(name: str) -> None:
     thread.join()
 
 
-def counted(name: str, windows: int = 12, pause: float = 1.5) -> None:
-    """Print what the budget is charged for a window as long as scheduled ones are, and what the loop really lost.
+CHANGES = ("first", "recompiled", "changed", "changed within")
 
-    Lost: the time from the window's beginning until half a second after `stop()`, while the agent reads the trace, less
-    what its steps take in the second before.
+
+def worst(change: str, name: str) -> None:
+    """Print what a scheduled window takes that meets a loop of very many operations a second.
+
+    `first`: the job's first window. `recompiled`: the job ran another loop in its windows before. `changed`: the same,
+    and both had been compiled when they were made. `changed within`: the same, and it changes half a second after the
+    beginning of a window that was to be of two seconds.
     """
-    import threading
-
     import jaxobs
 
-    function, x = loop(name)
+    dense, x = loop(name)
+    calm, y = loop("sparse")
     with jaxobs.instrument(prometheus=False) as obs:
-        probe, told = profiler_of(obs)
-        spans: list[tuple[int, int]] = []
-        ends: list[int] = []
-        asking = True
-
-        def ask() -> None:
-            nonlocal asking
-            time.sleep(4.0)
-            for _ in range(windows):
-                probe.profile(probe._windows.schedule.next_length(probe._pace.step_seconds), False).result()
-                ends.append(time.monotonic_ns())
-                time.sleep(pause)
-            asking = False
-
-        step = obs.watch(function)
-        threading.Thread(target=ask).start()
-        for _ in obs.steps(iter(lambda: asking, False)):
-            began = time.monotonic_ns()
-            step(x).block_until_ready()
-            if name == "sparse":
+        step = obs.watch(calm)
+        step(y).block_until_ready()
+        if change != "recompiled":
+            dense(x).block_until_ready()
+        turned, over = threading.Event(), threading.Event()
+        meeting = threading.Thread(target=meet, args=(obs, change, name, turned))
+        meeting.start()
+        threading.Thread(target=lambda: (meeting.join(), over.set())).start()
+        for _ in obs.steps(iter(over.is_set, True)):
+            if turned.is_set():
+                dense(x).block_until_ready()
+            else:
+                step(y).block_until_ready()
                 time.sleep(0.02)
-            spans.append((began, time.monotonic_ns()))
-    charged, lost, lengths = [], [], []
-    for window, ended in zip(
-        told[-len(ends) + 2 :], ends[2:], strict=True
-    ):  # the first are for finding the length
-        until = ended + 5 * 10**8
-        inside = [end - begin for begin, end in spans if begin >= window.start and end <= until]
-        before = [
-            end - begin for begin, end in spans if window.start - 10**9 <= begin and end <= window.start
-        ]
-        usual = statistics.fmean(before)
-        lost.append((sum(inside) - len(inside) * usual) / 1e6)
-        charged.append(window.cost / 1e6)
-        lengths.append((window.end - window.start) / 1e6)
+
+
+def meet(obs: Any, change: str, name: str, turned: threading.Event) -> None:
+    """Make the windows of `worst`; setting `turned` changes the loop."""
+    probe, told = profiler_of(obs)
+    windows = probe._windows
+    windows.due = lambda progress: float("inf")
+
+    def window() -> Any:
+        time.sleep(4.0)  # until the pace is known
+        count = len(told)
+        if turned_within:
+            threading.Timer(0.5, turned.set).start()
+        probe._worker.give(windows.scheduled)
+        while len(told) == count:
+            time.sleep(0.01)
+        return told[-1]
+
+    turned_within = False
+    if change != "first":
+        window()
+        window()
+        # as in a job of slow steps, whose windows are as long as they may be
+        long = {"length": 2.0, "too_short": 2.0, "growing": 0.01, "density": 1e4}
+        windows.schedule = dataclasses.replace(windows.schedule, **long)
+    if change == "changed within":
+        turned_within = True
+    else:
+        turned.set()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    last = window()
+    grew = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(
-        f"{name:12}window {statistics.median(lengths):7.1f} ms  charged median {statistics.median(charged):7.1f} ms  "
-        f"lost median {statistics.median(lost):7.1f} ms, mean {statistics.fmean(lost):7.1f} ms",
+        f"{name:8}{change:16}{last.outcome:10} {(last.end - last.start) / 1e6:7.1f} ms  "
+        f"charged {last.cost / 1e6:7.1f} ms  trace {len(last.xspace or b'') / 1e6:6.2f} MB  "
+        f"peak memory {grew:+.0f} MiB  {last.reason}",
         flush=True,
     )
 
@@ -126,18 +146,22 @@ def counted(name: str, windows: int = 12, pause: float = 1.5) -> None:
 def main() -> None:
     """Print everything, each loop in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--loops", nargs="*", choices=LOOPS, default=LOOPS)
+    parser.add_argument(
+        "--loops", nargs="*", choices=LOOPS, default=("operations", "matmul", "scan", "sparse")
+    )
     parser.add_argument("--window", choices=LOOPS)
-    parser.add_argument("--counted", choices=LOOPS)
+    parser.add_argument("--worst", choices=CHANGES)
     options = parser.parse_args()
-    if options.window:
+    if options.worst:
+        worst(options.worst, options.loops[0])
+    elif options.window:
         one_window(options.window)
-    elif options.counted:
-        counted(options.counted)
     else:
-        for what in ("--window", "--counted"):
-            for name in options.loops:
-                subprocess.run([sys.executable, __file__, what, name], check=True)
+        for name in options.loops:
+            subprocess.run([sys.executable, __file__, "--window", name], check=True)
+        for name in DENSE:
+            for change in CHANGES:
+                subprocess.run([sys.executable, __file__, "--worst", change, "--loops", name], check=True)
 
 
 if __name__ == "__main__":

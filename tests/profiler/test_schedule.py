@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs_plugins.profiler.schedule import (
+    DENSEST,
     FIRST_LONGEST,
     GROWTH,
     LONGEST,
@@ -56,14 +57,34 @@ def test_a_window_is_as_long_as_is_sensible(window, step):
     schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
     assert SHORTEST <= schedule.next_length(step) <= FIRST_LONGEST
     length = schedule.after(window, 10.0).next_length(step)
-    assert SHORTEST <= length <= max(SHORTEST, min(LONGEST, GROWTH * window.length))
+    assert DENSEST <= length <= max(SHORTEST, min(LONGEST, GROWTH * window.length))
+
+
+@given(windows, windows, st.none() | st.floats(1e-6, 1000))
+def test_once_something_else_runs_a_window_is_as_short_as_a_first_one(window, glimpse, step):
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(window, 10.0).renewed()
+    assert schedule.length is None
+    assert DENSEST <= schedule.next_length(step) <= FIRST_LONGEST
+    ahead = schedule.glimpsed(glimpse)
+    assert DENSEST <= ahead.next_length(step) <= schedule.next_length(step)
+    if (length := ahead.next_length(step)) > DENSEST:
+        assert length * glimpse.size / glimpse.length <= MAXIMUM_BYTES
+        assert length * glimpse.growing <= PAID_WITHIN * 0.005 * (1 + 1e-9)
+    assert schedule.charged(glimpse).spent == pytest.approx(schedule.spent + glimpse.cost)
+
+
+@given(windows, windows, st.none() | st.floats(1e-6, 1000))
+def test_after_a_window_of_far_too_many_events_the_next_is_much_shorter(before, window, step):
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(before, 10.0).refused(window, 100.0)
+    assert schedule.next_length(step) <= max(DENSEST, window.length / GROWTH * (1 + 1e-9))
+    assert schedule.spent == pytest.approx(before.cost + window.cost)
 
 
 @given(windows, st.floats(1e-6, 1000))
 def test_a_window_stays_below_the_largest_trace_and_is_paid_for_within_a_minute(window, step):
     schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(window, 10.0)
     length = schedule.next_length(step)
-    if length > SHORTEST:
+    if length > DENSEST:
         assert length * window.size / window.length <= MAXIMUM_BYTES
         assert length * schedule.growing <= PAID_WITHIN * 0.005 * (1 + 1e-9)
 

@@ -93,6 +93,25 @@ def test_the_users_mistakes_stay_theirs(observed: Any, train: Any, tmp_path: Pat
     assert observed.ask(0.03).outcome in ("read", "empty")
 
 
+def test_ctrl_c_while_the_users_session_waits_for_ours_leaves_nothing_behind(
+    observed: Any, train: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(observed)
+    turns = observed.probe._turns
+    comes = turns.user_comes
+
+    def interrupted(patience: float) -> None:
+        comes(patience)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(turns, "user_comes", interrupted)
+    module = jax_internals.profiler_module()
+    with pytest.raises(KeyboardInterrupt):
+        module.ProfilerSession(module.ProfileOptions())
+    assert observed.job.session is None
+    assert observed.ask(0.03).outcome in ("read", "empty")
+
+
 def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
     observed: Any, train: Any
 ) -> None:
@@ -101,7 +120,7 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
     session = module.ProfilerSession(module.ProfileOptions())
     time.sleep(0.03)
     assert isinstance(session, module.ProfilerSession)
-    assert isinstance(session, observed.probe._windows._session_type)
+    assert isinstance(session, observed.probe._windows._looking._session_type)
     assert type(session).__name__ == "ProfilerSession"
     xspace = session.stop()
     (window,) = observed.wait_for(1)
@@ -131,7 +150,7 @@ def test_a_trace_of_the_users_that_is_too_large_is_left_to_them(
 
 def test_after_the_end_sessions_are_jaxs_own_again(observed: Any, train: Any, tmp_path: Path) -> None:
     module = jax_internals.profiler_module()
-    hooked, original = module.ProfilerSession, observed.probe._windows._session_type
+    hooked, original = module.ProfilerSession, observed.probe._windows._looking._session_type
     assert hooked is not original
     jax.profiler.start_trace(tmp_path)
     observed.probe.stop()

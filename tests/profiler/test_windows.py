@@ -15,13 +15,27 @@ from jaxobs.model.profile import OUTCOMES
 from jaxobs.plugin.discovery import PROBES, conformance_problem
 from jaxobs.probe import jax_internals
 from jaxobs.trace import read_trace
-from jaxobs_plugins.profiler import ProfilerProbe, probe, recording, windows
+from jaxobs_plugins.profiler import ProfilerProbe, looking, probe, recording, windows
 from jaxobs_plugins.profiler.pace import Pace
 from jaxobs_plugins.profiler.schedule import Window
 from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
 
 SEES_A_CPU = jax_internals.jaxlib_version() >= FIRST_SCHEDULED
 sees_a_cpu = pytest.mark.skipif(not SEES_A_CPU, reason="this JAX records no operations of a CPU")
+
+
+def looked(observed: Any, monkeypatch: pytest.MonkeyPatch) -> list[looking.Look]:
+    """What it records from here on."""
+    looks: list[looking.Look] = []
+    made = observed.probe._windows._looking
+    look = made.look
+
+    def noted(*args: Any, **kwargs: Any) -> looking.Look:
+        looks.append(look(*args, **kwargs))
+        return looks[-1]
+
+    monkeypatch.setattr(made, "look", noted)
+    return looks
 
 
 @pytest.fixture
@@ -158,14 +172,26 @@ def test_modules_travel_with_the_first_window_after_a_compile_and_with_what_is_k
 
 
 @sees_a_cpu
-def test_a_short_window_comes_before_the_first_long_one_to_see_how_much_it_would_record(
-    observed: Any, train: Any
+def test_glimpses_come_before_the_first_window_and_are_not_told_but_charged(
+    observed: Any, train: Any, steady: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(observed)
-    assert observed.ask(0.3).outcome == "read"
-    first, second = observed.windows()
-    assert (first.kind, second.kind) == ("scheduled", "requested")
-    assert first.end - first.start < 0.15e9 < second.end - second.start
+    looks = looked(observed, monkeypatch)
+    observed.probe.sample()
+    (window,) = observed.wait_for(1)
+    *glimpses, whole = looks
+    lengths = [look.recorded.end - look.recorded.start for look in glimpses]
+    assert len(lengths) == len(looking.GLIMPSES)
+    assert all(
+        seconds * 1e9 <= length < seconds * 1e9 + 0.5e9
+        for seconds, length in zip(looking.GLIMPSES, lengths, strict=True)
+    )
+    assert (window.start, window.end) == (whole.recorded.start, whole.recorded.end)
+    stops = sum(look.recorded.stopped - look.recorded.end for look in looks)
+    assert window.cost > stops
+    assert observed.probe._windows.schedule.spent == pytest.approx(window.cost / 1e9)
+    observed.ask(0.05)
+    assert len(looks) == len(looking.GLIMPSES) + 2  # it is known now
 
 
 @sees_a_cpu
@@ -248,8 +274,8 @@ def test_a_fault_of_the_profiler_is_its_last(
         raise RuntimeError("CUPTI_ERROR_INVALID_PARAMETER")
 
     train(observed)
-    original = observed.probe._windows._session_type
-    monkeypatch.setattr(windows, "record", broken)
+    original = observed.probe._windows._looking._session_type
+    monkeypatch.setattr(looking, "record", broken)
     assert observed.ask(0.1).reason == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
     deadline = time.monotonic() + 10
     while not observed.job.off and time.monotonic() < deadline:
@@ -280,7 +306,9 @@ def test_a_stop_that_takes_too_long_is_a_fault_too(
 def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> None:
     train(observed)
     module = jax_internals.profiler_module()
-    hidden = observed.probe._windows._session_type(module.ProfileOptions())  # as a remote capture makes one
+    hidden = observed.probe._windows._looking._session_type(
+        module.ProfileOptions()
+    )  # as a remote capture makes one
     result = observed.ask(0.03)
     assert result.outcome == "user_session"
     assert "somebody else" in result.reason
@@ -293,7 +321,7 @@ def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> 
 def test_in_a_forked_child_nothing_is_hooked_and_no_thread_is_missed(observed: Any, train: Any) -> None:
     train(observed)
     observed.ask(0.03)
-    original = observed.probe._windows._session_type
+    original = observed.probe._windows._looking._session_type
     child = os.fork()
     if child == 0:
         unhooked = jax_internals.profiler_module().ProfilerSession is original

@@ -104,6 +104,9 @@ class ProfilerProbe:
     def coming(self, key: int) -> None:
         """The user's thread is about to make a session."""
         if self._job is not None and os.getpid() == self._pid:
+            self._users[key] = (
+                now()
+            )  # first: Ctrl-C may come during the wait, and `failed` then takes it back
             self._turns.user_comes(USER_PATIENCE)
             self._users[key] = now()
             self._annotate(None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,13 @@ from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.protocol import Job, Progress
+from jaxobs_plugins.profiler.event_memory import HELD_A_TRACED_BYTE
 from jaxobs_plugins.profiler.keeping import keep_trace
+from jaxobs_plugins.profiler.looking import GLIMPSES, HELD, Ended, Look, Looking, sees_a_cpu
 from jaxobs_plugins.profiler.modules import ModulesInTraces
 from jaxobs_plugins.profiler.pace import Pace
-from jaxobs_plugins.profiler.recording import OtherSession, Recorded, is_empty, record
-from jaxobs_plugins.profiler.schedule import FIRST_LONGEST, SHORTEST, Schedule, Window
+from jaxobs_plugins.profiler.recording import OtherSession, is_empty
+from jaxobs_plugins.profiler.schedule import DENSEST, FIRST_LONGEST, SHORTEST, Schedule, Window
 from jaxobs_plugins.profiler.turns import Turns
 
 LONGEST_REQUEST = 60.0
@@ -54,8 +57,7 @@ class Windows:
         annotate: Callable[[object | None], None],
     ) -> None:
         self._job = job
-        self._module = module
-        self._session_type = session_type
+        self._looking = Looking(job, module, session_type, turns)
         self._turns = turns
         self._pace = pace
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
@@ -64,6 +66,7 @@ class Windows:
         self._annotate = annotate
         self._modules = ModulesInTraces(self._maximum_bytes)
         self._tried: tuple[int | None, int] | None = None
+        self._looked_at: int | None = None  # the last compile before the last window
 
     def due(self, progress: Progress) -> float:
         """When the next scheduled window may begin, in seconds of the monotonic clock.
@@ -78,7 +81,7 @@ class Windows:
         progress = self._job.progress()
         self._tried = (progress.compiled, progress.agents)
         try:
-            event = self._window("scheduled", self.schedule.next_length(self._pace.step_seconds))
+            event = self._window("scheduled", None)
         except ProfilerFaultError:
             raise
         except Exception as error:
@@ -91,8 +94,6 @@ class Windows:
         """Make a window that was asked for, and answer."""
         try:
             length = min(max(request.seconds, 0.001), LONGEST_REQUEST)
-            if self.schedule.length is None and length > FIRST_LONGEST:
-                self._first_look()
             event = self._window("requested", length, request.keep)
         except Exception as error:
             reason = describe(error)
@@ -103,67 +104,81 @@ class Windows:
             self._job.emit(event)
             answer(request, ProfileResult(event.outcome, event.path, event.reason))
 
-    def _first_look(self) -> None:
-        """How many events a second the job makes must be known before a long window."""
-        event = self._window("scheduled", 2 * SHORTEST)
-        if event is not None:
-            self._job.emit(event)
-
-    def _window(self, kind: str, wanted: float, keep: bool | str = False) -> ProfileWindow | None:
-        """None where all is over."""
+    def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
+        """`wanted`: None for as long as the schedule says. Returns None where all is over."""
         if not self._turns.begin_ours():
             return (
                 self._skipped(kind, "the job has a session of its own") if not self._turns.stopped else None
             )
-        longest = max(self.schedule.longest(), SHORTEST)
-        rate = self._pace.rate
-        before = self._job.progress()
-        last = before.steps
-
-        def wait() -> bool:
-            nonlocal last
-            whole = self._turns.record(min(wanted, longest))
-            last = self._job.progress().steps
-            return whole
-
-        modules = self._modules.wanted(before, time.monotonic(), kept=bool(keep))
         self._annotate(self)
         try:
-            recorded = record(self._module, self._session_type, wait, modules=modules)
+            return self._made(kind, wanted, keep)
         except OtherSession as error:
             return self._skipped(kind, f"somebody else has a session: {error}"[:300])
         finally:
             self._turns.end_ours()
             self._annotate(None)
             self._pace.interrupted()
-        if self._turns.stopped and recorded.xspace is None:
+
+    def _made(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
+        rate, step = self._pace.rate, self._pace.step_seconds
+        compiled = self._job.progress().compiled
+        if compiled != self._looked_at:
+            self.schedule, self._looked_at = self.schedule.renewed(), compiled
+        ahead, glimpses = self._glimpses(wanted, rate, charged=kind == "scheduled")
+        longest = max(ahead.longest(), DENSEST)
+        length = ahead.next_length(step) if wanted is None else min(wanted, longest)
+        before = self._job.progress()
+        modules = self._modules.wanted(before, time.monotonic(), kept=bool(keep))
+        held = HELD if kind == "scheduled" else max(HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes))
+        look = self._looking.look(length, held, modules=modules, until_compiled=kind == "scheduled")
+        # From here on the user may have the profiler: keeping a trace can take a while.
+        self._turns.end_ours()
+        if self._turns.stopped and look.recorded.xspace is None:
             return None
-        length = max(seconds(recorded.end - recorded.start), 1e-6)
-        window = Window(
-            length,
-            seconds(recorded.start - recorded.starting),
-            seconds(recorded.stopped - recorded.end),
-            len(recorded.xspace or b""),
-            last - before.steps,
-            None if rate is None else rate * length,
-        )
-        event = self._told(kind, recorded, window, keep, cut=kind == "requested" and wanted > longest)
-        self._account(kind, event, window)
+        window = _measured(look, rate)
+        cut = look.ended is Ended.EVENTS or (wanted is not None and wanted > longest)
+        event = self._told(kind, look, window, keep, glimpses, cut=cut)
+        self._account(kind, event, window, refused=look.ended is Ended.REFUSED)
         if modules and event.xspace is not None:
             self._modules.given(before, time.monotonic())
         return event
+
+    def _glimpses(self, wanted: float | None, rate: float | None, *, charged: bool) -> tuple[Schedule, float]:
+        """Where nobody knows how many events the window would have: what glimpses show of it, and what they cost."""
+        ahead, cost = self.schedule, 0.0
+        if self.schedule.length is not None:
+            return ahead, cost
+        lengths = GLIMPSES if sees_a_cpu() else (2 * SHORTEST,) if (wanted or 0.0) > FIRST_LONGEST else ()
+        for length in lengths:
+            if wanted is not None and wanted < 2 * length:
+                break
+            look = self._looking.look(length, HELD, modules=False, until_compiled=False)
+            glimpse = _measured(look, rate)
+            cost += glimpse.cost
+            refused = look.ended is Ended.REFUSED
+            ahead = ahead.refused(glimpse, time.monotonic()) if refused else ahead.glimpsed(glimpse)
+            if charged:
+                self.schedule = self.schedule.charged(glimpse)
+            if look.ended is not Ended.WHOLE or ahead.next_length(None) < SHORTEST:
+                break
+        return ahead, cost
 
     def _skipped(self, kind: str, reason: str) -> ProfileWindow:
         self.schedule = self.schedule.skipped(time.monotonic())
         return _nothing(kind, "user_session", reason)
 
     def _told(
-        self, kind: str, recorded: Recorded, window: Window, keep: bool | str, *, cut: bool
+        self, kind: str, look: Look, window: Window, keep: bool | str, glimpses: float, *, cut: bool
     ) -> ProfileWindow:
+        recorded = look.recorded
         xspace, outcome, reason, path = recorded.xspace, "cut" if cut else "read", "", ""
         if cut:
             reason = f"it ended after {window.length:.2f} s, lest its trace have too many bytes"
-        if xspace is None:
+        if look.ended is Ended.REFUSED:
+            outcome = "too_large"
+            reason = f"it was thrown away: its events held {look.held} bytes after {window.length:.2f} s"
+        elif xspace is None:
             outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
         elif is_empty(xspace):
             outcome, reason, xspace = "empty", "no operation of a device is in the trace", None
@@ -176,15 +191,18 @@ class Windows:
             wall = time.time() - seconds(now() - recorded.start)
             path, failure = keep_trace(keep, self._job.settings["profile_directory"], recorded.xspace, wall)
             reason = "; ".join(filter(None, (reason, failure)))
-        cost = int(window.cost * NANOSECONDS)
+        cost = int((window.cost + glimpses) * NANOSECONDS)
         return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason)
 
-    def _account(self, kind: str, event: ProfileWindow, window: Window) -> None:
+    def _account(self, kind: str, event: ProfileWindow, window: Window, *, refused: bool) -> None:
         at = time.monotonic()
         if event.outcome == "user_session":
             self.schedule = self.schedule.lost(window, at)
         elif kind == "requested":
-            self.schedule = self.schedule.learnt(window, at)
+            if not refused:
+                self.schedule = self.schedule.learnt(window, at)
+        elif refused:
+            self.schedule = self.schedule.refused(window, at)
         else:
             self.schedule = self.schedule.after(window, at, empty=event.outcome == "empty")
             if window.stopping > STOP_PATIENCE:
@@ -200,9 +218,23 @@ def describe(error: Exception) -> str:
 
 
 def answer(request: Request, result: ProfileResult) -> None:
-    """The first answer counts."""
-    if not request.answer.done():
+    """The first answer counts, also where another thread gives one at the same moment."""
+    with contextlib.suppress(InvalidStateError):
         request.answer.set_result(result)
+
+
+def _measured(look: Look, rate: float | None) -> Window:
+    """`rate`: steps a second without it."""
+    recorded = look.recorded
+    length = max(seconds(recorded.end - recorded.start), 1e-6)
+    return Window(
+        length,
+        seconds(recorded.start - recorded.starting),
+        seconds(recorded.stopped - recorded.end),
+        len(recorded.xspace or b""),
+        look.steps,
+        None if rate is None else rate * length,
+    )
 
 
 def _nothing(kind: str, outcome: str, reason: str) -> ProfileWindow:

@@ -1,0 +1,88 @@
+"""How much longer a job's steps took around a moment than they usually take: the arithmetic of `profile_windows.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+BLOCK = 0.25
+"""Seconds. The usual pace is that of blocks so long, the mean of their middle half: a hiccup of the machine falls out."""
+
+RESAMPLINGS = 4000
+
+TRIMMED = 0.1
+"""Of windows and of placebos, at either end: a machine that stands still for half a second does so anywhere."""
+
+
+class Turns(NamedTuple):
+    """When how many steps had ended: two arrays of the same length, both increasing; seconds and steps."""
+
+    times: Any
+    steps: Any
+
+    def done(self, at: Any) -> Any:
+        """Steps done at `at`, parts of steps too."""
+        return np.interp(at, self.times, self.steps)
+
+
+class Interval(NamedTuple):
+    """A mean and the ends of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def over(self, seconds: float) -> Interval:
+        return Interval(*(each / seconds for each in self))
+
+
+def excess(turns: Turns, begin: float, end: float, beside: float) -> float:
+    """Seconds of `begin` to `end` beyond what its steps would have taken at the pace of `beside` seconds on either side.
+
+    Negative where they were faster. Not a number where nothing ran beside.
+    """
+    paces: list[float] = []
+    for first in (begin - beside, end):
+        edges = np.arange(first, first + beside + BLOCK / 2, BLOCK)
+        done = np.diff(turns.done(edges))
+        paces += [BLOCK / steps for steps in done if steps > 0]
+    if not paces:
+        return float("nan")
+    paces.sort()
+    cut = len(paces) // 4
+    usual = float(np.mean(paces[cut : len(paces) - cut]))
+    return float((end - begin) - (turns.done(end) - turns.done(begin)) * usual)
+
+
+def placebos(spans: Sequence[tuple[float, float]], length: float, beside: float) -> list[float]:
+    """Beginnings of stretches of `length` with `beside` seconds on either side that no span touches."""
+    found = []
+    for (_, ended), (begins, _) in pairwise(spans):
+        first = ended + beside
+        while first + length + beside <= begins:
+            found.append(first)
+            first += length + beside
+    return found
+
+
+def difference(windows: Sequence[float], without: Sequence[float], seed: int = 0) -> Interval:
+    """Trimmed mean of the one less that of the other; 95 % interval by resampling both, each with replacement."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(values: Sequence[float]) -> Any:
+        return trimmed_mean(
+            np.asarray(values)[generator.integers(0, len(values), (RESAMPLINGS, len(values)))]
+        )
+
+    low, high = np.percentile(drawn(windows) - drawn(without), [2.5, 97.5])
+    return Interval(float(trimmed_mean(windows) - trimmed_mean(without)), float(low), float(high))
+
+
+def trimmed_mean(values: Any) -> Any:
+    """Along the last axis, without the largest and the smallest tenth."""
+    ordered = np.sort(np.asarray(values), axis=-1)
+    cut = round(TRIMMED * ordered.shape[-1])
+    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)

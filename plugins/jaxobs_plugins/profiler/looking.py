@@ -1,0 +1,104 @@
+"""One recording, watched while it lasts: it ends early where it gets too many events, or the job becomes another one."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+from typing import Any, NamedTuple
+
+from jaxobs.plugin.protocol import Job
+from jaxobs.probe import jax_internals
+from jaxobs_plugins.profiler.event_memory import Allocated, EventMemory
+from jaxobs_plugins.profiler.recording import Recorded, record
+from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
+from jaxobs_plugins.profiler.turns import Turns
+
+GLIMPSES = (0.002, 0.02)
+"""Seconds. Where nobody knows yet how many operations a second a CPU runs, two glimpses come first, whose traces are
+thrown away: a loop of 5 million a second fills the first with 13 000, the second is not made then. A GPU runs as
+many as are launched, a hundred thousand or two a second; and there each session takes longer than that to begin."""
+
+FIRST_LOOK, LOOK = 0.002, 0.02
+"""Seconds between two looks, doubling from the one to the other: what a look takes (up to 0.5 ms, beside the job) is a
+fortieth of it."""
+
+HELD = 32 * 2**20
+"""Bytes that the events of a scheduled window may hold: 120 000 to 270 000, 0.3 to 1 s of `stop()`. Windows are planned
+to hold a third of that at most; this is for a job that is suddenly another one."""
+
+REFUSED = 3
+"""With so many times as much, because no look came in time, the trace is not taken at all."""
+
+
+class Ended(Enum):
+    """Why a recording was over."""
+
+    WHOLE = "it took as long as it was to take"
+    OTHERS = "somebody else wants the profiler, or all is over"
+    EVENTS = "it had too many events"
+    COMPILED = "something was compiled"
+    REFUSED = "it had far too many events, and was thrown away"
+
+
+class Look(NamedTuple):
+    """What was recorded, why it ended, how many steps ended in it, and bytes that its events held at most."""
+
+    recorded: Recorded
+    ended: Ended
+    steps: int
+    held: int
+
+
+class Looking:
+    """Makes recordings on the worker's thread; `session_type` is jaxlib's own class."""
+
+    def __init__(self, job: Job, module: Any, session_type: Any, turns: Turns) -> None:
+        self._job = job
+        self._module = module
+        self._session_type = session_type
+        self._turns = turns
+        self._memory = EventMemory(Allocated())
+
+    def look(self, length: float, held: int, *, modules: bool, until_compiled: bool) -> Look:
+        """Record for `length` seconds, or until the events hold more than `held` bytes.
+
+        `until_compiled`: or until something is compiled. Raises OtherSession, and what JAX's profiler raises.
+        """
+        before = self._job.progress()
+        ended, grown, steps = Ended.OTHERS, 0, 0
+
+        def wait() -> bool:
+            nonlocal ended, grown, steps
+            compiled = before.compiled if until_compiled else None
+            self._memory.begin()
+            ended = self._watch(length, held, compiled)
+            grown = self._memory.grown()
+            steps = self._job.progress().steps - before.steps
+            if ended is not Ended.OTHERS and grown > REFUSED * held:
+                ended = Ended.REFUSED
+            return ended not in (Ended.OTHERS, Ended.REFUSED)
+
+        recorded = record(self._module, self._session_type, wait, modules=modules)
+        if recorded.xspace is not None:
+            self._memory.learn(len(recorded.xspace))
+        return Look(recorded, ended, steps, grown)
+
+    def _watch(self, length: float, held: int, compiled: int | None) -> Ended:
+        until = time.monotonic() + length
+        pause = FIRST_LOOK
+        while (left := until - time.monotonic()) > 0:
+            if not self._turns.record(min(left, pause)):
+                return Ended.OTHERS
+            pause = min(2 * pause, LOOK)
+            if self._memory.grown() > held:
+                return Ended.EVENTS
+            if compiled is not None and self._job.progress().compiled != compiled:
+                return Ended.COMPILED
+        return Ended.WHOLE
+
+
+def sees_a_cpu() -> bool:
+    """Whether the job computes on CPUs, and each operation is an event. Asked when JAX has a backend already."""
+    import jax
+
+    return jax.default_backend() == "cpu" and jax_internals.jaxlib_version() >= FIRST_SCHEDULED

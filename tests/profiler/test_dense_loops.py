@@ -1,0 +1,180 @@
+"""Loops of millions of operations a second: no `stop()` of a window of ours takes long, and the budget holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxobs.probe import jax_internals
+from jaxobs_plugins.profiler import looking
+from jaxobs_plugins.profiler.event_memory import Allocated
+from jaxobs_plugins.profiler.pace import Pace
+from jaxobs_plugins.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHORTEST_PAUSE, Window
+from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
+
+pytestmark = [
+    pytest.mark.skipif(
+        jax_internals.jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"
+    ),
+    pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated"),
+]
+
+LITTLE = 8 * 2**20
+"""Bytes of events that a scheduled window may hold here, so that the tests are quick: 30 000 events."""
+
+
+class Changing:
+    """A thread that runs a loop of few operations, and from `change` on one of millions a second."""
+
+    def __init__(self, observed: Any) -> None:
+        self._observed = observed
+        self._stop = False
+        self._calm = jax.jit(lambda x: jnp.tanh(x @ x) * 1e-3)
+        self._dense = jax.jit(lambda x: jax.lax.fori_loop(0, 20_000, lambda _, y: jnp.sort(y) + 1.0, x))
+        self._run_calm = lambda: self._calm(jnp.ones((256, 256)))
+        self._run_dense = lambda: self._dense(jnp.ones(4))
+        self._run_calm().block_until_ready()
+        self._run_dense().block_until_ready()
+        self._next: Callable[[], Any] = self._run_calm
+        observed.job.compiled = time.monotonic_ns()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def change(self) -> None:
+        self._next = self._run_dense
+
+    def _run(self) -> None:
+        while not self._stop:
+            self._next().block_until_ready()
+            self._observed.job.steps += 1
+            time.sleep(0.0005)
+
+    def stop(self) -> None:
+        self._stop = True
+        self._thread.join()
+
+
+@pytest.fixture
+def changing(observe: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Changing]]:
+    monkeypatch.setattr(Pace, "is_steady", lambda self: True)
+    monkeypatch.setattr("jaxobs_plugins.profiler.windows.HELD", LITTLE)
+    observed = observe()
+    loop = Changing(observed)
+    yield observed, loop
+    loop.stop()
+
+
+def window(observed: Any) -> Any:
+    """The next window, as soon as it may be made."""
+    made = observed.probe._windows
+    made.scheduled()
+    return observed.windows()[-1]
+
+
+def test_the_first_window_over_such_a_loop_is_as_short_as_its_glimpse_says(
+    changing: tuple[Any, Changing],
+) -> None:
+    observed, loop = changing
+    loop.change()
+    time.sleep(0.1)
+    first = window(observed)
+    assert first.outcome in ("read", "cut")
+    assert first.end - first.start >= DENSEST * 1e9
+    schedule = observed.probe._windows.schedule
+    assert schedule.next_length(1.0) < FIRST_LONGEST / 2
+    assert schedule.due() > time.monotonic() + SHORTEST_PAUSE / 2
+    assert schedule.due() >= schedule.began + schedule.spent / schedule.ratio
+
+
+def test_a_window_that_meets_such_a_loop_unprepared_is_cut_and_the_next_is_shorter(
+    changing: tuple[Any, Changing],
+) -> None:
+    observed, loop = changing
+    made = observed.probe._windows
+    long_and_calm = Window(1.0, 0.0, 0.001, 10_000, 100, 100.0)
+    made.schedule = made.schedule.after(long_and_calm, time.monotonic())
+    made._looked_at = observed.job.compiled
+    for _ in range(3):
+        observed.probe._pace.look(observed.job.progress(), time.monotonic())
+        time.sleep(0.1)
+    made.schedule = dataclasses.replace(made.schedule, too_short=1.0)
+    assert made.schedule.next_length(0.1) > 0.9
+    loop.change()
+    cut = window(observed)
+    assert cut.outcome in ("cut", "too_large")  # the latter where the machine is slow to look
+    assert "lest" in cut.reason or "thrown away" in cut.reason
+    assert cut.end - cut.start < 0.6e9
+    assert made.schedule.next_length(0.1) < 0.2
+    assert made.schedule.due() >= made.schedule.began + made.schedule.spent / made.schedule.ratio
+
+
+def test_a_window_ends_when_something_is_compiled_and_the_next_is_as_short_as_a_first_one(
+    changing: tuple[Any, Changing],
+) -> None:
+    observed, _ = changing
+    made = observed.probe._windows
+    made.schedule = made.schedule.after(Window(1.0, 0.0, 0.001, 10_000, 100, 100.0), time.monotonic())
+    made.schedule = dataclasses.replace(made.schedule, too_short=1.0)
+    made._looked_at = observed.job.compiled
+    for _ in range(3):
+        observed.probe._pace.look(observed.job.progress(), time.monotonic())
+        time.sleep(0.1)
+
+    def compiles() -> None:
+        observed.job.compiled += 1
+
+    timer = threading.Timer(0.1, compiles)
+    timer.start()
+    ended = window(observed)
+    timer.join()
+    assert ended.end - ended.start < 0.9e9
+    again = window(observed)
+    assert again.end - again.start < (FIRST_LONGEST + 0.2) * 1e9
+
+
+def test_a_trace_that_is_far_too_large_is_not_even_taken(
+    changing: tuple[Any, Changing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed, loop = changing
+    monkeypatch.setattr("jaxobs_plugins.profiler.windows.HELD", LITTLE // 16)
+    monkeypatch.setattr(looking, "FIRST_LOOK", 0.2)  # no look comes in time
+    monkeypatch.setattr(looking, "LOOK", 0.2)
+    monkeypatch.setattr(looking, "GLIMPSES", ())
+    monkeypatch.setattr("jaxobs_plugins.profiler.windows.GLIMPSES", ())
+    loop.change()
+    time.sleep(0.1)
+    made = observed.probe._windows
+    for _ in range(3):
+        observed.probe._pace.look(observed.job.progress(), time.monotonic())
+        time.sleep(0.05)
+    refused = window(observed)
+    assert (refused.outcome, refused.xspace) == ("too_large", None)
+    assert "thrown away" in refused.reason
+    assert made.schedule.next_length(0.01) <= (refused.end - refused.start) / 1e9 / GROWTH * 1.01
+    again = window(observed)
+    assert again.end - again.start < refused.end - refused.start
+
+
+def test_over_many_windows_of_such_a_loop_no_more_is_spent_than_the_budget_and_one_window(
+    changing: tuple[Any, Changing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed, loop = changing
+    loop.change()
+    made = observed.probe._windows
+    skipped = 0.0  # the waiting for the next window, which the test does not do
+    real = time.monotonic
+    monkeypatch.setattr("jaxobs_plugins.profiler.windows.time.monotonic", lambda: real() + skipped)
+    for _ in range(4):
+        due = made.due(observed.job.progress())
+        skipped += max(0.0, due - (real() + skipped))
+        told = window(observed)
+        wall = real() + skipped - made.schedule.began
+        assert made.schedule.spent <= made.schedule.ratio * wall + told.cost / 1e9 + 1e-6
+    assert made.schedule.spent == pytest.approx(sum(each.cost for each in observed.windows()) / 1e9)
