@@ -22,6 +22,10 @@ HALF_SURE_STEPS = 10
 DEVICE = ("compute", "memory", "communication", "transfer", "latency")
 """Components that the device's busy time is charged to, where its work is known."""
 
+BUSY = (*DEVICE, "unmodelled")
+REST = "host"
+"""What has the time that nothing else explains: less device time than was thought is more of it."""
+
 DOUBT_OF_A_WHOLE = 0.5
 """An executable that is charged as a whole goes to the larger part of its bound time: up to half of it is another's."""
 
@@ -95,10 +99,13 @@ def charge(
     return components
 
 
-def decide(components: Mapping[str, float], steps: int, by_operation: float | None = None) -> Verdict:
+def decide(
+    components: Mapping[str, float], steps: int, by_operation: float | None = None, doubtful: float = 0.0
+) -> Verdict:
     """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained.
 
     `by_operation` device seconds among the components were charged operation by operation; None: all of them.
+    `doubtful` seconds may be the device's or the host's: as much as its sampled time may be off.
     """
     wall = sum(components.values())
     if wall <= 0:
@@ -109,12 +116,19 @@ def decide(components: Mapping[str, float], steps: int, by_operation: float | No
         return Verdict("unknown", 0.0, None, shares, reason)
     ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
     first, second = ranked[0], ranked[1]
-    margin = (shares[first] - shares[second]) / (shares[first] + shares[second])
+    margin = min(_margin(shares, first, other, doubtful / wall) for other in ranked[1:])
     device = sum(components.get(word, 0.0) for word in DEVICE)
     as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
     explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
     confidence = margin * steps / (steps + HALF_SURE_STEPS) * max(0.0, explained)
     return Verdict(first, confidence, second if shares[second] > 0 else None, shares)
+
+
+def _margin(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
+    """(first - other) / (first + other), as small as it is if what is doubtful lies on the other side."""
+    both = first in BUSY and other in BUSY
+    moved = 0.0 if both else doubtful * sum(word in BUSY or word == REST for word in (first, other))
+    return max(0.0, shares[first] - shares[other] - moved) / (shares[first] + shares[other])
 
 
 def of_executable(

@@ -328,7 +328,7 @@ EXPORTER_FAILURES = Metric(
     "jaxobs_exporter_failures_total", "counter", "Failed turns of an exporter.", ("exporter",)
 )
 EXPORTER_DROPPED = Metric(
-    "jaxobs_exporter_dropped_total", "counter", "Events and spans lost by an exporter that was too slow to take them.",
+    "jaxobs_exporter_dropped_total", "counter", "Events and spans that an exporter is known to have lost.",
     ("exporter",),
 )  # fmt: skip
 SERIES_LIMITED = Metric(

@@ -10,7 +10,7 @@ from jaxobs.derive import catalogue as core
 from jaxobs.derive.persistent_cache import PersistentCache
 from jaxobs.derive.recompilations import Recompilations
 from jaxobs.derive.refusal import require
-from jaxobs.derive.selection import Selection
+from jaxobs.derive.selection import Largest, Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
@@ -20,9 +20,12 @@ from jaxobs.model.metrics import Exemplar
 INTERVALS_KEPT = 10_000
 """Outermost compile intervals kept for charging steps, for each thread; a step takes those that overlap it."""
 
-
 LONGEST_BRIDGE = NANOSECONDS // 20
 """Between the phases of a compile of 150 ms lay 0.3 to 8 ms (measured)."""
+
+
+LISTED = 300
+"""Functions in a snapshot: whoever compiles thousands looks at those that took longest."""
 
 
 class Compiles:
@@ -38,6 +41,9 @@ class Compiles:
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._told: dict[tuple[str, ...], float] = {}
         self._weights: dict[str, tuple[float, ...]] = {}
+        self._largest: Largest[str] = Largest(LISTED)
+        self._listed: list[str] = []
+        self._seconds_in_all = 0.0
         self._changed: set[str] = set()
         self._rows: dict[str, dict[str, Any]] = {}
         self._made: defaultdict[int, deque[Compilation]] = defaultdict(lambda: deque(maxlen=INTERVALS_KEPT))
@@ -53,6 +59,7 @@ class Compiles:
     def phase_ended(self, event: CompilePhaseEnded) -> None:
         require(event.end >= event.start and event.exclusive >= 0, "a compile phase of negative duration")
         own = seconds(event.exclusive)
+        self._seconds_in_all += own
         self.seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
         self._changed.add(event.function)
         if event.outermost:
@@ -139,12 +146,14 @@ class Compiles:
         return found
 
     def update(self, now: int) -> None:
-        """Bring the series up to what was folded."""
-        changed, self._changed = self._changed, set()
+        """Bring the series up to what was folded. Takes as long as what changed, not as there are functions."""
+        changed, self._changed = sorted(self._changed), set()
         for name in changed:
             self._weights[name] = (sum(self.seconds[name].values()), float(self.count[name]))
-            self._rows[name] = self._row(name)
-        self._shown = self._selection.choose(self._weights)
+        self._shown = self._selection.choose(self._weights, changed)
+        before, self._listed = self._listed, self._largest.update(self._weights, changed)
+        fresh = set(self._listed).difference(before).union(changed)
+        self._rows = {name: self._row(name) if name in fresh else self._rows[name] for name in self._listed}
         for name in changed:
             shown = name if name in self._shown else OTHER
             self._tell(core.COMPILATIONS, (name,), (shown,), self.count[name])
@@ -163,9 +172,15 @@ class Compiles:
         self._series.replace(core.COMPILING, (((name,), age) for name, age in in_flight.items()))
 
     def document(self) -> dict[str, Any]:
-        """As of the last `update`: those with the most seconds first."""
-        names = sorted(self._weights, key=lambda name: -self._weights[name][0])
-        return {name: self._rows[name] for name in names}
+        """As of the last `update`: `functions`, those with the most seconds first, and what is left out of them."""
+        count = len(self._weights) - len(self._rows)
+        listed = sum(self._weights[name][0] for name in self._rows)
+        return {
+            "functions": self._rows,
+            "functions_left_out": count,
+            "functions_left_out_seconds": max(0.0, self._seconds_in_all - listed) if count else 0.0,
+            "functions_left_out_reason": f"the {LISTED} with the most seconds are listed" if count else None,
+        }
 
     def _row(self, name: str) -> dict[str, Any]:
         """A new one whenever something changed: snapshots keep the old ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from jaxobs.derive import bottleneck
 from jaxobs.derive.executable import Executable
@@ -16,16 +17,29 @@ TRACED_EVENT = 0.7e-6
 small ones, whose runs took 1.5 to 4.2 times as long (measured on two cores)."""
 
 
+class Charged(NamedTuple):
+    """Seconds of each component, which add up to the wall time."""
+
+    components: dict[str, float]
+    by_operation: float
+    """Device seconds that were told operation by operation."""
+    sampled: float
+    """Device seconds of watched runs."""
+    doubtful: float
+    """Those by which their sampled times may be off."""
+
+
 def components_of(
     piece: Slice, executables: Executables, profile: LoopProfile | None, *, all_watched: bool
-) -> tuple[dict[str, float], float]:
-    """Seconds of each component, which add up to the wall time; and how many were told operation by operation.
+) -> Charged:
+    """What the wall time of a stretch is charged to.
 
     Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
     What it is charged to is told by the windows, else by each executable as a whole. `all_watched`: nothing but watched
     functions is known to run in the loop.
     """
-    busy, told, complete = _watched(piece, executables, profile)
+    busy, told, doubtful, complete = _watched(piece, executables, profile)
+    sampled = sum(busy.values())
     if profile is not None and profile.steps > 0:
         factor = untraced(profile, piece)
         seen = {made.fingerprint for run in piece.runs if (made := executables.get(run)) is not None}
@@ -41,7 +55,8 @@ def components_of(
         input_wait=piece.input_wait if profile is None else idle_wait, idle_wait=idle_wait,
     )  # fmt: skip
     total = sum(busy.values())
-    return components, min(1.0, told / total) * _device_time(components, busy) if total > 0 else 0.0
+    charged = _device_time(components, busy) / total if total > 0 else 0.0
+    return Charged(components, charged * min(told, total), charged * sampled, charged * min(doubtful, total))
 
 
 def idle_in_waits(profile: LoopProfile, waited: float, steps: float) -> float:
@@ -73,10 +88,10 @@ def untraced(profile: LoopProfile, piece: Slice) -> float:
 
 def _watched(
     piece: Slice, executables: Executables, profile: LoopProfile | None
-) -> tuple[defaultdict[str, float], float, bool]:
-    """Device time of watched runs by what it is charged to, how much of it by operations, and whether it is all."""
+) -> tuple[defaultdict[str, float], float, float, bool]:
+    """Device time of watched runs by what it is charged to, of it by operations and in doubt, and whether it is all."""
     busy: defaultdict[str, float] = defaultdict(float)
-    told, complete = 0.0, True
+    told, doubtful, complete = 0.0, 0.0, True
     for run, count in piece.runs.items():
         made = executables.get(run)
         if made is None:
@@ -86,6 +101,7 @@ def _watched(
         part = profile.parts.get(made.fingerprint) if profile is not None and made.fingerprint else None
         per_run = made.seconds_per_run
         traced = part.seconds_per_run if part is not None else None
+        doubtful += made.doubt * (per_run or 0.0) * count
         if part is not None and traced is not None:
             per_run = traced if per_run is None else per_run
             for word, amount in split(part, per_run).items():
@@ -95,7 +111,7 @@ def _watched(
             complete = False
         else:
             busy[_label_of_whole(made, per_run)] += per_run * count
-    return busy, told, complete
+    return busy, told, doubtful, complete
 
 
 def split(part: Part, per_run: float) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.roofline import ceiling
 from jaxobs.derive.series import Series
-from jaxobs.derive.throttling import Reading, read_device
+from jaxobs.derive.throttling import Reading, Taken, TakenLately, read_device
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
 from jaxobs.model.hardware import Peaks
@@ -24,6 +24,7 @@ class Devices:
         self.peaks: dict[str, Peaks] = {}
         self._dtypes: set[str] = set()
         self._roofs: set[tuple[str, str]] = set()
+        self._taken: dict[int, TakenLately] = {}
 
     def found(self, event: BackendFound) -> None:
         self.backend = event
@@ -58,10 +59,12 @@ class Devices:
         """What collectors say of a device now."""
         return read_device(self._readings, self._series.gauges, str(ordinal))
 
-    def update(self) -> None:
+    def update(self, now: int) -> None:
         """Show what collectors say of every device under the core's own names."""
         ordinals = [ordinal for ordinal, _, _ in self.backend.devices] if self.backend else []
         read = {str(ordinal): self.read(ordinal) or Reading() for ordinal in ordinals}
+        for ordinal in ordinals:
+            self._taken.setdefault(ordinal, TakenLately()).add(now, read[str(ordinal)].taken)
         for metric, values in (
             (core.DEVICE_UTILIZATION, {device: told.utilization for device, told in read.items()}),
             (core.DEVICE_CLOCK, {device: told.clock_ratio for device, told in read.items()}),
@@ -71,7 +74,9 @@ class Devices:
         self._series.replace(core.DEVICE_THROTTLED, held)
 
     def document(
-        self, memory: Callable[[int], dict[str, Any]], clocks: Callable[[Reading | None], dict[str, Any]]
+        self,
+        memory: Callable[[int], dict[str, Any]],
+        clocks: Callable[[Reading | None, Taken], dict[str, Any]],
     ) -> list[dict[str, Any]] | None:
         """One entry a device; `memory` says what is known of the memory of the device with that ordinal.
 
@@ -87,10 +92,13 @@ class Devices:
                 "peaks": _with_reasons(self.peaks[kind]) if kind in self.peaks else None,
                 "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
                 **memory(ordinal),
-                **clocks(self.read(ordinal)),
+                **clocks(self.read(ordinal), self._taken_lately(ordinal)),
             }
             for ordinal, kind, _ in self.backend.devices
         ]
+
+    def _taken_lately(self, ordinal: int) -> Taken:
+        return self._taken[ordinal].average() if ordinal in self._taken else Taken()
 
 
 def _with_reasons(peaks: Peaks) -> dict[str, Any]:

@@ -36,8 +36,11 @@ def has_nothing_to_tell(source: SourceReported) -> bool:
     return source.up and bool(source.reason)
 
 
-def source_document(source: SourceReported, dropped: int | None) -> dict[str, Any]:
-    """How a plugin fares; `reason` is why it is not up or tells nothing. `dropped` is what an exporter lost."""
+def source_document(source: SourceReported, dropped: tuple[int, str] | None) -> dict[str, Any]:
+    """How a plugin fares; `reason` is why it is not up or tells nothing.
+
+    `dropped` is what an exporter is known to have lost, and why there may be more; None of one that is given nothing.
+    """
     absent = has_nothing_to_tell(source)
     return {
         "kind": source.kind,
@@ -46,8 +49,15 @@ def source_document(source: SourceReported, dropped: int | None) -> dict[str, An
         "seconds": source.seconds,
         "failures": source.failures,
         "reason": source.reason or None,
-        **({"dropped": dropped or 0} if source.kind == "exporter" else {}),
+        **(_lost(dropped) if source.kind == "exporter" else {}),
     }
+
+
+def _lost(dropped: tuple[int, str] | None) -> dict[str, Any]:
+    if dropped is None:
+        return {"dropped": None, "dropped_reason": "it could not be loaded, so nothing was given to it"}
+    events, unknown = dropped
+    return {"dropped": None if unknown else events, "dropped_reason": unknown or None}
 
 
 def agent_document(

@@ -16,9 +16,15 @@ SAMPLES_KEPT = 21
 a change within a minute."""
 
 
-POLLED_WELL = 5e-3
+SAMPLES_AT_A_TIME = 3
+"""Of a burst of four calls three are timed, and what disturbs one of them disturbs the next."""
+
+LATEST = 5e-4
 """Seconds. Polls are at least 0.2 ms apart, and a thread wakes late on a busy machine: the end of a run is seen up to
-half a millisecond late, a tenth of this."""
+half a millisecond late."""
+
+WINDOWS_COMPARED = 5
+"""Windows whose median tells how late polls are: a slow moment in one of them moves it little."""
 
 MEASURED = "the repetitions of its loops are the mean of those seen in profiler windows"
 
@@ -30,7 +36,8 @@ class Windows:
     runs: float = 0.0
     seconds: float = 0.0
     """Of runs from their first operation to the end of their last, or of operations where runs are not told apart."""
-    runs_told: bool = False
+    beside: tuple[tuple[float, float | None], ...] = ()
+    """Of the last windows that told runs apart: seconds a run there, and of runs sampled at about that time."""
     labels: Counter[str] = field(default_factory=Counter)
     """Device seconds by what they are charged to."""
     executions: Counter[str] = field(default_factory=Counter)
@@ -59,6 +66,8 @@ class Executable:
     room: float = math.inf
     """Seconds that its loops' wall time last had for a run, where its timed runs would have taken longer."""
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    sample_error: float = 0.0
+    """Share to within which the newest sample is known."""
     spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_count: int = 0
     windows: Windows = field(default_factory=Windows)
@@ -83,19 +92,42 @@ class Executable:
 
     @property
     def timed_seconds_per_run(self) -> float | None:
-        """The median of the newest samples, and no more than the spacing of its runs.
+        """The median of the newest samples less what polls are late, and no more than the spacing of its runs.
 
-        A short one takes no more than it did in profiler windows either, which rather lengthen it. Without samples it is
-        that of traced runs.
+        Without samples it is that of traced runs.
         """
-        traced = self.windows.seconds / self.windows.runs if self.windows.runs > 0 else None
         if not self.samples:
-            return traced
-        sampled = min(
-            statistics.median(self.samples), statistics.median(self.spacings) if self.spacings else math.inf
+            return self.windows.seconds / self.windows.runs if self.windows.runs > 0 else None
+        sampled = statistics.median(self.samples)
+        spaced = statistics.median(self.spacings) if self.spacings else math.inf
+        return min(sampled - self._lateness(sampled), spaced)
+
+    def _lateness(self, sampled: float) -> float:
+        """Seconds by which polls see its runs end too late: what sampled runs took longer than traced ones.
+
+        Those are compared that ran at about the same time: a machine that has other work now is slower than it was.
+        """
+        if not self.windows.beside:
+            return 0.0
+        then = statistics.median(before or sampled for _, before in self.windows.beside)
+        late = statistics.median(
+            max(0.0, (before or sampled) - traced) for traced, before in self.windows.beside
         )
-        polled_late = sampled < POLLED_WELL and traced is not None and self.windows.runs_told
-        return min(sampled, traced) if polled_late and traced is not None else sampled
+        return min(late, LATEST) * min(1.0, sampled / then)
+
+    @property
+    def doubt(self) -> float:
+        """Share by which the sampled time of a run may be off: the standard error of its median, of few that of a sample.
+
+        Of a normal distribution the former is 0.93 of the distance between the quartiles over the root of the number
+        (1.2533 σ / √n, with 1.349 σ between the quartiles). 0 without samples.
+        """
+        count = len(self.samples)
+        if count < 2 * SAMPLES_AT_A_TIME:
+            return self.sample_error
+        ordered = sorted(self.samples)
+        apart = ordered[3 * count // 4] - ordered[count // 4]
+        return 0.93 * apart / math.sqrt(count / SAMPLES_AT_A_TIME) / statistics.median(ordered)
 
     @property
     def lower_bound_reason(self) -> str | None:

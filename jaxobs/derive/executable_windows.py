@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Iterable, Sequence
 
 from jaxobs.derive.bottleneck import HALF_SURE_STEPS, Verdict
-from jaxobs.derive.executable import MEASURED, Executable
+from jaxobs.derive.executable import MEASURED, WINDOWS_COMPARED, Executable
 from jaxobs.derive.profiled import Operation, ProfiledModule
 from jaxobs.derive.roofline import bound_time, total_bound
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.hardware import Peaks
+from jaxobs.model.pacing import Between, nothing, paced
 
 
 def absorb(
@@ -28,7 +30,9 @@ def absorb(
     seen = made.windows
     seen.runs += ran.runs / ran.devices
     seen.seconds += (ran.work.seconds if ran.run_seconds is None else ran.run_seconds) / ran.devices
-    seen.runs_told = ran.run_seconds is not None
+    if ran.run_seconds is not None:
+        sampled = statistics.median(made.samples) if made.samples else None
+        seen.beside = (*seen.beside, (ran.run_seconds / ran.runs, sampled))[-WINDOWS_COMPARED:]
     seen.runs_counted += ran.runs
     for operation in operations:
         seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]
@@ -36,7 +40,9 @@ def absorb(
     made.measured = _measured_cost(made, costs) or made.measured
 
 
-def bind(made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
+def bind(
+    made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None, between: Between = nothing
+) -> None:
     """The bound time of one run. Without the costs of its operations it stays as it is."""
     if costs is None:
         return
@@ -45,7 +51,7 @@ def bind(made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) 
         bound_time(
             operation.once.scaled(means.get(operation.name, operation.executions)), peaks, made.working_set
         )
-        for operation in costs
+        for operation in paced(costs, between)
     )
 
 

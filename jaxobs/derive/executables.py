@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -17,12 +16,13 @@ from jaxobs.derive.kept_operations import KeptOperations
 from jaxobs.derive.memory import memory_need
 from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.refusal import require
-from jaxobs.derive.selection import Selection
+from jaxobs.derive.selection import Largest, Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.labels import OTHER, clean_label
+from jaxobs.model.pacing import Between, nothing
 
 LISTED = 300
 """Executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
@@ -34,10 +34,11 @@ NOT_WATCHED = "not watched: wrap the function in obs.watch()"
 
 
 class Executables:
-    """All executables of the job. `limit` of them keep series of their own."""
+    """All executables of the job. `limit` of them keep series of their own. `between` is called in what takes long."""
 
-    def __init__(self, series: Series, limit: int) -> None:
+    def __init__(self, series: Series, limit: int, between: Between = nothing) -> None:
         self._series = series
+        self._between = between
         self._selection: Selection[int] = Selection(limit)
         self._by_number: dict[int, Executable] = {}
         self._by_fingerprint: dict[str, Executable] = {}
@@ -49,6 +50,9 @@ class Executables:
         """Functions of which it is not visible which executable some calls ran, with the number they were watched by."""
         self._operations = KeptOperations()
         self._weights: dict[int, tuple[float, ...]] = {}
+        self._longest: Largest[int] = Largest(LISTED)
+        self._listed: list[int] = []
+        self._rows: dict[int, dict[str, Any]] = {}
         self._changed: set[int] = set()
         self._largest: Executable | None = None
         self._told: dict[tuple[str, int], float] = {}
@@ -87,10 +91,11 @@ class Executables:
         self.peaks = peaks
         for made in self._by_number.values():
             self._bind(made)
+        self._changed.update(self._by_number)
 
     def _bind(self, made: Executable) -> None:
         if self.peaks is not None:
-            bind(made, self.peaks, self._operations.of(made.fingerprint))
+            bind(made, self.peaks, self._operations.of(made.fingerprint), self._between)
 
     def profiled(self, joined: Profiled) -> None:
         """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
@@ -149,6 +154,7 @@ class Executables:
         made = self._by_number[run]
         timed = made.timed_seconds_per_run
         made.room = timed * share if timed is not None and share < 1 else math.inf
+        self._changed.add(run)
 
     def is_sampled(self, run: int) -> bool:
         """Whether runs were timed as they were, and not only while the profiler traced them."""
@@ -157,10 +163,12 @@ class Executables:
 
     def sampled(self, event: ExecutableRan) -> None:
         require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
+        require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
         made = self._by_number.get(event.run)
         if made is not None:
             made.samples.append(event.seconds)
             made.sample_count += 1
+            made.sample_error = min(1.0, event.uncertainty / event.seconds)
             self._changed.add(event.run)
 
     def spaced(self, run: int, spacing: float) -> None:
@@ -192,17 +200,18 @@ class Executables:
 
     def update(self) -> None:
         """Bring the series up to what was folded. Takes as long as what changed, not as there are executables."""
-        changed = [self._by_number[number] for number in self._changed]
+        changed = [self._by_number[number] for number in sorted(self._changed)]
         self._changed.clear()
         for made in changed:
+            self._rows.pop(made.number, None)
             per_run = made.seconds_per_run
             if per_run is not None and made.untimed:
                 made.seconds += per_run * made.untimed
                 made.untimed = 0
             self._operations.used(made.fingerprint)
-            if made.fingerprint:
-                self._weights[made.number] = _weight(made)
-        shown = self._selection.choose(self._weights)
+            self._weights[made.number] = _weight(made)
+        shown = self._selection.choose(self._weights, [made.number for made in changed if made.fingerprint])
+        self._list([made.number for made in changed])
         for made in changed:
             if made.fingerprint and self._why_no_runs(made) is None:
                 name = (made.function, made.fingerprint) if made.number in shown else (OTHER, OTHER)
@@ -218,13 +227,8 @@ class Executables:
             self._series.replace(metric, gauges[metric.name].items())
 
     def document(self) -> list[dict[str, Any]]:
-        """Those with the most device time first, LISTED at most; the one that needs the most memory is among them."""
-        first = heapq.nsmallest(LISTED, self._by_number, key=self._place)
-        largest = self._largest.number if self._largest is not None else None
-        if largest is not None and largest not in first:
-            first[-1] = largest
-        known = [self._by_number[number] for number in first]
-        return [executable_document(made, self._why_no_runs(made), self.peaks) for made in known]
+        """As of the last `update`: those with the most device time first, and the one that needs the most memory."""
+        return [self._rows[number] for number in self._listed]
 
     def left_out(self) -> dict[str, Any]:
         """`executables_left_out`: how many are in no list, and why."""
@@ -232,9 +236,19 @@ class Executables:
         reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
         return {"executables_left_out": count, "executables_left_out_reason": reason}
 
-    def _place(self, number: int) -> tuple[float, ...]:
-        spent, flops = self._weights.get(number, (0.0, 0.0))
-        return -spent, -flops, number
+    def _list(self, changed: list[int]) -> None:
+        """Draw the entries of those that are listed anew where something changed: snapshots keep the old ones."""
+        self._listed = list(self._longest.update(self._weights, changed))
+        largest = self._largest.number if self._largest is not None else None
+        if largest is not None and largest not in self._listed:
+            self._listed[-1] = largest
+        rows = {}
+        for number in self._listed:
+            made = self._by_number[number]
+            rows[number] = self._rows.get(number) or executable_document(
+                made, self._why_no_runs(made), self.peaks
+            )
+        self._rows = rows
 
     def _why_no_runs(self, made: Executable) -> str | None:
         """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
@@ -249,6 +263,7 @@ class Executables:
         if watched.function in self._unseen:
             return
         self._unseen[watched.function] = watched.number
+        self._changed.update(self._of_function[watched.function])
         for metric in (core.EXECUTABLE_RUNS, core.EXECUTABLE_SECONDS):
             for labels in [*self._series.gauges(metric.name)]:
                 if labels[0] == clean_label(watched.function):

@@ -22,6 +22,7 @@ from jaxobs.derive.recent import Recent
 from jaxobs.derive.refusal import described, is_amount, require, require_types
 from jaxobs.derive.run_time import LoopTime, RunTime
 from jaxobs.derive.series import Series
+from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.spans import Spans
 from jaxobs.derive.throttling import clocks_document
 from jaxobs.model import events
@@ -30,6 +31,7 @@ from jaxobs.model.cost import ModuleCost
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.metrics import Catalogue, Exemplar
+from jaxobs.model.pacing import Between, nothing
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
 
@@ -44,7 +46,10 @@ SERIES_A_ROW = 30
 
 
 class Fold:
-    """State of one training process. `resource` and `facts` are shown as they are under `process`."""
+    """State of one training process. `resource` and `facts` are shown as they are under `process`.
+
+    `between` is called every few things in whatever takes long.
+    """
 
     def __init__(
         self,
@@ -55,7 +60,9 @@ class Fold:
         facts: Mapping[str, Any],
         series_limit: int,
         device_readings: tuple[DeviceReading, ...] = (),
+        between: Between = nothing,
     ) -> None:
+        self._between = between
         self.series = Series(catalogue, series_limit)
         self.clock = clock
         self.accepted = self.refused = 0
@@ -65,18 +72,19 @@ class Fold:
         self._facts = facts
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(self.series, rows)
-        self.executables = Executables(self.series, rows)
+        self.executables = Executables(self.series, rows, between)
         self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)
         self.recent = Recent()
-        self.run_time = RunTime(self.series, began)
+        self._signs = SignsOfLife(began)
+        self.run_time = RunTime(self.series, began, self._signs)
         job = resource.get("jaxobs.run") or resource.get("slurm.job_id")
         self._spans = Spans(resource.get("service.instance.id", ""), job)
         self._finished: list[Span] = []
         self.loops: dict[str, Loop] = {}
         self._sources: dict[str, events.SourceReported] = {}
-        self._dropped_by: dict[str, int] = {}
+        self._dropped_by: dict[str, tuple[int, str]] = {}
         self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
         self._cpu_of_agent: float | None = None
         self._resident: int | None = None
@@ -84,22 +92,26 @@ class Fold:
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: lambda event: self._finished.append(self._spans.of_plugin(event)),
             events.StepEnded: self._step_ended,
-            events.StepCompleted: self._step_completed,
+            events.StepCompleted: _each(self._step_completed, self._signs.happened),
             events.LoopDeclared: lambda event: self._loop(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
             events.PhaseStarted: self.run_time.phase_started,
             events.PhaseEnded: self._phase_ended,
-            events.Recorded: lambda event: self._loop(event.loop or "train").record(event),
+            events.Recorded: _each(
+                lambda event: self._loop(event.loop or "train").record(event), self._signs.happened
+            ),
             events.FunctionWatched: self.executables.watched,
-            events.FunctionCalled: lambda event: self.executables.ran(event.run, event.calls),
-            events.ExecutableRan: self.executables.sampled,
+            events.FunctionCalled: _each(
+                lambda event: self.executables.ran(event.run, event.calls), self._signs.happened
+            ),
+            events.ExecutableRan: _each(self._sampled, self._signs.happened),
             events.CompilePhaseStarted: self.compiles.phase_started,
             events.CompilePhaseEnded: self._compile_phase_ended,
             events.Compilation: self._compiled,
             events.ExecutableCreated: self.executables.created,
             events.BackendFound: self._backend_found,
-            events.MemorySampled: self.memory.sampled,
-            events.LiveArraysCounted: self.memory.counted,
+            events.MemorySampled: _each(self.memory.sampled, self._signs.memory_sampled),
+            events.LiveArraysCounted: _each(self.memory.counted, self._signs.arrays_counted),
             events.ProfileWindow: self._profile_window,
             events.SourceReported: self._source,
             events.ProbeReported: self._probe_reported,
@@ -139,9 +151,9 @@ class Fold:
         """None where the agent is a thread of the job, whose own they are not."""
         self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
 
-    def exporter_dropped(self, exporter: str, events: int) -> None:
-        """So many events and spans it has lost so far, because it was too slow to take them."""
-        self._dropped_by[exporter] = events
+    def exporter_dropped(self, exporter: str, events: int, unknown: str = "") -> None:
+        """So many events and spans it is known to have lost so far; `unknown` says why there may be more."""
+        self._dropped_by[exporter] = (events, unknown)
         self.series.total(core.EXPORTER_DROPPED, (exporter,), float(events))
 
     def finished_spans(self) -> list[Span]:
@@ -151,17 +163,24 @@ class Fold:
 
     def snapshot(self, now: int) -> Snapshot:
         for loop in self.loops.values():
+            self._between()
             loop.update(now, self.executables, self.profiles)
+        self._between()
         self.executables.update()
+        self._between()
         self.compiles.update(now)
-        self.devices.update()
+        self.devices.update(now)
+        self._between()
         told = {name: LoopTime(loop.wall, loop.components, loop.stalls) for name, loop in self.loops.items()}
         self.run_time.update(now, told, self.compiles.in_flight_since())
         self._show_bottlenecks()
         self._show_self()
+        self._between()
         document = self._document(now)
+        self._between()
         document["advice"] = advise(document)
         show(document["advice"], self.series)
+        self._between()
         return Snapshot(now, document, self.series.families())
 
     def _loop(self, name: str) -> Loop:
@@ -169,7 +188,7 @@ class Fold:
         if loop is None:
             if len(self.loops) >= LOOPS:
                 raise ValueError(f"more than {LOOPS} loops")
-            loop = self.loops[name] = Loop(name, self.series, self.clock)
+            loop = self.loops[name] = Loop(name, self.series, self.clock, self._signs)
         return loop
 
     def _step_ended(self, event: events.StepEnded) -> None:
@@ -185,6 +204,11 @@ class Fold:
         loop.completed(event, self.executables)
         for span in self._spans.of_completion(event):
             self._finish_step(loop, span, event.step)
+
+    def _sampled(self, event: events.ExecutableRan) -> None:
+        self.executables.sampled(event)
+        for loop in self.loops.values():
+            loop.sampled(event.run)
 
     def _finish_step(self, loop: Loop, span: Span, step: int) -> None:
         self._finished.append(span)
@@ -294,12 +318,13 @@ class Fold:
                 "recent": self.recent.document(now),
             },
             "loops": loops,
-            "functions": self.compiles.document(),
+            **self.compiles.document(),
             "executables": executables,
             **self.executables.left_out(),
             **self.profiles.document(),
             "devices": self.devices.document(
-                self.memory.device_document, lambda reading: clocks_document(reading, loops, executables)
+                self.memory.device_document,
+                lambda reading, lately: clocks_document(reading, lately, loops, executables),
             ),
             "devices_reason": no_backend,
             "sources": {
@@ -309,3 +334,13 @@ class Fold:
             "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident)
             | {"refused_reasons": self.series.refusals.reasons()},
         }
+
+
+def _each(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
+    """One handler after the other; what the first refuses does not reach the next."""
+
+    def handle(event: Any) -> None:
+        for handler in handlers:
+            handler(event)
+
+    return handle

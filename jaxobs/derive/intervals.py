@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+Span = tuple[int, int]
+"""Start and end in nanoseconds."""
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """In order; those that touch become one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
 
 class Intervals:
     """A union of [start, end) in nanoseconds, taken from its beginning."""

@@ -6,14 +6,16 @@ A few lines longer than other files: the document of a loop names each of its va
 from __future__ import annotations
 
 import math
-from typing import Any
+import statistics
+from collections import deque
+from typing import Any, TypeGuard
 
 from jaxobs.derive import bottleneck
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.compiles import Compiles
-from jaxobs.derive.components import components_of
+from jaxobs.derive.components import Charged, components_of
 from jaxobs.derive.device_time import LoopDeviceTime
-from jaxobs.derive.executable import MEASURED, lower_bound_reason
+from jaxobs.derive.executable import MEASURED, SAMPLES_KEPT, lower_bound_reason
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile
 from jaxobs.derive.loop_work import LoopWork
@@ -22,6 +24,7 @@ from jaxobs.derive.profiles import Profiles
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.roofline import Utilization
 from jaxobs.derive.series import LARGEST, Series
+from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.stalls import Stalls
 from jaxobs.derive.step_times import StepTimes
 from jaxobs.derive.window import WINDOW, Slice, Window
@@ -29,7 +32,7 @@ from jaxobs.derive.window_parts import StepSpan
 from jaxobs.derive.work import Work, work_of
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
-from jaxobs.model.metrics import Exemplar, Metric
+from jaxobs.model.metrics import Exemplar
 
 NOT_FINITE = "the value recorded last is no finite number"
 
@@ -44,10 +47,11 @@ more: what a step of an hour does is not known before it ends."""
 class Loop:
     """State of one loop, by the name the user gave it."""
 
-    def __init__(self, name: str, series: Series, clock: ClockAnchor) -> None:
+    def __init__(self, name: str, series: Series, clock: ClockAnchor, signs: SignsOfLife) -> None:
         self.name = name
         self._series = series
         self._clock = clock
+        self._signs = signs
         self.steps = 0
         self.failed = 0
         self.examples: float | None = None
@@ -62,14 +66,15 @@ class Loop:
         self._refused_amounts: set[str] = set()
         self._not_finite: dict[str, str] = {}
         self._recent, self._did = Slice(0), Work()
+        self._lately = Charged({}, 0.0, 0.0, 0.0)
+        self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self._quiet: str | None = None
         self._profile: LoopProfile | None = None
         self._why_no_profile = ""
         self._compiled_here: set[str] = set()
         self.stalls = Stalls()
         self._times = StepTimes(name, series)
-        for metric in (core.STEPS, core.STEPS_FAILED):
-            series.add(metric, (name,), 0.0)
+        self._last_end: int | None = None
 
     def step_ended(
         self, event: StepEnded, compiles: Compiles, executables: Executables, profiles: Profiles
@@ -80,8 +85,9 @@ class Loop:
         waiting = compiles.overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
         compiling = min(turn, compiles.overlap(event.thread, event.start - event.gap, event.end, forget=True))
         made = compiles.made_within(event.thread, event.start - event.gap, event.end)
-        self._compiled_here |= made
-        profiles.compiled(self.name, made, event.end)
+        if made:
+            self._compiled_here |= made
+            profiles.compiled(self.name, made, event.end)
         profiles.step_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
@@ -91,29 +97,38 @@ class Loop:
         self._pending.checkpoint += seconds(event.checkpoint)
         self._pending.input_wait += seconds(max(0, event.input_wait - waiting))
         own = turn - event.gap - compiling - event.checkpoint - max(0, event.input_wait - waiting)
-        self.stalls.step(seconds(max(0, own)))
+        self._judge(event, max(0, own))
         for run in event.runs:
             self._pending.runs[run] += 1
             self._work.ran(run)
             executables.ran_in_loop(run)
         self._device_time.step_ended(event, executables)
-        self._series.add(core.STEPS, (self.name,), 1)
-        if event.failed:
-            self._series.add(core.STEPS_FAILED, (self.name,), 1)
-        examples = self._amount("examples", event.examples, core.EXAMPLES)
-        if examples is not None:
-            self.examples = min((self.examples or 0.0) + examples, LARGEST)
-            self._pending.examples = min(self._pending.examples + examples, LARGEST)
-        tokens = self._amount("tokens", event.tokens, core.TOKENS)
-        if tokens is not None:
-            self.tokens = min((self.tokens or 0.0) + tokens, LARGEST)
-            self._pending.tokens = min(self._pending.tokens + tokens, LARGEST)
-        self._series.set(core.LAST_STEP, (self.name,), self._clock.wall_time(event.end) / NANOSECONDS)
+        if self._is_taken(event.examples, "examples"):
+            self.examples = min((self.examples or 0.0) + event.examples, LARGEST)
+            self._pending.examples = min(self._pending.examples + event.examples, LARGEST)
+        if self._is_taken(event.tokens, "tokens"):
+            self.tokens = min((self.tokens or 0.0) + event.tokens, LARGEST)
+            self._pending.tokens = min(self._pending.tokens + event.tokens, LARGEST)
+        self._last_end = event.end
         self._times.step_ended(event, turn, executables)
+
+    def _judge(self, event: StepEnded, own: int) -> None:
+        """Whether it was a stall. What is explained of its time may have been silent, too."""
+        silent = 0
+        if self.stalls.is_long(seconds(own)):
+            explained = event.end - event.start - own
+            longest = round((self.stalls.limit or 0.0) * NANOSECONDS)
+            silent = self._signs.silent(event.start, event.end, longest) - explained
+        self.stalls.step(seconds(own), seconds(silent))
 
     def completed(self, event: StepCompleted, executables: Executables) -> None:
         self._times.completed(event, executables)
         self._device_time.completed(event)
+
+    def sampled(self, run: int) -> None:
+        """A run was timed by polling: if it is one of this loop's, at the pace that its steps have now."""
+        if run in self._pending.runs or run in self._recent.runs:
+            self._pending.samples += 1
 
     def declared(self, event: LoopDeclared) -> None:
         require(
@@ -147,15 +162,17 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        piece.components, piece.by_operation = self._components(piece, executables)
+        components = self._charged(piece, executables).components
         self.wall += piece.wall
-        for word, amount in piece.components.items():
+        for word, amount in components.items():
             self.components[word] += amount
             self._series.add(core.COMPONENT_SECONDS, (self.name, word), amount)
+        if (pace := piece.pace) is not None:
+            self._sampled_paces.extend([pace] * min(piece.samples, SAMPLES_KEPT))
         self.window.append(piece)
         self._show(now, executables)
 
-    def _components(self, piece: Slice, executables: Executables) -> tuple[dict[str, float], float]:
+    def _charged(self, piece: Slice, executables: Executables) -> Charged:
         return components_of(
             piece, executables, self._profile, all_watched=self._unwatched(executables) is None
         )
@@ -206,19 +223,20 @@ class Loop:
     def _untraced_step(self) -> float | None:
         """Seconds a step of late, without compiles and checkpoints."""
         own = self._recent.wall - sum(
-            self._recent.components.get(word, 0.0) for word in ("compile", "checkpoint")
+            self._lately.components.get(word, 0.0) for word in ("compile", "checkpoint")
         )
         return own / self._recent.steps if self._recent.steps else None
 
     def _show(self, now: int, executables: Executables) -> None:
         self._work.count(executables)
+        self._count()
         self._recent = self.window.total()
         self._did = work_of(self._recent.runs, executables)
         self._quiet = _quiet(self._recent, now)
         if self._quiet is not None:
             self._recent, self._did = Slice(now), Work()
         # By what is known now: a window tells what the steps before it did, too.
-        self._recent.components, self._recent.by_operation = self._components(self._recent, executables)
+        self._lately = self._charged(self._recent, executables)
         used, verdict = self._utilization(executables), self.verdict()
         self._series.set(core.MFU, (self.name,), used.mfu)
         self._series.set(core.HFU, (self.name,), used.hfu)
@@ -226,12 +244,37 @@ class Loop:
             self._series.set(core.BOTTLENECK, (self.name, word), verdict.shares.get(word))
         self._series.set(core.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
 
+    def _count(self) -> None:
+        """Bring the counters of steps up to what was folded: once a snapshot, as there may be thousands of steps."""
+        for metric, amount in (
+            (core.STEPS, self.steps),
+            (core.STEPS_FAILED, self.failed),
+            (core.EXAMPLES, self.examples),
+            (core.TOKENS, self.tokens),
+        ):
+            if amount is not None:
+                self._series.total(metric, (self.name,), float(amount))
+        if self._last_end is not None:
+            at = self._clock.wall_time(self._last_end) / NANOSECONDS
+            self._series.set(core.LAST_STEP, (self.name,), at)
+
     def verdict(self) -> bottleneck.Verdict:
         """Of the last window."""
         if self._quiet is not None:
             return bottleneck.Verdict("unknown", 0.0, None, reason=self._quiet)
-        recent = self._recent
-        return bottleneck.decide(recent.components, recent.steps, recent.by_operation)
+        recent, lately = self._recent, self._lately
+        doubtful = min(lately.sampled, lately.doubtful + lately.sampled * self._change_of_pace())
+        return bottleneck.decide(lately.components, recent.steps, lately.by_operation, doubtful)
+
+    def _change_of_pace(self) -> float:
+        """Share by which runs follow each other faster or slower now than while some of them were timed.
+
+        Whether that is the device's doing or the host's is not known before new runs are timed.
+        """
+        pace = self.window.pace()
+        if pace is None or not self._sampled_paces:
+            return 0.0
+        return abs(pace / statistics.median(self._sampled_paces) - 1)
 
     def _utilization(self, executables: Executables) -> Utilization:
         if self._quiet is not None:
@@ -245,16 +288,15 @@ class Loop:
         """A function that runs in this loop without being watched, so that not all of the device's time is known."""
         return next((name for name in sorted(self._compiled_here) if not executables.is_watched(name)), None)
 
-    def _amount(self, word: str, value: float | None, metric: Metric) -> float | None:
-        """What the user said of a step; NaN, infinity and negative amounts are refused."""
+    def _is_taken(self, value: float | None, word: str) -> TypeGuard[float]:
+        """Whether it counts, what the user said of a step; NaN, infinity and negative amounts are refused."""
         if value is None:
-            return None
-        if not is_amount(value):
-            self._refused_amounts.add(word)
-            self._series.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
-            return None
-        self._series.add(metric, (self.name,), value)
-        return value
+            return False
+        if is_amount(value):
+            return True
+        self._refused_amounts.add(word)
+        self._series.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
+        return False
 
     def _why_no_amount(self, word: str) -> str | None:
         if (self.examples if word == "examples" else self.tokens) is not None:

@@ -1,16 +1,25 @@
-"""Recompiles: what was compiled again and why, and what it cost."""
+"""Recompiles: what was compiled again and why, and what it cost.
+
+What is compiled while a function is traced is a row of its own, or no recompile at all: its seconds are not those of the
+function around it, so that no second is in two rows.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.derive import catalogue as core
+from jaxobs.derive.intervals import Span, joined
 from jaxobs.derive.miss_cause import CAUSES
 from jaxobs.derive.series import Series
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
+
+SPANS_KEPT: Final = 1_000
+"""Stretches of compiles that are remembered of each thread: a function that makes more executables than this while it is
+traced has the oldest of them counted with its own."""
 
 ROWS: Final = 50
 """Distinct (cause, argument, call site) kept of each function; more are summed by cause alone."""
@@ -66,14 +75,16 @@ class Recompilations:
         self._series = series
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._rows: defaultdict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
+        self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=SPANS_KEPT))
         for cause in CAUSES:
             series.total(core.RECOMPILATION_SECONDS, (cause,), 0.0)
 
     def compiled(self, event: events.Compilation) -> None:
-        """Does nothing for a function's first compile."""
+        """A function's first compile is no row; its time is not that of a recompile around it either."""
+        own = self._own_time(event)
         if event.recompilation is None:
             return
-        lost = seconds(sum(max(0, end - start) for phase, start, end in event.phases if phase in LOST_IN))
+        lost = seconds(own)
         self.counts[event.function][event.recompilation] += 1
         self._series.add(core.RECOMPILATION_SECONDS, (event.recompilation,), lost)
         attributes = dict(event.attributes)
@@ -89,6 +100,22 @@ class Recompilations:
         row.attributes = attributes
         row.count += 1
         row.seconds += lost
+
+    def _own_time(self, event: events.Compilation) -> int:
+        """Nanoseconds of its phases without the executables that were made within them, which were told before it."""
+        phases = joined(
+            (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
+        )
+        if not phases:
+            return 0
+        earlier, within = self._inner[event.thread], []
+        while earlier and earlier[-1][1] > phases[0][0]:
+            within.append(earlier.pop())
+        told = sum(
+            max(0, min(stop, end) - max(begin, start)) for begin, stop in within for start, end in phases
+        )
+        earlier.extend(joined([*within, *phases]))
+        return sum(end - start for start, end in phases) - told
 
     def document(self, function: str) -> list[dict[str, Any]]:
         """The most expensive reason first."""

@@ -6,12 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from jaxobs.model.events import EVENT_TYPES, Event
 
 REASONS_KEPT = 5
 REASON_LETTERS = 200
+
+KINDS_KEPT = 100
+"""Of each type of event: an amount is a float here and an int there, and nobody has as many kinds of them."""
 
 
 def require(condition: bool, what: str) -> None:
@@ -27,9 +30,17 @@ def is_amount(value: float | None) -> bool:
 
 def require_types(event: Event) -> None:
     """Raises TypeError where a field is not of the type it was declared with: plugins may put anything into one."""
-    for value, fits in zip(event, _FIELDS[type(event)], strict=True):
-        if not (isinstance(value, fits) if isinstance(fits, tuple) else fits(value)):
-            raise TypeError(f"{type(event).__name__} holds {type(value).__name__} where it must not")
+    fields, seen = _FIELDS[type(event)], _SEEN[type(event)]
+    kinds = tuple(map(type, event))
+    if kinds not in seen:
+        for value, fits in zip(event, fields.kinds, strict=True):
+            if not isinstance(value, fits):
+                raise _wrong(event, value)
+        if len(seen) < KINDS_KEPT:
+            seen.add(kinds)
+    for at, test in fields.contents:
+        if not test(event[at]):
+            raise _wrong(event, event[at])
 
 
 class Refusals:
@@ -57,36 +68,54 @@ def described(event: object, error: Exception) -> str:
         return type(event).__name__
 
 
-def _fits(hint: Any) -> tuple[type, ...] | Callable[[Any], bool]:
-    """What `isinstance` takes for an annotation of an event's field, or a function that looks into the value."""
-    parts = get_args(hint)
-    if get_origin(hint) is tuple and parts[-1] is Ellipsis:
-        inside = _test(parts[0])
-        return lambda value: isinstance(value, tuple) and all(map(inside, value))
-    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
-        tests = [_test(part) for part in (parts or get_type_hints(hint).values())]
-        return lambda value: (
-            isinstance(value, tuple)
-            and len(value) == len(tests)
-            and all(test(item) for test, item in zip(tests, value, strict=True))
-        )
+def _wrong(event: Event, value: object) -> TypeError:
+    return TypeError(f"{type(event).__name__} holds {type(value).__name__} where it must not")
+
+
+class _Fields(NamedTuple):
+    """What the fields of an event's type may be: each by its class, and those with something in them by a test."""
+
+    kinds: tuple[tuple[type, ...], ...]
+    contents: tuple[tuple[int, Callable[[Any], bool]], ...]
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """Classes of what an annotation of an event's field allows."""
     if isinstance(hint, UnionType):
-        tests = [_test(part) for part in parts]
-        kinds = [_fits(part) for part in parts]
-        if all(isinstance(kind, tuple) for kind in kinds):
-            return tuple(one for kind in kinds if isinstance(kind, tuple) for one in kind)
-        return lambda value: any(test(value) for test in tests)
-    if hint is NoneType:
-        return (NoneType,)
+        return tuple(kind for part in get_args(hint) for kind in _kinds(part))
+    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
+        return (tuple,)
     return (float, int) if hint is float else (hint,)
 
 
 def _test(hint: Any) -> Callable[[Any], bool]:
-    fits = _fits(hint)
-    return (lambda value: isinstance(value, fits)) if isinstance(fits, tuple) else fits
+    """Whether a value is what an annotation says, to the last of what is in it."""
+    parts = get_args(hint)
+    if isinstance(hint, UnionType):
+        tests = [_test(part) for part in parts if part is not NoneType]
+        if NoneType in parts:
+            return lambda value: value is None or any(test(value) for test in tests)
+        return lambda value: any(test(value) for test in tests)
+    if get_origin(hint) is tuple and parts[-1] is Ellipsis:
+        inside = _test(parts[0])
+        return lambda value: isinstance(value, tuple) and all(map(inside, value))
+    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
+        each = [_test(part) for part in (parts or get_type_hints(hint).values())]
+        return lambda value: (
+            isinstance(value, tuple)
+            and len(value) == len(each)
+            and all(test(item) for test, item in zip(each, value, strict=True))
+        )
+    kinds = _kinds(hint)
+    return lambda value: isinstance(value, kinds)
 
 
-_FIELDS = {
-    event_type: tuple(_fits(hint) for hint in get_type_hints(event_type).values())
-    for event_type in EVENT_TYPES
-}
+def _fields(event_type: type[Event]) -> _Fields:
+    hints = list(get_type_hints(event_type).values())
+    kinds = tuple(map(_kinds, hints))
+    return _Fields(kinds, tuple((at, _test(hint)) for at, hint in enumerate(hints) if tuple in kinds[at]))
+
+
+_FIELDS = {event_type: _fields(event_type) for event_type in EVENT_TYPES}
+_SEEN: dict[type, set[tuple[type, ...]]] = {event_type: set() for event_type in EVENT_TYPES}
+"""Classes of fields that were looked at and are right: thousands of events a second are alike."""

@@ -124,21 +124,30 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
 
     Bounds without `seconds` add nothing but the names of what they miss.
     """
-    every = list(bounds)
     shares = {"compute": 0.0, "memory": 0.0}
-    for bound in every:
+    matrix, vector, transcendental, memory, communication = sums = [_KnownSum() for _ in range(5)]
+    missing: dict[str, None] = {}
+    for bound in bounds:
         if bound.limit is not None and bound.seconds is not None:
             shares[bound.limit] += bound.seconds
+        parts = (
+            bound.matrix_seconds, bound.vector_seconds, bound.transcendental_seconds, bound.memory_seconds,
+            bound.communication_seconds,
+        )  # fmt: skip
+        for total, part in zip(sums, parts, strict=True):
+            total.add(part)
+        if bound.missing:
+            missing.update(dict.fromkeys(bound.missing))
     seconds = _usable(sum(shares.values()))
     return Bound(
-        matrix_seconds=_sum_known([bound.matrix_seconds for bound in every]),
-        vector_seconds=_sum_known([bound.vector_seconds for bound in every]),
-        transcendental_seconds=_sum_known([bound.transcendental_seconds for bound in every]),
-        memory_seconds=_sum_known([bound.memory_seconds for bound in every]),
+        matrix_seconds=matrix.value,
+        vector_seconds=vector.value,
+        transcendental_seconds=transcendental.value,
+        memory_seconds=memory.value,
         seconds=seconds,
         limit=None if seconds is None else "compute" if shares["compute"] >= shares["memory"] else "memory",
-        missing=tuple(dict.fromkeys(name for bound in every for name in bound.missing)),
-        communication_seconds=_sum_known([bound.communication_seconds for bound in every]),
+        missing=tuple(missing),
+        communication_seconds=communication.value,
     )
 
 
@@ -266,7 +275,29 @@ def _largest(parts: Iterable[float | None]) -> float | None:
     return max((part for part in parts if part is not None), default=None)
 
 
-def _sum_known(parts: list[float | None]) -> float | None:
+def _sum_known(parts: Iterable[float | None]) -> float | None:
     """The sum of what is known; None where there are parts and none is."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if known or not parts else None
+    total = _KnownSum()
+    for part in parts:
+        total.add(part)
+    return total.value
+
+
+class _KnownSum:
+    """The same, part by part."""
+
+    __slots__ = ("_known", "_parts", "_total")
+
+    def __init__(self) -> None:
+        self._parts = self._known = 0
+        self._total = 0.0
+
+    def add(self, part: float | None) -> None:
+        self._parts += 1
+        if part is not None:
+            self._known += 1
+            self._total += part
+
+    @property
+    def value(self) -> float | None:
+        return self._total if self._known or not self._parts else None

@@ -9,12 +9,13 @@ from jaxobs.derive import catalogue as core
 from jaxobs.derive.intervals import Intervals
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
+from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.stalls import FACTOR, Stalls
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.model.labels import EAGER
 
-TOLD = ("productive", "input", "checkpoint", "stalled")
+TOLD = ("productive", "input", "checkpoint", "stalled", "other")
 """Categories that loops tell."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
@@ -51,18 +52,19 @@ class RunTime:
     is earlier, and `other` after it. So no category ever falls, and together they are the age at that moment. Where the
     beginning of a phase was lost, what was charged to `other` meanwhile is made good with time that is unexplained later.
 
-    `stalled` is what steps took beyond their usual time for no reason that was seen (`Stalls`). While such a step is
-    under way it grows already, if the loop is an iteration, whose end would have been told, and nothing else goes on: all
-    but the last seconds, which a usual step takes. What the step then says of that time comes too late.
+    `stalled` is what steps took beyond their usual time for no reason that was seen, `other` has what they took while
+    something was seen to go on (`Stalls`). While a long step is under way both grow already, if the loop is an iteration,
+    whose end would have been told: all but the last seconds, which a usual step takes. What the step then says of that
+    time comes too late.
     """
 
-    def __init__(self, series: Series, began: int) -> None:
+    def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
         self._series = series
+        self._signs = signs
         self._charged_until = began
         self._first_step: int | None = None
         self._first_executable: int | None = None
         self._running: dict[str, _Running] = {}
-        self._last_sign = began
         self._heard_until: int | None = None
         self._compiling = Intervals()
         self._open_phases: dict[int, str | None] = {}
@@ -84,11 +86,11 @@ class RunTime:
         before = self._running.get(event.loop)
         end = event.end if before is None else max(event.end, before.end)
         self._running[event.loop] = _Running(end, before is not None and event.start == before.end)
-        self._last_sign = max(self._last_sign, event.end)
+        self._signs.seen(event.end)
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)
-        self._last_sign = max(self._last_sign, event.time)
+        self._signs.seen(event.time)
 
     def phase_started(self, event: PhaseStarted) -> None:
         self._open_phases[event.time] = event.inside
@@ -96,13 +98,13 @@ class RunTime:
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
         self._open_phases.pop(event.start, None)
-        self._last_sign = max(self._last_sign, event.end)
+        self._signs.seen(event.end)
         if event.inside is None and event.phase in self._phases:
             # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
             self._phases[event.phase].add(event.start, event.end)
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
-        self._last_sign = max(self._last_sign, event.end)
+        self._signs.seen(event.end)
         if event.outermost:
             self._compiling.add(event.start, event.end)
             if self._first_executable is None and event.function != EAGER:
@@ -152,12 +154,15 @@ class RunTime:
         compiling_since: int | None,
         phases: Mapping[int, str | None],
     ) -> int:
-        """The earliest of: the last step of a loop that runs, what is under way, now."""
+        """The earliest of: the last step of a loop that runs, or sign of life in a long one, what is under way, now."""
         held = [start for start, inside in phases.items() if inside is None]
         held += [compiling_since] if compiling_since is not None else []
         for name, running in self._running.items():
-            if name in phases.values() or now - running.end <= _patience(running, loops.get(name)):
+            patience = _patience(running, loops.get(name))
+            if name in phases.values() or now - running.end <= patience:
                 held.append(running.end)
+            elif running.iterated and now - self._signs.last <= patience:
+                held.append(self._signs.last)  # something goes on in a long step; what follows may be a stall
         return min([now, *held])
 
     def _usual_of_the_stalled(self, now: int, loops: Mapping[str, LoopTime]) -> int | None:
@@ -167,7 +172,7 @@ class RunTime:
             for name, running in self._running.items()
             if running.iterated and name in loops and loops[name].stalls.limit is not None
         ]
-        if not judged or seconds(now - self._last_sign) <= max(stalls.limit or 0.0 for stalls in judged):
+        if not judged or seconds(now - self._signs.last) <= max(stalls.limit or 0.0 for stalls in judged):
             return None
         return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
 
@@ -215,10 +220,12 @@ def _sum(loops: Mapping[str, LoopTime]) -> dict[str, float]:
     known = dict.fromkeys(TOLD, 0.0)
     for loop in loops.values():
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
-        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - loop.stalls.seconds)
+        beyond = loop.stalls.seconds + loop.stalls.busy_seconds
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
         known["input"] += parts["input"]
         known["checkpoint"] += parts["checkpoint"]
         known["stalled"] += loop.stalls.seconds
+        known["other"] += loop.stalls.busy_seconds
     return known
 
 

@@ -150,6 +150,8 @@ class Series:
     def _admitted(
         self, metric: Metric, labels: Labels, series: dict[Labels, float] | dict[Labels, Histogram]
     ) -> Labels | None:
+        if labels in series:
+            return labels  # what stands there is clean, and so is what equals it
         labels = clean(labels)
         if labels in series:
             return labels

@@ -115,7 +115,9 @@ class Spans:
             self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
             yield self._step(event, None, "slow")
             return
-        for completed in list(self._completed.get(event.loop, ())):
+        if not self._completed.get(event.loop):
+            return
+        for completed in list(self._completed[event.loop]):
             if completed.step == event.step:
                 self._completed[event.loop].remove(completed)
                 yield self._step(event, completed, "sampled")

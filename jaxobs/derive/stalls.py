@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 
@@ -18,7 +19,6 @@ FACTOR = 40
 LEAST_SECONDS = 30.0
 """A shorter pause lies within the half minute that the loop's bottleneck speaks of, and is in its components."""
 
-
 IN_A_ROW = 5
 """So many long steps after each other are no stall: that is how long the loop's steps take now."""
 
@@ -26,18 +26,27 @@ IN_A_ROW = 5
 class Stalls:
     """Told each step's own seconds: without compiles, checkpoints, waits for input, inner loops and phases.
 
-    A stall is a step whose own time exceeds `limit`; what exceeds the usual time of a step is `seconds`, their sum.
+    What a step whose own time exceeds `limit` took beyond a usual one is `seconds` as far as nothing was seen to happen
+    meanwhile, and `busy_seconds` else: an evaluation, say, that nobody marked. Both are sums.
     """
 
     def __init__(self) -> None:
         self._usual: deque[float] = deque(maxlen=STEPS_KEPT)
         self._in_a_row = 0
         self.seconds = 0.0
+        self.busy_seconds = 0.0
 
-    def step(self, own: float) -> None:
-        """A step ended. A stall is not counted among the usual steps."""
-        if own > LEAST_SECONDS and (limit := self.limit) is not None and own > limit:
-            self.seconds += own - self.usual
+    def is_long(self, own: float) -> bool:
+        """Whether that is no usual step."""
+        return own > LEAST_SECONDS and (limit := self.limit) is not None and own > limit
+
+    def step(self, own: float, silent: float = math.inf) -> None:
+        """A step ended, in which for `silent` seconds nothing was seen. A long one is not counted among the usual."""
+        if self.is_long(own):
+            beyond = own - self.usual
+            stalled = max(0.0, min(beyond, silent))
+            self.seconds += stalled
+            self.busy_seconds += beyond - stalled
             self._in_a_row += 1
             if self._in_a_row == IN_A_ROW:
                 self._usual.clear()

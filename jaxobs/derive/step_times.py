@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executables import Executables
@@ -30,8 +31,7 @@ COMPLETIONS_WAITING = 8
 """Completions that came before the end of their step is known; of more the oldest are given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One step on the host. `excluded` nanoseconds of it belong to inner loops, phases and checkpoints.
 
     From `pause` to `start` lies time that belongs to no step of the loop: between epochs, or in the loop around it.

@@ -6,10 +6,12 @@ factor; of memory-bound work it is the memory's clock that counts.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from jaxobs.derive.window import WINDOW
 from jaxobs.model.device_readings import DeviceReading
 
 LOW_CLOCK: Final = 0.9
@@ -19,11 +21,43 @@ bfloat16 peak of an H100 SXM is reached at 1 830 MHz, 0.92 of the 1 980 MHz that
 BUSY: Final = 0.5
 """Of a device that is busy less than this share of the time, low clocks are no news: it saves power."""
 
+LEAST_WATCHED: Final = WINDOW // 2
+"""Clocks change from one reading to the next: what they took is an average over the window, and at least half of it."""
+
 NO_READING: Final = "no collector reads this device's clocks"
 NOT_TOLD: Final = "the collector does not tell it of this device"
+NOT_WATCHED: Final = "its clocks were not read for long enough"
 
 GaugesOf = Callable[[str], Mapping[tuple[str, ...], float]]
 """The series of a gauge, by the values of its labels."""
+
+
+class Taken(NamedTuple):
+    """Share of the speed of computing and of memory that clocks which are held down take away; None: not told."""
+
+    compute: float | None = None
+    memory: float | None = None
+
+
+class TakenLately:
+    """The average of one device over the last WINDOW."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[int, Taken]] = deque()
+
+    def add(self, time: int, taken: Taken) -> None:
+        self._readings.append((time, taken))
+        while self._readings[0][0] < time - WINDOW:
+            self._readings.popleft()
+
+    def average(self) -> Taken:
+        """Nothing where there are too few readings."""
+        if not self._readings or self._readings[-1][0] - self._readings[0][0] < LEAST_WATCHED:
+            return Taken()
+        return Taken(
+            _mean(taken.compute for _, taken in self._readings),
+            _mean(taken.memory for _, taken in self._readings),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +81,23 @@ class Reading:
     def memory_clock_ratio(self) -> float | None:
         """The same for device memory."""
         return _ratio(self.memory_clock, self.memory_clock_limit)
+
+    @property
+    def is_held_down(self) -> bool:
+        """Whether something keeps the clocks of a busy device down."""
+        busy = self.utilization is None or self.utilization >= BUSY
+        return busy and bool(self.reasons or self.slowdown)
+
+    @property
+    def taken(self) -> Taken:
+        """What its clocks take now from the speed that is had at LOW_CLOCK of the highest."""
+        speed = None if self.slowdown is None else 1 - self.slowdown
+        compute = speed if self.clock_ratio is None else self.clock_ratio
+        memory = speed if self.memory_clock_ratio is None else self.memory_clock_ratio
+        return Taken(*(None if ratio is None else self._short_by(ratio) for ratio in (compute, memory)))
+
+    def _short_by(self, ratio: float) -> float:
+        return max(0.0, 1 - ratio / LOW_CLOCK) if self.is_held_down else 0.0
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:
@@ -89,6 +140,7 @@ def remark_on(reading: Reading, function: str, efficiency: float | None, limit: 
 
 def clocks_document(
     reading: Reading | None,
+    lately: Taken,
     loops: Mapping[str, Mapping[str, Any]],
     executables: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
@@ -105,6 +157,11 @@ def clocks_document(
         "utilization_ratio": (reading.utilization, NOT_TOLD),
         "clock_ratio": (reading.clock_ratio, NOT_TOLD),
         "memory_clock_ratio": (reading.memory_clock_ratio, NOT_TOLD),
+        "compute_taken_ratio": (
+            lately.compute,
+            NOT_WATCHED if reading.taken.compute is not None else NOT_TOLD,
+        ),
+        "memory_taken_ratio": (lately.memory, NOT_WATCHED if reading.taken.memory is not None else NOT_TOLD),
         "throttle_reasons": (None if reading.reasons is None else list(reading.reasons), NOT_TOLD),
         "mfu": (
             loop["mfu"] if loop else None,
@@ -124,6 +181,11 @@ def _remark(reading: Reading, longest: Mapping[str, Any] | None) -> str | None:
     if longest is None:
         return remark_on(reading, "", None, None)
     return remark_on(reading, longest["function"], longest["efficiency"], longest["bottleneck"]["label"])
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _ratio(value: float | None, limit: float | None) -> float | None:

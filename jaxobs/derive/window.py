@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter, deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.model.clock import NANOSECONDS
@@ -24,10 +24,15 @@ class Slice:
     input_wait: float = 0.0
     examples: float = 0.0
     tokens: float = 0.0
-    components: Mapping[str, float] = field(default_factory=dict)
     runs: Counter[int] = field(default_factory=Counter)
-    by_operation: float = 0.0
-    """Device seconds in `components` that were charged operation by operation, from profiler windows."""
+    samples: int = 0
+    """Of runs, that were timed by polling."""
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds from one watched call to the next, without those of compiles, checkpoints and waits for input."""
+        own, calls = self.wall - self.compiling - self.checkpoint - self.input_wait, self.runs.total()
+        return own / calls if calls and own > 0 else None
 
 
 class Window:
@@ -42,20 +47,22 @@ class Window:
         while len(self._slices) > 1 and self._slices[0].end < piece.end - WINDOW:
             self._slices.popleft()
 
+    def pace(self) -> float | None:
+        """The median of the slices'."""
+        known = [pace for piece in self._slices if (pace := piece.pace) is not None]
+        return statistics.median(known) if known else None
+
     def total(self) -> Slice:
         """All slices as one. Compile seconds of the first steps go with them as they age."""
         whole = Slice(self._slices[-1].end if self._slices else 0)
-        components: Counter[str] = Counter()
         for piece in self._slices:
             whole.wall += piece.wall
             whole.steps += piece.steps
             whole.examples += piece.examples
             whole.tokens += piece.tokens
-            whole.by_operation += piece.by_operation
             whole.compiling += piece.compiling
             whole.checkpoint += piece.checkpoint
             whole.input_wait += piece.input_wait
-            whole.runs.update(piece.runs)
-            components.update(piece.components)
-        whole.components = {word: float(amount) for word, amount in components.items()}
+            for run, count in piece.runs.items():  # `Counter.update` takes three times as long
+                whole.runs[run] += count
         return whole

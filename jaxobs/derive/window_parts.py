@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxobs.derive.intervals import Span, joined
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepEnded
 
 STEPS_REMEMBERED = 20_000
 """Steps of a loop whose times are kept until a window comes that may hold them: two seconds of steps of 0.1 ms."""
-
-Span = tuple[int, int]
-"""Start and end in nanoseconds."""
 
 
 class StepSpan(NamedTuple):
@@ -105,7 +103,9 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
                 inputs.append(wait)
         if pieces and count > 0:
             waited = seconds(sum(stop - begin for begin, stop in inputs))
-            found[name] = LoopPart(_joined(pieces), _joined(inputs), count, active, waited, bool(whole))
+            found[name] = LoopPart(
+                tuple(joined(pieces)), tuple(joined(inputs)), count, active, waited, bool(whole)
+            )
     return found
 
 
@@ -125,14 +125,3 @@ def _without(span: Span, holes: Iterable[Span]) -> list[Span]:
             break
     left.append((start, end))
     return [(begin, stop) for begin, stop in left if stop > begin]
-
-
-def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """In order; those that touch become one."""
-    found: list[Span] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return tuple(found)

@@ -43,7 +43,9 @@ def digest(document: Document) -> str:
         parts.append(", ".join([*words, *([f"bottleneck {label}"] if label else [])]))
     functions = document.get("functions") or {}
     spent = sum(total(function.get("seconds")) for function in functions.values())
-    parts += [f"{len(functions)} functions compiled in {duration(spent)}"] if functions else []
+    spent += document.get("functions_left_out_seconds") or 0.0
+    number = len(functions) + (document.get("functions_left_out") or 0)
+    parts += [f"{number:,} functions compiled in {duration(spent)}"] if functions else []
     return printable("; ".join(parts) or "nothing has run yet")
 
 

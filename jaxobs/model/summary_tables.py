@@ -16,6 +16,9 @@ LARGEST_EXECUTABLES: Final = 8
 LARGEST_OPERATIONS: Final = 3
 """What is worth a change of the program; the rest are in the document."""
 
+DEAREST_FUNCTIONS: Final = 20
+"""What is not among the twenty that took longest to compile is hardly what a start takes its time for."""
+
 DEAREST_RECOMPILATIONS: Final = 8
 """The rest are in the document; those that cost most are what is worth a change of the program."""
 
@@ -75,7 +78,8 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
     columns = ("function", "compiles", "recompiles", "seconds", *titles)
     table = TextTable(columns, title="compiled functions", left=("recompiles",))
     rows = [(total(function.get("seconds")), name, function) for name, function in found.items()]
-    for spent, name, function in sorted(rows, key=lambda row: (-row[0], row[1])):
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    for spent, name, function in rows[:DEAREST_FUNCTIONS]:
         seconds = function.get("seconds") or {}
         table.add(
             name,
@@ -84,6 +88,11 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
             f"{spent:.3f}",
             *(f"{seconds.get(phase) or 0.0:.3f}" for phase in phases),
         )
+    left_out = (document.get("functions_left_out") or 0) + len(rows[DEAREST_FUNCTIONS:])
+    if left_out:
+        spent = sum(row[0] for row in rows[DEAREST_FUNCTIONS:])
+        spent += document.get("functions_left_out_seconds") or 0.0
+        table.caption = f"{left_out:,} cheaper ones are not shown, {spent:.3f} seconds in all"
     return table
 
 

@@ -57,6 +57,12 @@ def test_counters_never_fall_and_every_snapshot_keeps_its_promises(stream: list[
     last = fold.snapshot(now + 300 * SECOND)
     check(last, before)
     parsed(last.families)
+    listed = last.to_dict()["executables"]
+    fold.executables._changed.update(
+        fold.executables._by_number
+    )  # entries are drawn anew where something changed alone
+    drawn = fold.snapshot(now + 300 * SECOND).to_dict()["executables"]
+    assert sorted(drawn, key=str) == sorted(listed, key=str)
 
 
 @settings(max_examples=600, deadline=None)

@@ -60,7 +60,7 @@ def test_components_add_up_to_the_wall_time(
     runs: Counter[int], watched: bool,
 ) -> None:  # fmt: skip
     piece = Slice(at(2), wall, steps, compiling, checkpoint, wait, runs=runs)
-    components, told = components_of(piece, executables(), profile, all_watched=watched)
+    components, told, _, _ = components_of(piece, executables(), profile, all_watched=watched)
     assert set(components) == set(COMPONENTS)
     assert min(components.values()) >= 0.0
     assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
@@ -90,7 +90,7 @@ def profile_of(busy: dict[str, float], **more: float) -> LoopProfile:
 
 def test_what_a_window_found_holds_for_steps_that_were_not_watched() -> None:
     profile = profile_of({"compute": 0.06, "memory": 0.02})
-    components, told = components_of(Slice(at(2), 1.0, 100), executables(), profile, all_watched=False)
+    components, told, _, _ = components_of(Slice(at(2), 1.0, 100), executables(), profile, all_watched=False)
     assert components["compute"] == pytest.approx(0.6)
     assert components["memory"] == pytest.approx(0.2)
     assert components["host"] == pytest.approx(0.2)
@@ -103,7 +103,7 @@ def test_sampled_runs_say_how_long_and_windows_say_with_what() -> None:
     piece = Slice(
         at(2), 1.0, 50, runs=Counter({1: 50})
     )  # 10 ms each, of which traced operations explain 4 ms
-    components, _ = components_of(piece, executables(), profile, all_watched=True)
+    components, *_ = components_of(piece, executables(), profile, all_watched=True)
     assert components["compute"] == pytest.approx(0.15)
     assert components["memory"] == pytest.approx(0.05)
     assert components["latency"] == pytest.approx(0.3)  # the device waited between its operations
@@ -120,14 +120,14 @@ def test_tracing_makes_small_operations_longer_and_that_is_taken_off() -> None:
     profile = profile_of(
         {"latency": 0.08}, operations=100_000
     )  # 10 000 a step: at most 7 ms of it is tracing
-    components, _ = components_of(Slice(at(2), 0.6, 100), executables(), profile, all_watched=False)
+    components, *_ = components_of(Slice(at(2), 0.6, 100), executables(), profile, all_watched=False)
     assert components["latency"] == pytest.approx(0.4)
     assert components["host"] == pytest.approx(0.2)
 
 
 def test_a_device_that_worked_while_the_loop_waited_leaves_less_to_the_input() -> None:
     profile = profile_of({"compute": 0.04}, input_seconds=0.05, input_busy_seconds=0.04)
-    components, _ = components_of(
+    components, *_ = components_of(
         Slice(at(2), 1.0, 100, input_wait=0.5), executables(), profile, all_watched=False
     )
     assert components["input"] == pytest.approx(0.1)
@@ -137,6 +137,6 @@ def test_a_device_that_worked_while_the_loop_waited_leaves_less_to_the_input() -
 def test_a_wait_in_which_the_device_was_idle_is_never_the_devices() -> None:
     profile = profile_of({"compute": 0.06}, input_seconds=0.04)
     piece = Slice(at(2), 1.0, 100, input_wait=0.7)
-    components, _ = components_of(piece, executables(), profile, all_watched=False)
+    components, *_ = components_of(piece, executables(), profile, all_watched=False)
     assert components["input"] == pytest.approx(0.7)
     assert components["compute"] == pytest.approx(0.3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.derive.selection import Selection
+from jaxobs.derive.selection import Largest, Selection
 from jaxobs.model.events import Compilation, CompilePhaseEnded, Measured, Recorded, SourceReported
 from jaxobs.model.labels import OTHER
 from tests.derive.made_up import applied, at, check, compiled, counters, families, new_fold, parsed, step
@@ -133,3 +133,24 @@ def test_recorded_names_are_bounded() -> None:
     fold = applied(new_fold(), [Recorded("", f"name{number}", 1.0, at(1)) for number in range(1_000)])
     assert len(fold.snapshot(at(2)).to_dict()["loops"]["train"]["recorded"]) == 200
     assert fold.refused == 800
+
+
+rises = st.lists(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 100)), max_size=12), max_size=12)
+
+
+@given(rises, st.integers(1, 8))
+def test_looking_at_what_changed_alone_chooses_and_lists_as_looking_at_all(
+    turns: list[list[tuple[int, float]]], limit: int
+) -> None:
+    whole: Selection[int] = Selection(limit)
+    quick: Selection[int] = Selection(limit)
+    largest: Largest[int] = Largest(limit)
+    weights: dict[int, tuple[float, ...]] = {}
+    for turn in turns:
+        changed = sorted({key for key, _ in turn})
+        for key, more in turn:
+            weights[key] = (weights.get(key, (0.0,))[0] + more,)
+        listed = largest.update(weights, changed)
+        assert [weights[key] for key in listed] == sorted(weights.values(), reverse=True)[:limit]
+        everyone, some = whole.choose(weights), quick.choose(weights, changed)
+        assert sorted(weights[key] for key in everyone) == sorted(weights[key] for key in some)

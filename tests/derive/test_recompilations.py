@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jaxobs.derive.recompilations import ROWS
 from jaxobs.model import events
 from jaxobs.model.events import Attributes, Compilation, CompilePhaseStarted, ProbeReported
 from tests.derive.made_up import applied, at, families, new_fold
+
+later = itertools.count(0, 100)
+"""When each compile begins: they come one after the other on one thread."""
 
 
 def again(
@@ -24,9 +30,12 @@ def again(
     if argument is not None:
         attributes += ((events.MISS_ARGUMENT, argument),)
     attributes += tuple((getattr(events, name), value) for name, value in told.items())
-    phases = (("trace", at(0), at(1)), ("lower", at(1), at(2)), ("backend", at(2), at(2 + seconds)))
-    phases += (("cache_read", at(2), at(3)),)
-    return Compilation("step", 1, 1, at(9), phases, "off", cause, attributes, None)
+    begin = next(later)
+    phases = (
+        ("trace", at(begin), at(begin + 1)), ("lower", at(begin + 1), at(begin + 2)),
+        ("backend", at(begin + 2), at(begin + 2 + seconds)), ("cache_read", at(begin + 2), at(begin + 3)),
+    )  # fmt: skip
+    return Compilation("step", 1, 1, at(begin + 9), phases, "off", cause, attributes, None)
 
 
 def document(*compilations: Compilation) -> dict[str, Any]:
@@ -111,10 +120,80 @@ def test_the_persistent_caches_outcomes_and_savings_are_told() -> None:
         [compiled("miss"), compiled("hit", 2.5), compiled("hit", -0.5), compiled("hit", float("nan"))],
     )
     snapshot = fold.snapshot(at(60))
-    cache = snapshot.to_dict()["process"]["persistent_cache"]
-    assert cache == {"enabled": True, "enabled_reason": None, "hits": 3, "misses": 1, "seconds_saved": 2.0}
+    assert snapshot.to_dict()["process"]["persistent_cache"] == {
+        "enabled": True, "enabled_reason": None, "hits": 3, "misses": 1, "compilations_without": 0,
+        "seconds_saved": 2.0, "seconds_without": 0.0, "seconds_not_kept": 0.0,
+    }  # fmt: skip
     assert families(snapshot)["jaxobs_persistent_cache_enabled"] == {(): 1.0}
     assert families(snapshot)["jaxobs_persistent_cache_saved_seconds_total"] == {(): 2.5}
+
+
+def test_a_cache_that_was_switched_on_or_off_meanwhile_has_what_was_compiled_without_it() -> None:
+    def compiled(outcome: str, begin: float, length: float) -> Compilation:
+        phases = (("trace", at(begin - 1), at(begin)), ("backend", at(begin), at(begin + length)))
+        return Compilation("step", 1, 1, at(begin + length), phases, outcome, None, (), None)
+
+    fold = applied(
+        new_fold(), [compiled("off", 10, 20.0), compiled("off", 40, 0.5), compiled("miss", 50, 3.0)]
+    )
+    on = fold.snapshot(at(60)).to_dict()
+    cache = on["process"]["persistent_cache"]
+    assert cache["enabled"] is True
+    assert cache["enabled_reason"] == "of the latest compile: 2 of 3 could not use the cache"
+    assert (cache["seconds_without"], cache["seconds_not_kept"]) == (20.5, 20.0)
+    assert on["advice"] == []  # it is on now
+    off = applied(fold, [compiled("off", 60, 2.0)]).snapshot(at(70)).to_dict()
+    assert off["process"]["persistent_cache"]["enabled"] is False
+    assert off["process"]["persistent_cache"]["enabled_reason"].startswith("of the latest compile: 3 of 4")
+    (advice,) = off["advice"]
+    assert advice["condition"] == "persistent_cache"
+    assert advice["saves_ratio"] == pytest.approx(22.0 / 70.0)
+    assert "22.5 s of this start" in advice["sentence"]
+
+
+def nested(
+    function: str, cause: str | None, *phases: tuple[str, float, float], thread: int = 1
+) -> Compilation:
+    spans = tuple((phase, at(begin), at(end)) for phase, begin, end in phases)
+    return Compilation(function, 1, thread, max(end for _, _, end in spans), spans, "off", cause, (), None)
+
+
+def test_what_is_compiled_within_another_functions_trace_is_counted_once() -> None:
+    """`outer` is traced for 10 s, in which `inner` and then a first compile take 4 s and 1 s."""
+    fold = applied(
+        new_fold(),
+        [
+            nested("innermost", "shape", ("trace", 3.0, 3.25), ("backend", 3.25, 3.5)),
+            nested("inner", "shape", ("trace", 3.0, 4.0), ("lower", 4.0, 5.0), ("backend", 5.0, 7.0)),
+            nested("first", None, ("backend", 8.0, 9.0)),
+            nested("elsewhere", "shape", ("trace", 1.0, 12.0), thread=2),
+            nested("outer", "shape", ("trace", 1.0, 11.0), ("lower", 11.0, 12.0), ("backend", 13.0, 15.0)),
+            nested("after", "shape", ("trace", 15.0, 16.0)),
+        ],
+    )
+    snapshot = fold.snapshot(at(60))
+    rows = {name: entry["recompilations"] for name, entry in snapshot.to_dict()["functions"].items()}
+    spent = {name: found[0]["seconds"] for name, found in rows.items() if found}
+    assert spent == pytest.approx(
+        {"innermost": 0.5, "inner": 3.5, "outer": 10.0 - 5.0 + 1.0 + 2.0, "elsewhere": 11.0, "after": 1.0}
+    )
+    lost = families(snapshot)["jaxobs_recompilation_seconds_total"]
+    assert lost["shape",] == pytest.approx(sum(spent.values()))
+
+
+begins = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=12)
+
+
+@given(begins)
+def test_the_seconds_of_all_rows_are_never_more_than_a_thread_spent(spans: list[tuple[int, int]]) -> None:
+    ordered = sorted((begin + length, begin) for begin, length in spans)
+    fold = applied(
+        new_fold(),
+        [nested(f"f{i}", "shape", ("trace", begin, end)) for i, (end, begin) in enumerate(ordered)],
+    )
+    lost = families(fold.snapshot(at(200)))["jaxobs_recompilation_seconds_total"]["shape",]
+    covered = {second for end, begin in ordered for second in range(begin, end)}
+    assert lost == pytest.approx(len(covered))
 
 
 def test_a_compile_whose_end_may_be_lost_is_not_said_to_go_on() -> None:

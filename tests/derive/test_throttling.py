@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.throttling import BUSY, LOW_CLOCK, Reading, clocks_document, read_device, remark_on
+from jaxobs.derive.throttling import (
+    BUSY,
+    LOW_CLOCK,
+    Reading,
+    Taken,
+    TakenLately,
+    clocks_document,
+    read_device,
+    remark_on,
+)
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
 from jaxobs.model.metrics import Catalogue, Metric
@@ -17,6 +26,7 @@ from tests.derive.made_up import (
     FACTS,
     PEAKS,
     RESOURCE,
+    SECOND,
     Fold,
     applied,
     at,
@@ -164,6 +174,54 @@ def test_a_throttled_device_is_named_in_the_snapshot_and_the_metrics() -> None:
     assert found["jaxobs_device_throttled_info"] == {("0", "power"): 1.0}
 
 
+def test_what_low_clocks_take_is_an_average_and_advice_where_it_goes_on() -> None:
+    fold = measured(observed())
+    first, second = fold.snapshot(at(4)).to_dict()["devices"]
+    assert first["clocks"]["compute_taken_ratio"] is None
+    assert first["clocks"]["compute_taken_ratio_reason"] == "its clocks were not read for long enough"
+    for second_now in range(5, 25):
+        if second_now == 15:  # it cools down
+            fold.apply(Measured(FREQUENCY.name, ("shader", "0"), 2e9, at(15)))
+        fold.apply(step(second_now + 20, second_now - 1.0, second_now, runs=(1,) * 25))
+        fold.apply(ExecutableRan(1, 0.04, 0.001, at(second_now)))
+        document = fold.snapshot(at(second_now)).to_dict()
+    first, second = document["devices"]
+    assert first["clocks"]["compute_taken_ratio"] == pytest.approx((1 - 0.62 / LOW_CLOCK) * 11 / 21)
+    assert first["clocks"]["memory_taken_ratio"] == 0.0
+    assert second["clocks"]["compute_taken_ratio"] == 0.0
+    assert second["clocks"]["memory_taken_ratio_reason"] == "the collector does not tell it of this device"
+    (piece,) = [piece for piece in document["advice"] if piece["condition"] == "throttled_device"]
+    assert piece["device"] == "0"
+    assert (
+        "(clock now at 1.00 of its highest) in the last half minute: held down by power" in piece["sentence"]
+    )
+    share = document["loops"]["train"]["bottleneck"]["shares"]["compute"]
+    assert piece["saves_ratio"] == pytest.approx(share * first["clocks"]["compute_taken_ratio"])
+
+
+def test_a_device_that_only_tells_its_slowdown_loses_that_of_both() -> None:
+    taken = Reading(slowdown=0.55).taken
+    assert taken.compute == taken.memory == pytest.approx(0.5)
+    assert Reading(slowdown=0.0).taken == Taken(0.0, 0.0)
+    assert Reading(0.2, slowdown=0.55).taken == Taken(0.0, 0.0)  # not busy
+    assert Reading(0.9, 1e9, 2e9).taken == Taken(0.0, None)  # nothing holds it down
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.none() | st.floats(0, 1)), min_size=1, max_size=30))
+def test_what_is_taken_lately_lies_within_what_was_taken(readings: list[tuple[int, float | None]]) -> None:
+    lately, now, told = TakenLately(), at(0), []
+    for ahead, taken in readings:
+        now += ahead * SECOND
+        told.append((now, taken))
+        lately.add(now, Taken(taken, None))
+    known = [taken for time, taken in told if taken is not None and time >= now - 30 * SECOND]
+    average = lately.average()
+    assert average.memory is None
+    if average.compute is not None:
+        assert min(known) - 1e-9 <= average.compute <= max(known) + 1e-9
+    assert now - at(0) >= 15 * SECOND or average.compute is None
+
+
 def test_what_is_over_is_gone_from_the_metrics() -> None:
     fold = measured(observed())
     fold.snapshot(at(4))
@@ -189,7 +247,7 @@ def test_without_a_collector_the_clocks_are_absent_with_the_reason() -> None:
 
 
 def test_before_any_step_the_model_has_nothing_to_set_beside_it() -> None:
-    document = clocks_document(SLOW, {}, [])["clocks"]
+    document = clocks_document(SLOW, Taken(), {}, [])["clocks"]
     assert document["mfu"] is None
     assert document["mfu_reason"] == "no step has ended yet"
     assert document["remark"] == "the clock at 0.62 of its maximum: held down by power"

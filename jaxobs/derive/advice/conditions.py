@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from jaxobs.derive.advice import of_compiles, of_loops, of_work
+from jaxobs.derive.advice import of_compiles, of_devices, of_loops, of_work
 from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts
 from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.persistent_cache import CACHED_FROM
+from jaxobs.derive.throttling import LOW_CLOCK
 from jaxobs.model.wording import byte_size, duration, rough_percent
 
 
@@ -40,8 +42,7 @@ CONDITIONS: Final = (
     Condition(
         "persistent_cache",
         "the persistent compilation cache is known to be off, and compiling took more than "
-        f"{duration(of_compiles.LEAST_COMPILE_SECONDS)} in functions that take {duration(of_compiles.CACHED_FROM)} or "
-        "more a compile",
+        f"{duration(of_compiles.LEAST_COMPILE_SECONDS)} in programs that took {duration(CACHED_FROM)} or more each",
         "those seconds, over the age of the process: what the next start would not spend",
         "JAX caches programs that took a second to compile, by default; below ten seconds a cache is not worth its keep",
         of_compiles.persistent_cache,
@@ -98,6 +99,15 @@ CONDITIONS: Final = (
         "products asked for in float32 may run as TensorFloat-32 already; casts take what a smaller factor gives back",
         of_work.slow_element_type,
         in_a_trace=True,
+    ),
+    Condition(
+        "throttled_device",
+        "something holds the clocks of a busy device down, on average over the last half minute to less than "
+        f"{LOW_CLOCK:.1f} of the highest, and a loop's time is bound by compute (where by memory: the memory's clock); "
+        f"{_SURE}",
+        f"the part of that time that the clock at {LOW_CLOCK:.1f} of its highest would not take",
+        "peaks are reached a little below the highest clock: an H100 SXM's at 0.92 of it",
+        of_devices.throttled_device,
     ),
     Condition(
         "donation",

@@ -167,10 +167,12 @@ def _work(document: Document, loops: tuple[LoopFacts, ...]) -> list[WorkFacts]:
         seconds, per_run = number(made, "seconds"), number(made, "seconds_per_run")
         function, label = text(made, "function"), text(made, "bottleneck", "label")
         confidence, cost = ratio(made, "bottleneck", "confidence"), value(made, "cost")
-        amounts = [number(cost, name) for name in ("flops", "matrix_flops", "bytes")]
         if not (seconds and per_run and wall and function and label and confidence is not None):
             continue
-        if confidence < LEAST_CONFIDENCE or None in amounts or value(cost, "exact") is not True:
+        if confidence < LEAST_CONFIDENCE or value(cost, "exact") is not True:
+            continue
+        amounts = [number(cost, name) for name in ("flops", "matrix_flops", "bytes")]
+        if None in amounts:
             continue
         flops, matrix, moved = (amount or 0.0 for amount in amounts)
         found.append(

@@ -19,10 +19,6 @@ MOST_CAUSES = 3
 LEAST_COMPILE_SECONDS = 10.0
 """Of the compiler, in one start. Below it a cache on disk is not worth another thing to look after."""
 
-CACHED_FROM = 1.0
-"""Seconds. JAX writes a program to its cache if compiling it took so long: `jax_persistent_cache_min_compile_time_secs`,
-whose default this is."""
-
 LONGEST = 100
 """Letters of an old or a new value in a sentence: enough for shapes and shardings; a snapshot's table has all of them."""
 
@@ -102,18 +98,15 @@ def _by_cause(compiled: Document) -> list[_Again]:
 
 def persistent_cache(facts: Facts) -> Iterator[Finding]:
     """What this start spent in the compiler on programs that the cache would keep, over the age of the process."""
-    if value(facts.document, "process", "persistent_cache", "enabled") is not False or facts.age is None:
+    cache = value(facts.document, "process", "persistent_cache")
+    spent, kept = number(cache, "seconds_without"), number(cache, "seconds_not_kept")
+    if value(cache, "enabled") is not False or facts.age is None or spent is None or kept is None:
         return
-    backend = kept = 0.0
-    for function in named(facts.document, "functions").values():
-        spent, count = number(function, "seconds", "backend") or 0.0, number(function, "compilations")
-        backend += spent
-        kept += spent if count and spent / count >= CACHED_FROM else 0.0
     if kept > LEAST_COMPILE_SECONDS:
         share = min(1.0, kept / facts.age)
         yield Finding(
             {},
-            f"JAX's persistent compilation cache is off: the compiler took {duration(backend)} of this start, of which "
+            f"JAX's persistent compilation cache is off: the compiler took {duration(spent)} of this start, of which "
             f"the next one could read {duration(kept)} from disk ({rough_percent(share)} of the time so far)",
             "set JAX_COMPILATION_CACHE_DIR to a directory that outlives the job",
             1.0,

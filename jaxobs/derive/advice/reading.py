@@ -12,7 +12,9 @@ Document = Mapping[str, Any]
 def value(source: Any, *path: str) -> Any:
     """What lies at the end of a path of keys; None where it does not lead anywhere."""
     for key in path:
-        if not isinstance(source, Mapping):
+        if type(source) is not dict and not isinstance(
+            source, Mapping
+        ):  # the latter takes five times as long
             return None
         source = source.get(key)
     return source
@@ -21,7 +23,12 @@ def value(source: Any, *path: str) -> Any:
 def number(source: Any, *path: str) -> float | None:
     """A finite number of at least 0; None for anything else."""
     found = value(source, *path)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= LARGEST:
+    if (
+        found is None
+        or isinstance(found, bool)
+        or not isinstance(found, int | float)
+        or not 0 <= found <= LARGEST
+    ):
         return None
     return float(found)
 

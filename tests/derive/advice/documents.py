@@ -32,7 +32,10 @@ def quiet() -> Document:
         "process": {
             "seconds": 1_000.0,
             "platform": "gpu",
-            "persistent_cache": {"enabled": True, "hits": 3, "misses": 0, "seconds_saved": 20.0},
+            "persistent_cache": {
+                "enabled": True, "hits": 3, "misses": 0, "compilations_without": 0, "seconds_saved": 20.0,
+                "seconds_without": 0.0, "seconds_not_kept": 0.0,
+            },
         },
         "loops": {
             "train": {
@@ -95,6 +98,10 @@ def quiet() -> Document:
                     "memory_capacity": 80e9,
                 },
                 "memory": {"limit_bytes": 80e9, "in_use_bytes": 5e9},
+                "clocks": {
+                    "clock_ratio": 0.93, "memory_clock_ratio": 1.0, "compute_taken_ratio": 0.0, "memory_taken_ratio": 0.0,
+                    "throttle_reasons": ["sw_power_cap"],
+                },
             }
         ],
     }  # fmt: skip
@@ -114,18 +121,12 @@ def recompiling(count: int = 40, seconds: float = 60.0, cause: str = "shape") ->
     return document
 
 
-def without_a_cache(backend: float = 90.0, compilations: int = 2) -> Document:
+def without_a_cache(spent: float = 90.0, not_kept: float = 88.0) -> Document:
     document = quiet()
-    document["process"]["persistent_cache"] = {
-        "enabled": False,
-        "hits": 0,
-        "misses": 0,
-        "seconds_saved": None,
-    }
-    document["functions"]["train_step"] |= {
-        "compilations": compilations,
-        "seconds": {"trace": 0.5, "lower": 0.2, "backend": backend, "cache_read": 0.0},
-    }
+    document["process"]["persistent_cache"] |= {
+        "enabled": False, "hits": 0, "compilations_without": 2, "seconds_saved": 0.0, "seconds_without": spent,
+        "seconds_not_kept": not_kept,
+    }  # fmt: skip
     return document
 
 
@@ -181,6 +182,19 @@ def not_donated(saved: float = 6 * 2**30, runs: int | None = 5_000) -> Document:
     return document
 
 
+def throttled(taken: float = 0.3, memory: float = 0.0, compute_bound: float = 0.98) -> Document:
+    """A second device, which sets the pace of the first."""
+    document = with_shares(quiet(), "compute", memory=0.98 - compute_bound, host=0.02)
+    hot = copy.deepcopy(document["devices"][0]) | {"device": 1}
+    hot["clocks"] |= {
+        "clock_ratio": 0.6, "compute_taken_ratio": taken, "memory_taken_ratio": memory,
+        "throttle_reasons": ["hw_thermal_slowdown"],
+    }  # fmt: skip
+    document["devices"].append(hot)
+    document["loops"]["eval"]["bottleneck"]["shares"] = shares(input=1.0)
+    return document
+
+
 TRUE: dict[str, Callable[[], Document]] = {
     "recompilation": recompiling,
     "persistent_cache": without_a_cache,
@@ -190,6 +204,7 @@ TRUE: dict[str, Callable[[], Document]] = {
     "small_operations": small_operations,
     "small_batch": small_batch,
     "slow_element_type": single_precision,
+    "throttled_device": throttled,
     "donation": not_donated,
 }
 """By condition, a document in which it alone is true."""
@@ -205,7 +220,6 @@ def everything_wrong() -> Document:
     document["loops"]["train"]["profile"] = small["loops"]["train"]["profile"]
     document["functions"] = recompiling()["functions"]
     document["process"] = without_a_cache()["process"]
-    document["functions"]["train_step"]["seconds"]["backend"] = 90.0
     other = small_batch()["executables"][0] | {"function": "eval_step", "seconds": 40.0}
     document["executables"] = [single_precision()["executables"][0], other, not_donated()["executables"][0]]
     return copy.deepcopy(document)

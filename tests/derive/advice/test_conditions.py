@@ -53,13 +53,15 @@ def test_each_condition_alone(condition: str) -> None:
     ("document", "saves"),
     [
         (documents.recompiling(seconds=60.0), 60 / 1_000),
-        (documents.without_a_cache(90.0), 90 / 1_000),
+        (documents.without_a_cache(90.0, 88.0), 88 / 1_000),
         (documents.waiting_for_input(0.4), 0.9 * 0.4),  # nine tenths of the wall time are this loop's
         (documents.waiting_for_input(0.8), 0.9 * 0.2),  # the rest of the step is the shorter
         (documents.busy_host(0.3), 0.9 * 0.3),
         (documents.communicating(0.4), 0.9 * 0.4),
         (documents.small_operations(share=0.6), 0.9 * 0.6 * 0.9),
         (documents.small_batch(alias=2.5e9), 0.85 * 0.25 / 2),
+        (documents.throttled(0.3), 0.9 * 0.98 * 0.3),
+        (documents.throttled(0.3, 0.1, compute_bound=0.6), 0.9 * (0.6 * 0.3 + 0.38 * 0.1)),
         (documents.single_precision(), 0.85 * (0.8e14 / 494.7e12 / 0.17) * 0.5),
     ],
 )
@@ -77,10 +79,8 @@ def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Doc
         (documents.recompiling(seconds=30.1), True),
         (documents.recompiling(seconds=29.9), False),  # below three hundredths of the wall time
         (documents.recompiling(cause="other"), False),  # no known cause
-        (after(200.0, documents.without_a_cache(10.1, 10)), True),
-        (after(200.0, documents.without_a_cache(9.9, 9)), False),  # 10 s in all
-        (documents.without_a_cache(40.0, 39), True),
-        (documents.without_a_cache(40.0, 41), False),  # programs below a second are not cached
+        (after(200.0, documents.without_a_cache(40.0, 10.1)), True),
+        (after(200.0, documents.without_a_cache(40.0, 9.9)), False),  # programs below a second are not kept
         (documents.waiting_for_input(0.034), True),
         (documents.waiting_for_input(0.033), False),
         (documents.waiting_for_input(0.4, unknown=0.05), True),
@@ -100,6 +100,9 @@ def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Doc
         (documents.small_batch(label="latency"), False),
         (documents.single_precision(1.26 * 494.7e12), True),
         (documents.single_precision(1.24 * 494.7e12), False),
+        (documents.throttled(0.035), True),
+        (documents.throttled(0.033), False),
+        (documents.throttled(0.3, compute_bound=0.0), False),  # the memory's clock is as high as it can be
         (documents.not_donated(0.0101 * 80e9), True),
         (documents.not_donated(0.0099 * 80e9), False),
         (documents.not_donated(runs=2), True),
@@ -115,6 +118,7 @@ def test_both_sides_of_each_threshold(document: Document, fires: bool) -> None:
     "document",
     [
         documents.waiting_for_input, documents.busy_host, documents.communicating, documents.small_operations,
+        documents.throttled,
     ],
 )  # fmt: skip
 def test_no_advice_on_a_loop_where_the_confidence_is_low(document: Callable[[], Document]) -> None:
@@ -130,6 +134,15 @@ def test_no_advice_on_an_executable_where_the_confidence_is_low(document: Callab
     told = document()
     told["executables"][0]["bottleneck"]["confidence"] = 0.099
     assert advise(told) == []
+
+
+def test_a_throttled_device_is_named_with_its_clock_and_what_holds_it_down() -> None:
+    piece = only(documents.throttled())
+    assert piece["device"] == "1"
+    assert piece["sentence"] == (
+        "Low clocks took device 1 30 % of its FLOP/s (clock now at 0.60 of its highest) in the last half minute: "
+        "held down by hw_thermal_slowdown."
+    )
 
 
 def test_the_argument_of_a_recompilation_and_its_change_are_named() -> None:

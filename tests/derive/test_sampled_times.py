@@ -1,0 +1,147 @@
+"""How long a run takes by what was polled: how late polls are, how sure that is, and what it does to the bottleneck."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.bottleneck import decide
+from jaxobs.derive.executable import LATEST, SAMPLES_KEPT, Executable
+from jaxobs.derive.executable_windows import absorb
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.profiled import ProfiledModule
+from jaxobs.model.events import ExecutableRan, FunctionWatched
+from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
+
+
+def executable(*samples: float) -> Executable:
+    made = Executable(1, "f", {}, 1)
+    made.samples.extend(samples)
+    return made
+
+
+def window(made: Executable, per_run: float, runs: int = 10) -> Executable:
+    """A window that told the executable's runs apart."""
+    absorb(made, ProfiledModule("jit_f", None, 1, runs, per_run * runs), (), None)
+    return made
+
+
+def test_polls_that_are_late_are_set_right_by_windows_of_about_the_same_time() -> None:
+    made = window(executable(*[1.2e-3] * SAMPLES_KEPT), 1.0e-3)
+    assert made.timed_seconds_per_run == pytest.approx(1.0e-3)
+
+
+def test_a_window_of_a_quiet_moment_does_not_make_a_loaded_machine_fast() -> None:
+    """Runs of 1 ms, polled 0.2 ms too late, take 4.7 ms since other work came: the window still says 1 ms."""
+    made = window(executable(*[1.2e-3] * SAMPLES_KEPT), 1.0e-3)
+    made.samples.extend([4.9e-3] * SAMPLES_KEPT)
+    assert made.timed_seconds_per_run == pytest.approx(4.7e-3)
+
+
+def test_a_window_of_a_loaded_moment_leaves_quick_runs_what_they_take() -> None:
+    made = window(executable(*[4.5e-3] * SAMPLES_KEPT), 4.1e-3)
+    made.samples.extend([0.5e-3] * SAMPLES_KEPT)
+    assert made.timed_seconds_per_run == pytest.approx(0.5e-3 * 4.1 / 4.5)
+
+
+def test_more_than_polls_can_be_late_is_not_their_lateness() -> None:
+    made = window(executable(*[4.0e-3] * SAMPLES_KEPT), 1.0e-3)
+    assert made.timed_seconds_per_run == pytest.approx(4.0e-3 - LATEST)
+
+
+def test_without_samples_a_run_takes_what_it_took_in_windows() -> None:
+    assert window(window(executable(), 1e-3), 3e-3).timed_seconds_per_run == pytest.approx(2e-3)
+
+
+times = st.lists(st.floats(1e-5, 10.0), min_size=1, max_size=SAMPLES_KEPT)
+
+
+@given(times, st.lists(st.tuples(times, st.floats(1e-6, 20.0)), max_size=8))
+def test_a_run_takes_no_more_than_was_sampled_and_little_less(
+    samples: list[float], windows: list[tuple[list[float], float]]
+) -> None:
+    made = executable()
+    for before, traced in windows:
+        made.samples.extend(before)
+        window(made, traced)
+    made.samples.extend(samples)
+    sampled, timed = statistics.median(made.samples), made.timed_seconds_per_run
+    assert timed is not None
+    assert 0 < timed <= sampled
+    assert timed >= sampled - LATEST - 1e-12
+
+
+def test_samples_that_agree_leave_no_doubt_and_a_few_that_which_they_say() -> None:
+    assert executable(*[1e-3] * SAMPLES_KEPT).doubt == 0.0
+    assert executable().doubt == 0.0
+    few = executable(1e-3, 2e-3)
+    few.sample_error = 0.1
+    assert few.doubt == 0.1
+    half = executable(*[1e-3] * 11, *[3e-3] * 10)
+    assert half.doubt == pytest.approx(0.93 * 2.0 / (SAMPLES_KEPT / 3) ** 0.5)
+
+
+def test_what_may_be_the_devices_or_the_hosts_makes_the_label_less_sure() -> None:
+    components = {"compute": 6.0, "host": 4.0}
+    sure = decide(components, 1_000).confidence
+    assert decide(components, 1_000, doubtful=0.5).confidence == pytest.approx(sure / 2)
+    assert decide(components, 1_000, doubtful=1.0).confidence == 0.0
+    assert decide(components, 1_000, doubtful=1.0).label == "compute"
+
+
+def test_doubt_of_the_devices_time_is_none_of_what_the_host_was_seen_to_do() -> None:
+    """Of two of the device's components neither gains by it; a wait for input is timed by itself."""
+    both = {"compute": 6.0, "latency": 4.0}
+    assert decide(both, 1_000, doubtful=1.0).confidence == decide(both, 1_000).confidence
+    waited = {"input": 6.0, "compile": 4.0}
+    assert decide(waited, 1_000, doubtful=1.0).confidence == decide(waited, 1_000).confidence
+    mixed = {"compute": 6.0, "input": 4.0}
+    assert decide(mixed, 1_000, doubtful=1.0).confidence == pytest.approx(decide(mixed, 1_000).confidence / 2)
+
+
+def loop(samples: list[float]) -> Fold:
+    """Steps of 10 ms that run an executable once."""
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "x", at(1))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=3e9))
+    applied(fold, [ExecutableRan(1, amount, 1e-5, at(1)) for amount in samples])
+    return applied(fold, [step(i, 2 + i / 100, 2 + (i + 1) / 100, runs=(1,)) for i in range(1_000)])
+
+
+def test_a_loop_whose_samples_swing_is_less_sure_of_its_label() -> None:
+    steady = loop([6e-3] * SAMPLES_KEPT).snapshot(at(12)).to_dict()["loops"]["train"]["bottleneck"]
+    swings = loop([3e-3, 6e-3, 9e-3] * 7).snapshot(at(12)).to_dict()["loops"]["train"]["bottleneck"]
+    assert steady["shares"] == pytest.approx(swings["shares"])
+    assert steady["confidence"] > 0.1 > swings["confidence"]
+
+
+def test_a_loop_whose_pace_has_changed_since_its_runs_were_timed_is_less_sure() -> None:
+    """Steps of 10 ms take 16 ms now; whether the device or the host does is known when runs were timed again."""
+    fold = loop([9e-3] * 3)
+    for second in range(12, 18):
+        applied(fold, [ExecutableRan(1, 9e-3, 1e-5, at(second))] * 3)
+        applied(
+            fold,
+            [step(second * 100 + i, second + i / 100, second + (i + 1) / 100, runs=(1,)) for i in range(100)],
+        )
+        before = fold.snapshot(at(second + 1)).to_dict()["loops"]["train"]["bottleneck"]
+    for turn in range(3_000):
+        start = 18 + turn * 0.016
+        fold.apply(step(3_000 + turn, start, start + 0.016, runs=(1,)))
+        if turn % 60 == 59:
+            slower = fold.snapshot(at(start + 0.016)).to_dict()["loops"]["train"]["bottleneck"]
+    assert (before["label"], slower["label"]) == ("compute", "compute")
+    assert slower["shares"]["host"] == pytest.approx(1 - 9 / 16)
+    assert before["confidence"] > 0.3
+    assert slower["confidence"] == 0.0
+    for turn in range(3_000, 6_000):
+        start = 18 + turn * 0.016
+        fold.apply(step(3_000 + turn, start, start + 0.016, runs=(1,)))
+        if turn % 60 == 59:
+            applied(fold, [ExecutableRan(1, 12e-3, 1e-5, at(start))] * 3)
+            again = fold.snapshot(at(start + 0.016)).to_dict()["loops"]["train"]["bottleneck"]
+    assert again["shares"]["host"] == pytest.approx(0.25)
+    assert again["confidence"] > 0.2
