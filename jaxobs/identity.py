@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaxobs.plugin.guard import Suppressed
+
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 _RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
@@ -77,15 +79,14 @@ def read_identity(environment: Mapping[str, str] = os.environ, run: str | None =
 
 def process_age_seconds() -> float | None:
     """Seconds since this process was started, where the system tells (Linux: /proc), else None."""
-    try:
+    with Suppressed(OSError, ValueError, IndexError):
         # Field 22 counts clock ticks since boot; the name in field 2 may hold spaces, hence the split behind it.
         fields = (
             Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
         )
         uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
         return max(0.0, uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError, IndexError):
-        return None
+    return None
 
 
 def _service_name(environment: Mapping[str, str]) -> str:
@@ -108,7 +109,6 @@ def _first_number(environment: Mapping[str, str], names: tuple[str, ...]) -> int
 
 
 def _read(path: Path) -> str | None:
-    try:
+    with Suppressed(OSError):
         return path.read_text(encoding="utf-8").strip() or None
-    except OSError:
-        return None
+    return None

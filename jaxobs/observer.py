@@ -7,11 +7,10 @@ import functools
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.flow import wire
@@ -20,13 +19,15 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.agent_process import Connection, start_agent_process, start_agent_thread
 from jaxobs.probe.answers import Answers
 from jaxobs.probe.calls import is_jitted, name_of
-from jaxobs.probe.import_hook import when_imported
+from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.loops import Amount, Steps
 from jaxobs.probe.marks import PhaseMark, StepMark
 from jaxobs.probe.out_of_memory import OutOfMemory
+from jaxobs.probe.plain_values import given_timeout
 from jaxobs.probe.saying import inform, warn
 from jaxobs.probe.side import ProbeSide
 
@@ -80,8 +81,9 @@ class Observer:
         self._side.loops.failed = self._out_of_memory.failed
         if self._ended:
             return
-        here = weakref.WeakMethod(self._jax_is_there)  # where JAX is never imported the hook waits for ever
-        when_imported("jax", lambda module: _call_if_alive(here, module))
+        when_imported(
+            "jax", weakly(self._jax_is_there)
+        )  # where JAX is never imported the hook waits for ever
         if wait_for_backend:
             self._side.when_first_compiled = self.start
         else:
@@ -170,6 +172,7 @@ class Observer:
 
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
+        timeout = given_timeout("snapshot", timeout)
         if self._ended or not self._started:
             return self.final_snapshot or absent_snapshot(self._why_nothing())
         answer = self._answers.ask(timeout)
@@ -179,7 +182,7 @@ class Observer:
 
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
-        timeout = self.settings.shutdown_timeout if timeout is None else timeout
+        timeout = given_timeout("shutdown", self.settings.shutdown_timeout if timeout is None else timeout)
         deadline = time.monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
@@ -198,9 +201,7 @@ class Observer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def _why_nothing(self) -> str:
@@ -233,10 +234,12 @@ class Observer:
         atexit.register(self.shutdown)
         try:
             self._side.start_threads()
-        except (OSError, RuntimeError) as error:  # no file descriptor, or no thread, to be had
+        except BaseException as error:
             self._ended = True
             atexit.unregister(self.shutdown)
             self._side.stop(0.0)
+            if not isinstance(error, OSError | RuntimeError) or raised_by_signal_handler(error):
+                raise  # the user's; the other two say that no file descriptor, or no thread, is to be had
             warn(f"nothing is observed: {error}")
 
     def _jax_is_there(self, _: ModuleType) -> None:
@@ -292,9 +295,3 @@ class Observer:
             self._side.begin_profile(*body)
         elif kind == wire.REPLY:
             self._answers.arrived(*body)
-
-
-def _call_if_alive(method: weakref.WeakMethod[Any], module: ModuleType) -> None:
-    found = method()
-    if found is not None:
-        found(module)

@@ -6,10 +6,16 @@ UsageError for input it cannot use.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import sys
 from typing import Any
 
 COMMANDS = ("run", "demo", "check", "plugins", "analyze", "calibrate")
+
+INTERRUPTED = 130
+"""The exit status by which shells know a program that Ctrl-C ended: 128 + SIGINT."""
 
 _USAGE = "usage: jaxobs COMMAND [arguments]; `jaxobs COMMAND --help` tells about one"
 
@@ -22,25 +28,60 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status: 2, and a line on stderr, for input that cannot be used."""
     arguments = sys.argv[1:] if arguments is None else arguments
     command = arguments[0] if arguments else ""
+    speaker = f"jaxobs {command}" if command in COMMANDS else "jaxobs"
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only still gets the rest
+    try:
+        status = _answer(command, arguments[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where it can be said what went wrong, and not at the interpreter's end
+    except UsageError as error:
+        print(f"{speaker}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:  # of commands that have nothing else to say then
+        print(f"{speaker}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:
+        return _not_written(error, speaker)
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] in {"jaxobs", "jaxobs_plugins"}:
+            raise
+        print(f"{speaker}: {error}: run `pip install jaxobs`, which brings what it needs", file=sys.stderr)
+        return 1
+    return status
+
+
+def _answer(command: str, arguments: list[str]) -> int:
     if command in {"--version", "-V"}:
         print(f"jaxobs {_version()}")
         return 0
     if command in {"--help", "-h", "help"}:
         print(_help())
         return 0
-    try:
-        if command not in COMMANDS:
-            raise UsageError(_no_such_command(command))  # noqa: TRY301  # one place prints every such line
-        status: int = _module(command).run(arguments[1:])
-    except UsageError as error:
-        print(f"jaxobs{' ' + command if command in COMMANDS else ''}: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of a pipe (`jaxobs plugins | head`) has left
-        sys.stdout = None  # or the interpreter complains when it flushes at exit
-        return 1
+    if command not in COMMANDS:
+        raise UsageError(_no_such_command(command))
+    status: int = _module(command).run(arguments)
     return status
+
+
+def _not_written(error: OSError, speaker: str) -> int:
+    """The exit status where the output came to nothing. Raises any other error again."""
+    if isinstance(error, BrokenPipeError):  # the reader of a pipe (`jaxobs plugins | head`) has left
+        _discard_output()
+        return 1
+    if error.errno == errno.ENOSPC and error.filename is None:
+        _discard_output()
+        print(
+            f"{speaker}: the output could not be written: {error.strerror}; make room there", file=sys.stderr
+        )
+        return 1
+    raise error
+
+
+def _discard_output() -> None:
+    """Or the interpreter, which flushes what is left at its end, complains."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def suggestion(word: str, known: tuple[str, ...] | list[str]) -> str:
@@ -54,7 +95,8 @@ def suggestion(word: str, known: tuple[str, ...] | list[str]) -> str:
 def _no_such_command(word: str) -> str:
     if not word:
         return f"no command given; there are {', '.join(COMMANDS)}; `jaxobs --help` tells more"
-    return f"unknown command {word!r}{suggestion(word, COMMANDS)}; `jaxobs --help` lists the commands"
+    close = suggestion(word, (*COMMANDS, "--help", "--version"))
+    return f"unknown command {word!r}{close}; `jaxobs --help` lists the commands"
 
 
 def _module(command: str) -> Any:

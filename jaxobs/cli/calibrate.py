@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import INTERRUPTED, UsageError
 from jaxobs.model.calibration import Calibration
 from jaxobs.model.calibration_file import cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         print("jaxobs calibrate: interrupted, nothing was kept", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     path, complaint = _keep(calibration, options.output)
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
@@ -118,7 +118,7 @@ def _drain(process: subprocess.Popen[str], complaints: list[str]) -> None:
 
 
 def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
-    if quiet:
+    if quiet or not sys.stderr.isatty():
         return calibrate_in_process(seconds, lambda _fraction, _title: None)
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn

@@ -22,7 +22,8 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     peaks = peaks_for(calibration.device_kind, calibration.platform)
     console.print(
         f"{calibration.device_kind} on {calibration.processor}, {calibration.cores} cores, "
-        f"jaxlib {calibration.jaxlib}, measured for {calibration.seconds:.1f} s"
+        f"jaxlib {calibration.jaxlib}, measured for {calibration.seconds:.1f} s",
+        soft_wrap=True,
     )
     rates = Table("unit", "element type", "rate", "at size", "of datasheet")
     _add(rates, "matrix", calibration.best_matrix(), peaks.matrix, "FLOP/s", "{0} × {0}")
@@ -31,7 +32,7 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     _add(rates, "exp", calibration.best_transcendentals(), special, "/s", "{0} elements")
     console.print(rates)
     for left_out in calibration.left_out:
-        console.print(f"{left_out.dtype} {left_out.reason}")
+        console.print(f"{left_out.dtype} {left_out.reason}", soft_wrap=True)
     memory = Table("working set", "copy", "triad", "of datasheet")
     for point in calibration.bandwidth:
         share = _share(point.best, peaks.memory)
@@ -44,7 +45,8 @@ def print_table(calibration: Calibration, console: Console | None = None) -> Non
     if calibration.disturbed:
         console.print(
             f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
-            "Calibrate again when the machine is quiet."
+            "Calibrate again when the machine is quiet.",
+            soft_wrap=True,
         )
 
 

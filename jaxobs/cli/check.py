@@ -44,9 +44,9 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(report, indent=2))
     else:
         from jaxobs.cli.tables import to_text
-        from jaxobs.cli.terminal import terminal_width
+        from jaxobs.cli.terminal import is_styled, terminal_width
 
-        print(to_text(_parts(report), width=terminal_width(sys.stdout), colour=sys.stdout.isatty()))
+        print(to_text(_parts(report), width=terminal_width(sys.stdout), colour=is_styled(sys.stdout)))
     return 1 if report["problems"] else 0
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from jaxobs import Observer
@@ -21,8 +21,6 @@ SUMMARY = "train a small language model, observed, and show what was seen"
 
 DEFAULT_SECONDS = 30.0
 _LEAST_SECONDS, _MOST_SECONDS = 1.0, 86_400.0
-_INTERRUPTED = 130
-"""The exit status by which shells know a program that Ctrl-C ended: 128 + SIGINT."""
 
 
 def run(arguments: list[str]) -> int:
@@ -44,7 +42,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         print("jaxobs demo: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
@@ -52,7 +50,7 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     from jaxobs.cli.demonstration.model import default_size
     from jaxobs.cli.demonstration.progress import say
     from jaxobs.cli.demonstration.text import read_text
-    from jaxobs.cli.terminal import terminal_width
+    from jaxobs.cli.terminal import is_styled, terminal_width
 
     text = read_text()
     size = default_size()
@@ -70,10 +68,10 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
         print(report.as_json(document, outcome, size), flush=True)
     else:
         width = terminal_width(sys.stdout)
-        print(report.as_text(document, outcome, width=width, bold=sys.stdout.isatty()), flush=True)
+        print(report.as_text(document, outcome, width=width, bold=is_styled(sys.stdout)), flush=True)
     if holds:
         _hold(observer)
-    return _INTERRUPTED if outcome.interrupted else 0
+    return INTERRUPTED if outcome.interrupted else 0
 
 
 def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcome:

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, suggestion
 from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
 
 if TYPE_CHECKING:
@@ -19,13 +19,12 @@ USAGE = "usage: jaxobs plugins [--json]; exit status 1 if one cannot be loaded"
 
 def run(arguments: list[str]) -> int:
     """Prints the plugins; 1 where one of them failed, or none is there."""
-    if arguments and arguments[0] in {"--help", "-h"}:
+    if "--help" in arguments or "-h" in arguments:
         print(USAGE)
         return 0
-    if arguments not in ([], ["--json"]):
-        raise UsageError(
-            f"unknown argument {next(word for word in arguments if word != '--json')!r}; {USAGE}"
-        )
+    for word in arguments:
+        if word != "--json":
+            raise UsageError(f"unknown argument {word!r}{suggestion(word, ['--json'])}; {USAGE}")
     plugins = [describe(found) for found in find_plugins()]
     if arguments:
         print(json.dumps(plugins, indent=2))
@@ -55,7 +54,7 @@ def describe(found: Found) -> dict[str, Any]:
 def plugins_text(plugins: list[dict[str, Any]]) -> str:
     """The same for people: a table, the metrics of each, and what went wrong."""
     from jaxobs.cli.tables import add_row, new_table, to_text
-    from jaxobs.cli.terminal import terminal_width
+    from jaxobs.cli.terminal import is_styled, terminal_width
 
     if not plugins:
         return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
@@ -73,4 +72,4 @@ def plugins_text(plugins: list[dict[str, Any]]) -> str:
         *(["", "metrics", *lines] if lines else []),
         *(["", "failed", *failures] if failures else []),
     ]
-    return to_text(parts, width=terminal_width(sys.stdout), colour=sys.stdout.isatty())
+    return to_text(parts, width=terminal_width(sys.stdout), colour=is_styled(sys.stdout))

@@ -24,7 +24,7 @@ USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
 
 def run(arguments: list[str]) -> int:
     """Becomes the script; returns only where that cannot be."""
-    if arguments and arguments[0] in {"--help", "-h"}:
+    if _asks_for_help(arguments):
         from jaxobs.cli.options import options_help
 
         print(f"{USAGE}\n\noptions:\n{options_help()}")
@@ -46,6 +46,17 @@ def run(arguments: list[str]) -> int:
         os.execve(sys.executable, command, environment)  # noqa: S606  # no shell is wanted
     except OSError as error:
         raise UsageError(f"cannot start {sys.executable}: {error.strerror}") from None
+
+
+def _asks_for_help(arguments: list[str]) -> bool:
+    """Before the script: what comes after it is the script's own."""
+    if arguments[:1] == ["-h"]:
+        return True
+    while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
+        from jaxobs.cli.options import read_option
+
+        arguments = read_option(arguments)[2]
+    return arguments[:1] == ["--help"]
 
 
 def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:

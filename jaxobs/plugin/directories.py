@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from jaxobs.plugin.guard import raised_by_signal_handler
+
 
 def why_not_writable(directory: Path) -> str | None:
     """Why no file could be made in a directory; None where one can. One that is not there yet would be made."""
@@ -16,4 +18,6 @@ def why_not_writable(directory: Path) -> str | None:
         with tempfile.TemporaryFile(dir=there):
             return None
     except OSError as error:
+        if raised_by_signal_handler(error):  # a TimeoutError of the user's, say
+            raise
         return f"{error.strerror or error}" + ("" if there == directory else f" ({there})")

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.guard import described, raised_by_signal_handler
+
 PROBES = "jaxobs.probes"
 COLLECTORS = "jaxobs.collectors"
 EXPORTERS = "jaxobs.exporters"
@@ -58,8 +61,10 @@ def _load(point: EntryPoint) -> Found:
         problem = conformance_problem(point.group, plugin)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001  # a plugin's import may do anything, SystemExit included
-        return _failed(point, f"{type(error).__name__}: {error}")
+    except BaseException as error:  # a plugin's import may do anything, SystemExit included
+        if raised_by_signal_handler(error):
+            raise
+        return _failed(point, described(error))
     if problem:
         return _failed(point, problem)
     return Found(point.group, point.name, point.value, _distribution(point), plugin)
@@ -72,7 +77,8 @@ def conformance_problem(group: str, plugin: Any) -> str:
     missing = [name for name in REQUIRED_METHODS.get(group, ()) if not callable(getattr(plugin, name, None))]
     if missing:
         return f"{type(plugin).__name__} has no method {', '.join(missing)}"
-    if not isinstance(getattr(plugin, "metrics", None), tuple):
+    metrics = getattr(plugin, "metrics", None)
+    if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
         return f"{type(plugin).__name__}.metrics is not a tuple of Metric"
     if group == COLLECTORS and not (
         isinstance(getattr(plugin, "interval", None), int | float) and plugin.interval > 0

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from jaxobs.model.clock import now, seconds
@@ -29,7 +29,8 @@ LOG_SECONDS = 60.0
 class Guard:
     """Runs a plugin's functions so that they can neither raise into their caller nor fail unseen.
 
-    KeyboardInterrupt goes through: it is the user's. So does whatever a handler of the user's for a signal raises, which
+    KeyboardInterrupt goes through out of a probe, where it is the user's; of collectors and exporters, on threads that no
+    Ctrl-C reaches, it would end all that follows. So does whatever a handler of the user's for a signal raises, which
     Python may run in the middle of any call. Every other SystemExit is the plugin's, and does not.
     """
 
@@ -65,10 +66,9 @@ class Guard:
         self._calling_since = started = now()
         try:
             result = function(*args, **kwargs)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            if raised_by_signal_handler(error):
+            interrupts = isinstance(error, KeyboardInterrupt) and self.kind == "probe"
+            if interrupts or raised_by_signal_handler(error):
                 raise
             self.fail(error)
             return None
@@ -135,12 +135,26 @@ class Guard:
         )  # fmt: skip
 
 
+class Suppressed:
+    """`contextlib.suppress` for the user's threads: what a handler of theirs for a signal raises goes through."""
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return isinstance(error, self._kinds) and not raised_by_signal_handler(error)
+
+
 def described(error: BaseException) -> str:
     """Its type and what it says, as far as that can be had."""
-    try:
+    with Suppressed(Exception):  # what it says may be left to an object of the user's
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  # what it says may be left to an object of the user's
-        return type(error).__name__
+    return type(error).__name__
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:

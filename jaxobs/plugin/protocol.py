@@ -166,6 +166,8 @@ class Exporter(Protocol):
     """In the agent process, on a thread of its own, about once a second and once more at the end.
 
     Optional method: `job_ended()`, called at once when the job is over, before the last flush; it must not wait.
+    Optional attribute: `dropped`, how many of the events and spans that it was given it has lost by itself so far. Of an
+    exporter without it that is unknown once `export` has raised. While it is set aside, what is new waits for it.
     """
 
     metrics: tuple[Metric, ...]

@@ -79,7 +79,7 @@ def annotate_steps(loops: Loops) -> None:
 
 
 def _begin(loops: Loops, annotation: Any) -> None:
-    if loops.current.step is None:
+    if loops.current.around() is None:
         mark = StepMark(loops, vars(annotation)[_LOOP], None, None, annotated=False)
         vars(annotation)[_MARK] = mark
         mark.__enter__()

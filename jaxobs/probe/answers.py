@@ -15,29 +15,32 @@ class Answers:
         self._sender = sender
         self._answers: dict[int, Any] = {}
         self._awaited: set[int] = set()
-        self._changed = threading.Condition()
+        # The lock itself is what is entered: a condition is entered in Python, where a signal handler that raises on the
+        # thread that asks would leave it locked for the sender.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._asked = 0
 
     def ask(self, timeout: float) -> Any:
         """The agent's answer; None where none came within `timeout` seconds, or none will come any more."""
-        with self._changed:
+        with self._lock:
             self._asked += 1
             number = self._asked
             self._awaited.add(number)
         self._sender.request(number, timeout)
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: number in self._answers or self._sender.given_up, timeout)
             self._awaited.discard(number)
             return self._answers.pop(number, None)
 
     def arrived(self, number: int, answer: Any) -> None:
         """What came too late for whoever asked is dropped."""
-        with self._changed:
+        with self._lock:
             if number in self._awaited:
                 self._answers[number] = answer
                 self._changed.notify_all()
 
     def look_again(self) -> None:
         """The sender may have given up."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()

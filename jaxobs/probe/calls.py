@@ -6,12 +6,12 @@ times slower by Python, and a call looks up a dozen.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled, FunctionWatched
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.completions import Completions, OutputLeaf
 from jaxobs.probe.executables import Executables
 from jaxobs.probe.jax_internals import executables_alive
@@ -42,7 +42,7 @@ def is_jitted(function: Any) -> bool:
 
     So are those of a wrapper made with `functools.wraps`: it has the name of what it calls.
     """
-    with contextlib.suppress(Exception):  # attributes of an object of the user's may raise anything
+    with Suppressed(Exception):  # attributes of an object of the user's may raise anything
         for _ in range(MOST_WRAPPERS):
             if hasattr(function, "lower") or hasattr(function, "runtime_executable"):
                 return True
@@ -51,11 +51,14 @@ def is_jitted(function: Any) -> bool:
     return True
 
 
+Read = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
+
+
 class Calls:
     """`number` (negative) stands for this function wherever it is not visible which of its executables ran."""
 
     __slots__ = (
-        "_complete", "_earlier", "_emit", "_failed", "_known", "_name", "_outside_told", "_table", "completions",
+        "_earlier", "_emit", "_failed", "_known", "_name", "_outside_told", "_table", "complete", "completions",
         "current", "executables", "function", "leaf", "new", "number", "outside", "read", "run",
     )  # fmt: skip
 
@@ -75,7 +78,7 @@ class Calls:
         self.executables = executables
         self.completions = completions
         self.leaf = OutputLeaf()
-        self.read: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]] | None = None
+        self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
         self.outside: dict[int, int] = {}
@@ -85,12 +88,15 @@ class Calls:
         self._known: list[tuple[Signature, int]] = []
         self._table: dict[tuple[Any, ...], int] = {}
         self._earlier = executables_alive(function)
-        self._complete = True  # whether every executable it has is known here
+        self.complete = True  # whether every executable it has is known here
         self._outside_told: dict[int, int] = {}
         self._explain(NOT_SEEN if is_jitted(function) else NOT_JITTED)
 
-    def failed(self, error: BaseException) -> None:
-        """The function raised it."""
+    def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The function raised it, but what it compiled before may be there for the calls that follow."""
+        with Suppressed(Exception):  # an object of the user's may say anything of its executables
+            if self.executables.count != count and (executables_alive(self.function) or 0) > len(self._known):
+                self.learn(count, args, kwargs, (self.run, self.read, self.complete))
         self._failed(error, self._name)
 
     def which(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -98,12 +104,20 @@ class Calls:
         try:
             assert self.read is not None
             return self._table.get(self.read(args, kwargs), self.number)
-        except Exception:  # noqa: BLE001  # arguments of another structure than those seen
+        except Exception as error:  # arguments of another structure than those seen
+            if raised_by_signal_handler(error):
+                raise
             return self.number
 
-    def learn(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Something was compiled during the call: if it was this function, remember for which arguments."""
+    def learn(
+        self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: tuple[int, Read | None, bool]
+    ) -> None:
+        """Something was compiled during the call: if it was this function, remember for which arguments.
+
+        `known` is what `run`, `read` and `complete` were before.
+        """
         try:
+            self.run, self.read, self.complete = known
             made = self.executables.since(count, self._name)
             if self.new:
                 self.new = False
@@ -111,13 +125,16 @@ class Calls:
                     # Called before it was watched: the one executable seen under its name is it.
                     seen = self.executables.of(self._name)
                     made = seen if len(seen) == 1 else []
-                    self._complete = bool(made)
+                    self.complete = bool(made)
                 else:
-                    self._complete = bool(made) and not self._earlier
-            if made and self._complete:
+                    self.complete = bool(made) and not self._earlier
+            if made and self.complete:
                 self._remember(signature(args, kwargs), made[-1])
-        except Exception as error:  # noqa: BLE001  # never into the user's call
+        except BaseException as error:
+            self.complete = False
             self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
+            if not isinstance(error, Exception) or raised_by_signal_handler(error):
+                raise  # it is the user's; anything else never gets into the user's call
 
     def _remember(self, seen: Signature, executable: int) -> None:
         if executables_alive(self.function) == 1:
@@ -148,7 +165,7 @@ class Calls:
     def forget(self) -> None:
         """Its executables are gone: `clear_cache()`."""
         self._known, self.read, self._table, self.run = [], None, {}, self.number
-        self.new, self._earlier, self._complete = True, 0, True
+        self.new, self._earlier, self.complete = True, 0, True
 
     def _explain(self, reason: str) -> None:
         self._emit(FunctionWatched(self.number, self._name, reason, now()))

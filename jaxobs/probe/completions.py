@@ -8,6 +8,8 @@ later of its own start and the end of the run before it, to its end.
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import time
 from collections import Counter, deque
@@ -17,6 +19,7 @@ from typing import Any
 
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import ExecutableRan, StepCompleted
+from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.readiness import is_askable, is_ready
 
 BURST = 4
@@ -66,8 +69,12 @@ class OutputLeaf:
     def take(self, result: Any) -> Any:
         """The leaf of this result, None where there is none to look at."""
         if self._ways is None:
-            self._ways = []  # also if flattening what the user returned raises
-            self._ways = _ways_to_leaves(result)
+            try:
+                self._ways = _ways_to_leaves(result)
+            except Exception as error:
+                if not raised_by_signal_handler(error):
+                    self._ways = []  # what the user returned cannot be flattened
+                raise
         while self._ways:
             value = result
             try:
@@ -75,8 +82,10 @@ class OutputLeaf:
                     value = getattr(value, key[1]) if type(key) is tuple else value[key]
                 if is_askable(value):
                     return value
-            except (AttributeError, KeyError, IndexError, TypeError):
-                pass  # another structure than the first time
+            except (AttributeError, KeyError, IndexError, TypeError) as error:
+                # Another structure than the first time.
+                if raised_by_signal_handler(error):
+                    raise
             self._ways.pop(0)
         self.exhausted = True
         return None
@@ -112,7 +121,8 @@ class Completions:
         self._emit = emit
         self._interval = interval
         self._stop = threading.Event()
-        self._arrived = threading.Event()
+        # No Event: its lock is taken in Python, and stays taken where a signal handler of the user's raises just then.
+        self._arrived: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._samples: list[Sample] = []
         self._thread_of_samples = 0
         self._wanted = 1
@@ -131,7 +141,9 @@ class Completions:
         previous = samples[-1]
         try:
             self._idle = previous.ready is not None or is_ready(previous.leaf)
-        except Exception:  # noqa: BLE001  # donated meanwhile, or no array of JAX's; never into the user's call
+        except Exception as error:  # donated meanwhile, or no array of JAX's; never into the user's call
+            if raised_by_signal_handler(error):
+                raise
             self._idle = False
 
     def after_call(
@@ -152,8 +164,10 @@ class Completions:
             self._samples.append(sample)
             if len(self._samples) >= self._wanted:
                 self.armed = False
-            self._arrived.set()
-        except Exception:  # noqa: BLE001  # outputs may be anything, or deleted; never into the user's call
+            self._arrived.put(None)
+        except Exception as error:  # outputs may be anything, or deleted; never into the user's call
+            if raised_by_signal_handler(error):
+                raise
             way.died()
 
     def run(self) -> None:
@@ -165,21 +179,21 @@ class Completions:
     def stop(self) -> None:
         self.armed = False
         self._stop.set()
-        self._arrived.set()
+        self._arrived.put(None)
 
     def _round(self) -> None:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
         self._samples = []
         self._wanted = BURST if burst else 1
         self._idle = True
-        self._arrived.clear()
+        self._forget_arrivals()
         self.armed = True
         position = 0
         while position < self._wanted and not self._stop.is_set():
             if position >= len(self._samples):
-                self._arrived.clear()
-                # Asked again after the clear: a sample that came in between has set the event for nobody.
-                if position >= len(self._samples) and not self._arrived.wait(None if position == 0 else 1.0):
+                try:
+                    self._arrived.get(timeout=None if position == 0 else 1.0)
+                except queue.Empty:
                     break  # the loop has paused; what there is must do
                 continue
             sample = self._samples[position]
@@ -193,6 +207,11 @@ class Completions:
         if done:
             self._rounds += 1
             self._report(done, burst)
+
+    def _forget_arrivals(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._arrived.get_nowait()
 
     def _await(self, sample: Sample, before: Sample | None) -> bool:
         """Poll until the leaf is ready. False where it died or patience ended."""

@@ -26,7 +26,7 @@ class Executables:
         self.count = 0
         self._created: list[Created] = []
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that compiles may run within
 
     def number(self) -> int:
         return next(self._numbers)

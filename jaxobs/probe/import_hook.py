@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -27,7 +28,8 @@ _waiting: dict[str, list[Action]] = {}
 def when_imported(module_name: str, action: Action) -> None:
     """Call `action(module)` once: now if the module is fully imported, else right after its import completes.
 
-    It then runs on the importing thread. It never raises into the import: what it raises is logged. A failed
+    It then runs on the importing thread. It never raises into the import, but for what a signal handler of the
+    user's raises meanwhile: what it raises itself is logged. A failed
     import leaves the action waiting for the next one. An import under way elsewhere is not waited for; one that
     another thread begins in the very moment of the first call for that module, and whose file it has found but not
     yet begun to run, is missed.
@@ -49,14 +51,37 @@ def when_imported(module_name: str, action: Action) -> None:
     _imported(module_name, module)
 
 
+def weakly(method: Action) -> Action:
+    """The same while the method's object lives, and nothing once it is gone: the action does not keep it."""
+    held = weakref.WeakMethod(method)
+
+    def action(module: ModuleType) -> None:
+        found = held()
+        if found is not None:
+            found(module)
+
+    return action
+
+
 def _imported(module_name: str, module: ModuleType) -> None:
     with _lock:
         actions = _waiting.pop(module_name, [])
     for action in actions:
         try:
             action(module)
-        except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
+        except Exception as error:  # it would surface in the user's import statement
+            if _raised_by_signal_handler(error):
+                raise
             _LOGGER.warning("jaxobs: cannot observe %s: %s: %s", module_name, type(error).__name__, error)
+
+
+def _raised_by_signal_handler(error: Exception) -> bool:
+    # Here and not above: a process in which nothing fails loads nothing for it.
+    try:
+        from jaxobs.plugin.guard import raised_by_signal_handler
+    except Exception:  # noqa: BLE001  # whatever is wrong with our own files is what there is to tell of
+        return False
+    return raised_by_signal_handler(error)
 
 
 class _Finder:

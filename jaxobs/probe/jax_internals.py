@@ -1,17 +1,20 @@
 """Every private name of JAX that jaxobs touches, each with the versions it was seen in and what happens without it.
 
+Those behind `jax.pmap` are in `jax_pmap.py`.
+
 Seen in 0.6.2, 0.8.2 and 0.10.2 where nothing else is said. Each function answers None (or does nothing) where the name
 is missing, so that a future JAX costs a feature and never the job.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
+
+from jaxobs.plugin.guard import Suppressed
 
 IMMORTAL = 1 << 29
 """A reference count beyond it says that the object is never freed, and nothing about who refers to it (PEP 683)."""
@@ -127,8 +130,9 @@ def new_executable(frame: FrameType | None) -> Any:
     None where the compile failed or the variable is not there: the executable's cost is then absent.
     """
     for caller in _callers(frame):
-        if caller.f_code.co_name == "_cached_compilation":
-            executable = caller.f_locals.get("xla_executable")
+        name = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}.get(caller.f_code.co_name)
+        if name is not None:  # the latter for `jax.pmap` up to 0.7
+            executable = caller.f_locals.get(name)
             # `hlo_modules` tells the executable from whatever else a future version keeps under that name.
             return executable if hasattr(executable, "hlo_modules") else None
     return None
@@ -244,18 +248,33 @@ def executables_alive(function: Any) -> int | None:
     return int(count()) if callable(count) else None
 
 
+def array_type() -> type | None:
+    """The class of JAX's arrays. None without the name, and where there is no interpreter lock."""
+    array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
+    free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()
+    return array if isinstance(array, type) and not free_threaded else None
+
+
 def arrays_alive() -> int | None:
     """About how many arrays there are, deleted ones included; some twenty too many, and never too few.
 
     Every object of a class made at run time holds a reference to its class, so that the count of those tells without
-    looking at any. None without the name, and where references are not counted in this way.
+    looking at any. None without `array_type`.
     """
-    array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
-    free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()
-    if not isinstance(array, type) or free_threaded:
-        return None
-    count = sys.getrefcount(array)
+    array = array_type()
+    count = sys.getrefcount(array) if array is not None else IMMORTAL
     return count if count < IMMORTAL else None
+
+
+def backends() -> tuple[Any, ...]:
+    """Those that exist. Takes no lock, as JAX's own functions do: it may be held by the caller's very thread."""
+    return tuple(getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {}).values())
+
+
+def is_compiling(frame: FrameType) -> bool:
+    """Whether a thread with this innermost frame is in XLA's compiler, which gives up the interpreter lock."""
+    code = frame.f_code
+    return code.co_name.startswith("backend_compile") and code.co_filename.endswith("jax/_src/compiler.py")
 
 
 @functools.cache
@@ -287,7 +306,7 @@ def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
     ):
         remove = next((found for name in names if (found := getattr(monitoring, name, None))), None)
         if remove is not None:
-            with contextlib.suppress(AssertionError, ValueError):  # somebody cleared the listeners before us
+            with Suppressed(AssertionError, ValueError):  # somebody cleared the listeners before us
                 remove(listener)
 
 

@@ -6,13 +6,15 @@ used again for each turn. Which step a watched call belongs to is known by threa
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
-from jaxobs.model.events import STEP_ENDED, LoopDeclared, LoopEnded, PhaseEnded
+from jaxobs.model.events import STEP_ENDED, LoopDeclared, LoopEnded
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.plain_values import amount, as_name, given_amount
 from jaxobs.probe.trace_context import current_span_context
 
@@ -84,6 +86,21 @@ class Current(threading.local):
     claimed: int = 0
     phase: object = None
 
+    def around(self) -> Step | None:
+        """The step around what begins now.
+
+        One that no mark and no loop holds any more has ended unseen: a signal handler raised on entering its `__exit__`,
+        where nothing written in Python can act.
+        """
+        if self.step is not None and not self.step.hidden and sys.getrefcount(self.step) <= _HELD_HERE_ALONE:
+            self.step = None
+        return self.step
+
+
+_HOLDER = [Step("")]
+_HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
+"""References to a step that only one thing holds, as this version of Python counts them."""
+
 
 class LoopState:
     """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
@@ -123,12 +140,11 @@ class Loops:
         """A step annotation of JAX's, entered, while its profiler is running; None else, and where that fails."""
         if self.profiler is None or self.profiler.profile_session is None:
             return None
-        try:
+        with Suppressed(Exception):  # a trace without our step is no reason to stop a training run
             annotation = self.annotation(loop, step_num=number)
             annotation.__enter__()
-        except Exception:  # noqa: BLE001  # a trace without our step is no reason to stop a training run
-            return None
-        return annotation
+            return annotation
+        return None
 
     def end_step(
         self,
@@ -164,12 +180,6 @@ class Loops:
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))
 
-    def leave(self, state: LoopState, waited: int) -> None:
-        self.emit(LoopEnded(state.name, now(), waited))
-
-    def phase_ended(self, name: str, inside: str | None, start: int, end: int, nested: int) -> None:
-        self.emit(PhaseEnded(name, inside, start, end, nested))
-
 
 class Steps(Generic[Item]):
     """What `obs.steps(iterable)` returns: iterable any number of times, with the length of what it wraps."""
@@ -204,7 +214,7 @@ class Steps(Generic[Item]):
         step = Step(self._loop)
         examples, tokens = self._examples, self._tokens
         examples_vary, tokens_vary = callable(examples), callable(tokens)
-        outer, claimed = current.step, current.claimed
+        outer, claimed = current.around(), current.claimed
         entered = start = now()
         open_step = False
         annotation = None
@@ -261,21 +271,28 @@ class Steps(Generic[Item]):
         finally:
             # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
             # counts if it ran anything, and as failed if a watched function raised in it.
-            if annotation is not None:
-                annotation.__exit__(None, None, None)
-            end = now()
-            body = 0
-            if open_step and (step.runs or step.failed):
-                if step.failed:
-                    examples_now = tokens_now = None
-                loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
-                start = end
-            elif open_step:
-                body = end - ready  # of a turn that does not count: whatever is around has it
             if current.step is step:  # else this generator was let go of while something else was under way
-                current.step = outer
-            state.last_end = None
-            if outer is not None:
-                outer.claim(end - entered - body)
-            current.claimed = claimed + end - entered - body
-            loops.leave(state, end - start - body)
+                current.step = outer  # first: a signal handler may raise after any call
+            try:
+                if annotation is not None:
+                    annotation.__exit__(None, None, None)
+                end = now()
+                body = 0
+                if open_step and (step.runs or step.failed):
+                    if step.failed:
+                        examples_now = tokens_now = None
+                    loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
+                    start = end
+                elif open_step:
+                    body = end - ready  # of a turn that does not count: whatever is around has it
+                state.last_end = None
+                if outer is not None:
+                    outer.claim(end - entered - body)
+                current.claimed = claimed + end - entered - body
+                left = LoopEnded(name, now(), end - start - body)
+            except BaseException:  # of a signal handler: a loop that was left does not run on
+                left = LoopEnded(name, now(), 0)
+                raise
+            finally:
+                append(left)
+                advance()

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import PhaseStarted
+from jaxobs.model.events import PhaseEnded, PhaseStarted
 from jaxobs.probe.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
 from jaxobs.probe.plain_values import as_name, given_amount
 
@@ -36,11 +36,11 @@ class StepMark:
         current = self._loops.current
         self._state = state = self._loops.state(self._loop)
         self._loops.declare(state, self._flops)
-        self._outer, self._claimed = current.step, current.claimed
-        self._step = current.step = Step(self._loop)
-        self._step.number = state.steps
-        if self._annotated:
-            self._annotation = self._loops.annotate(self._loop, state.steps)
+        outer = current.step
+        self._outer = outer if outer is None else current.around()
+        self._claimed = current.claimed
+        self._step = step = Step(self._loop)
+        step.number = state.steps
         self._start = start = now()
         self._gap = 0
         here = state.thread == self._step.thread and state.phase is current.phase
@@ -48,15 +48,22 @@ class StepMark:
             # Phases and other loops since then have their own time.
             gap = start - state.last_end - (current.claimed - state.claimed_then)
             self._gap = gap if gap <= LONGEST_GAP else 0
+        current.step = step
+        if self._annotated:
+            try:
+                self._annotation = self._loops.annotate(self._loop, step.number)
+            except BaseException:  # of a signal handler: `__exit__` is not called then
+                current.step = self._outer
+                raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        current = self._loops.current
+        current.step = self._outer  # first: a signal handler may raise after any call
         end = now()
         if self._annotation is not None:
             self._annotation.__exit__(kind, error, traceback)
-        current = self._loops.current
-        current.step = self._outer
         if kind is not None:
             self._step.fail()
             self._loops.failed(error, None)
@@ -80,22 +87,34 @@ class PhaseMark:
 
     def __enter__(self) -> None:
         current = self._loops.current
-        self._outer = current.step
+        self._outer = current.around()
         self._claimed, self._around = current.claimed, current.phase
+        self._start = now()
         current.step = None  # what runs in a phase is charged to the phase
         current.phase = self
-        self._start = now()
         inside = self._outer.loop if self._outer is not None else None
-        self._loops.emit(PhaseStarted(self._name, inside, self._start))
+        try:
+            self._loops.emit(PhaseStarted(self._name, inside, self._start))
+        except BaseException:  # of a signal handler: `__exit__` is not called then
+            self.__exit__(None, None, None)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        end = now()
         current = self._loops.current
         outer = current.step = self._outer
         current.phase = self._around
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
+        try:
+            end = now()
+            inside = outer.loop if outer is not None else None
+            event = PhaseEnded(self._name, inside, self._start, end, nested)
+        except BaseException:  # of a signal handler: the phase that was told of has to end
+            self.__exit__(None, None, None)
+            raise
+        self._loops.ring.append(event)  # in one call, which is over before a handler runs
+        self._loops.ring.advance()
         if outer is not None:
             own = end - self._start - nested
             if self._name == CHECKPOINT:
@@ -103,6 +122,3 @@ class PhaseMark:
             else:
                 outer.claim(nested + own)
         current.claimed = self._claimed + end - self._start
-        self._loops.phase_ended(
-            self._name, outer.loop if outer is not None else None, self._start, end, nested
-        )

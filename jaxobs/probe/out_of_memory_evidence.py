@@ -141,7 +141,7 @@ def blame(function: str | None, executables: Any, requested: int | None) -> str:
 def _live_arrays(deadline: float) -> dict[str, Any] | None:
     if not backend_exists():
         return None
-    census = Census(list_arrays(tracebacks=True))
+    census = Census([list_arrays(tracebacks=True)])
     while not census.advance(SLICE_NANOSECONDS):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{census.count} live arrays could not be counted in time")

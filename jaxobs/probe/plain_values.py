@@ -7,18 +7,21 @@ before the first step has ended.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
+
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 
 
 def as_name(name: Any) -> str:
     """A loop's or phase's name as plain text, also of a member of a StrEnum: only plain types travel to the agent."""
     if type(name) is str:
         return name
-    try:
+    with Suppressed(Exception):  # a wrong name must not stop a training run
         return str.__str__(name) if isinstance(name, str) else str(name)
-    except Exception:  # noqa: BLE001  # a wrong name must not stop a training run
-        return type(name).__name__
+    return type(name).__name__
 
 
 def given_amount(word: str, value: Any, steps_ended: Callable[[], int]) -> float | None:
@@ -34,11 +37,25 @@ def given_amount(word: str, value: Any, steps_ended: Callable[[], int]) -> float
     return plain_amount(value)
 
 
+def given_timeout(call: str, value: Any) -> float:
+    """Seconds to wait at most. Raises TypeError for what is no number, ValueError for one that nobody can wait for."""
+    if not isinstance(value, Real):
+        raise TypeError(
+            f"{call}(timeout=…) takes a number of seconds, not an object of type {type(value).__name__!r}"
+        )
+    seconds = float(value)
+    if not 0 <= seconds <= threading.TIMEOUT_MAX:
+        raise ValueError(f"{call}(timeout={seconds:g}): give seconds from 0 on, and a finite number of them")
+    return seconds
+
+
 def amount(count: Any, item: Any) -> float | None:
     """What the user's function says of an item, as `plain_amount`; NaN where it raises."""
     try:
         return plain_amount(count(item))
-    except Exception:  # noqa: BLE001  # the user's function may raise anything
+    except Exception as error:  # the user's function may raise anything
+        if raised_by_signal_handler(error):
+            raise
         return math.nan
 
 
@@ -49,7 +66,6 @@ def plain_amount(value: Any) -> float | None:
     """
     if value is None or type(value) is int or type(value) is float:
         return value
-    try:
+    with Suppressed(Exception):  # a number of the user's own type may raise anything
         return math.nan if hasattr(value, "is_ready") or isinstance(value, str) else float(value)
-    except Exception:  # noqa: BLE001  # a number of the user's own type may raise anything
-        return math.nan
+    return math.nan

@@ -20,6 +20,7 @@ from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
 from jaxobs.model.events import Event, ExecutableCreated, ProbeReported
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.agent_process import Connection
 from jaxobs.probe.told_agents import ToldAgain, Unfolded
 
@@ -125,7 +126,7 @@ class Sender:
 
     def _wake(self) -> None:
         if self._wake_ends is not None:
-            with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it is over
+            with Suppressed(OSError):  # full: it will wake anyway; closed: it is over
                 self._wake_ends[1].send(b"\0")
 
     def _open(self) -> None:
@@ -223,7 +224,7 @@ class Sender:
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             chunk = self._ring.drain(EVENTS_A_FRAME)
             told_again = self._told_again.keep(chunk)
-            told, traces = wire.traces_apart(chunk)
+            told, traces = wire.payloads_apart(chunk)
             encoded, refused = wire.events_frame(told)
             self._refused += refused
             self._unfolded.handed_over(max(0, len(chunk) - refused - told_again))

@@ -14,7 +14,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.discovery import PROBES, Found, discover
-from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.guard import Guard, raised_by_signal_handler
 from jaxobs.plugin.protocol import Progress
 from jaxobs.probe.agent_process import Connection
 from jaxobs.probe.annotations import Profiling, annotate_steps, hook_annotations
@@ -174,7 +174,9 @@ class ProbeSide:
             return ProfileResult("failed", "", (reasons or ["no probe takes profiles: is JAX imported?"])[0])
         try:
             return begun.result(PROFILE_SECONDS)
-        except TimeoutError:
+        except TimeoutError as error:
+            if raised_by_signal_handler(error):
+                raise
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
 
     def stop(self, timeout: float) -> None:
@@ -216,7 +218,8 @@ class ProbeSide:
 
     def trace_ended(self) -> None:
         self._suspended.depth = max(0, getattr(self._suspended, "depth", 0) - 1)
-        if self._suspended.depth == 0:
+        step = self.loops.current.step
+        if self._suspended.depth == 0 and step is not None and step.hidden:
             self.loops.current.step = getattr(self._suspended, "step", None)
             self._suspended.step = None
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from jaxobs.model.events import SpanContext
+from jaxobs.plugin.guard import Suppressed
 
 
 def current_span_context() -> SpanContext | None:
@@ -17,10 +18,9 @@ def current_span_context() -> SpanContext | None:
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
-    try:
+    with Suppressed(Exception):  # a half-imported or foreign opentelemetry must not reach the job
         context = trace.get_current_span().get_span_context()
         if not context.is_valid:
             return None
         return SpanContext(context.trace_id, context.span_id, int(context.trace_flags))
-    except Exception:  # noqa: BLE001  # a half-imported or foreign opentelemetry must not reach the job
-        return None
+    return None

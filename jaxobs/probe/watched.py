@@ -37,17 +37,20 @@ class Watched(Generic[Parameters, Result]):
         started = now()
         try:
             result: Result = calls.function(*args, **kwargs)
+            ended = now()
         except BaseException as error:
             if step is not None:
                 step.fail()
-            calls.failed(error)
+            calls.failed(error, count, args, kwargs)
             raise
-        ended = now()
         if executables.count != count or calls.new:
             sampling = (
                 sampling and executables.count == count
             )  # a call that compiled began long before its run
-            calls.learn(count, args, kwargs)
+            # Nothing is known until it is learned: a signal handler of the user's may cut that short.
+            known = calls.run, calls.read, calls.complete
+            calls.run, calls.read, calls.complete = calls.number, None, False
+            calls.learn(count, args, kwargs, known)
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
             calls.outside[run] = calls.outside.get(run, 0) + 1

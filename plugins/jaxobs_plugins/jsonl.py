@@ -84,6 +84,8 @@ class JsonLinesExporter:
         self._path = Path()
         self._file: int | None = None
         self._described: dict[str, str] | None = None
+        self.dropped = 0
+        """Events that could not be written."""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
         """Whether the directory can be written to."""
@@ -106,8 +108,12 @@ class JsonLinesExporter:
     def export(self, batch: Batch) -> None:
         """Append the batch's events."""
         if (agent := self._agent) is not None:
-            records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
-            self._append(b"".join(map(as_line, records)), agent)
+            try:
+                records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
+                self._append(b"".join(map(as_line, records)), agent)
+            except BaseException:
+                self.dropped += len(batch.events)  # in one write, which is taken back where it falls short
+                raise
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         """Close the file."""

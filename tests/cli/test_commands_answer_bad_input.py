@@ -13,6 +13,7 @@ from launched import jaxobs, outcome
 BAD_INPUT = {
     "no command": ([], "jaxobs --help"),
     "unknown command": (["rum"], "did you mean run?"),
+    "misspelt help": (["--halp"], "did you mean --help?"),
     "no script": (["run"], "no script given"),
     "no module": (["run", "--", "-m"], "no script given"),
     "missing script": (["run", "absent.py"], "no such script: absent.py"),
@@ -25,6 +26,7 @@ BAD_INPUT = {
     "no JSON": (["run", "--peak-flops", "many", "script.py"], "is not JSON"),
     "check": (["check", "--jsonn"], "did you mean --json?"),
     "plugins": (["plugins", "all"], "unknown argument 'all'"),
+    "mistyped": (["plugins", "--jsno"], "did you mean --json?"),
 }
 
 

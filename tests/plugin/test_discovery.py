@@ -65,6 +65,7 @@ def found(group: str = PROBES) -> dict[str, list[Found]]:
         ("class Plugin:\n    def __init__(self):\n        raise OSError('no disk')", "OSError: no disk"),
         ("class Plugin:\n    metrics = ()", "Plugin has no method start, stop"),
         (SOUND.replace("()\n", "[]\n", 1), "Plugin.metrics is not a tuple"),
+        (SOUND.replace("()\n", "('acme_total',)\n", 1), "Plugin.metrics is not a tuple of Metric"),
         ("Plugin = dict", "dict has no method start, stop"),
     ],
 )

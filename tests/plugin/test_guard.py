@@ -50,6 +50,13 @@ def test_a_keyboard_interrupt_is_the_users(guard: Guard) -> None:
     assert guard.failures == 0
 
 
+@pytest.mark.parametrize("kind", ["collector", "exporter"])
+def test_where_no_ctrl_c_comes_a_keyboard_interrupt_is_the_plugins(kind: str) -> None:
+    guard = Guard("rude", kind, lambda line: None)
+    assert guard.call(fail, KeyboardInterrupt()) is None
+    assert (guard.failures, guard.up) == (1, False)
+
+
 class Quits:
     """Ways to write a signal handler."""
 

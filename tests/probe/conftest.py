@@ -11,6 +11,9 @@ from jaxobs.config import Settings
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.probe.side import ProbeSide
+from tests.probe.marks_under_a_clock import marks
+
+__all__ = ["marks"]  # a fixture
 
 
 def sent_events(ring: Ring) -> list[Any]:

@@ -1,6 +1,7 @@
 """Ways to make JAX compile a function again, each run in real JAX on eight host devices; prints what was said of each.
 
-Run by `test_recompile_causes.py` in a process of its own: the devices are made before JAX starts.
+Run by `test_recompile_causes.py` in a process of its own: the devices are made before JAX starts. One file beyond 300
+lines, as it is a table, a few lines a case, to be read from top to bottom.
 """
 
 from __future__ import annotations

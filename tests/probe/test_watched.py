@@ -8,41 +8,22 @@ import inspect
 import os
 import pickle
 import traceback
-from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.model.events import ExecutableCreated, FunctionCalled, FunctionWatched, StepEnded
+from jaxobs.model.events import FunctionWatched, StepEnded
 from jaxobs.probe.calls import NOT_SEEN, is_jitted
-from jaxobs.probe.marks import StepMark
+from jaxobs.probe.loops import Steps
+from tests.probe.watched_runs import executables, runs, step
 
 
 @jax.jit
 def doubled(x: Any) -> Any:
     """Twice its argument."""
     return x * 2
-
-
-def step(observed: Any, loop: str = "train") -> StepMark:
-    return StepMark(observed.side.loops, loop, None, None)
-
-
-def executables(observed: Any, function: str) -> list[int]:
-    return [made.executable for made in observed.of(ExecutableCreated) if made.function == function]
-
-
-def runs(observed: Any) -> Counter[int]:
-    """By executable; negative where it is not known which."""
-    counted: Counter[int] = Counter()
-    for event in observed.of(StepEnded, FunctionCalled):
-        if isinstance(event, StepEnded):
-            counted.update(event.runs)
-        else:
-            counted[event.run] += event.calls
-    return counted
 
 
 def test_it_looks_like_the_function_it_wraps(observed: Any) -> None:
@@ -149,151 +130,6 @@ def test_an_exception_is_the_same_with_the_same_frames_and_the_step_has_failed(o
     assert [event.failed for event in observed.of(StepEnded)] == [True, False]
 
 
-def test_runs_of_several_executables_are_told_apart_by_shapes_types_and_structure(observed: Any) -> None:
-    def power(x: Any, *, scale: float = 1.0) -> Any:
-        return (x**2).sum() * scale
-
-    watched = observed.side.watch(jax.jit(power))
-    inputs = [jnp.ones(3), jnp.ones(4), jnp.ones((2, 2)), jnp.ones(3, jnp.int32)]
-    expected = []
-    for position, value in enumerate(inputs):
-        watched(value)
-        made = executables(observed, "power")
-        assert len(made) == position + 1
-        expected.append(made[-1])
-    for position, value in enumerate(inputs):
-        for _ in range(position + 1):
-            with step(observed):
-                watched(value)
-    counted = runs(observed)
-    # The first four calls are known as well: each compiled what it ran.
-    assert {number: counted[number] for number in expected} == {
-        number: position + 2 for position, number in enumerate(expected)
-    }
-    assert all(run > 0 for run in counted)
-
-
-class State(NamedTuple):
-    params: dict[str, Any]
-    count: int
-
-
-def test_arguments_of_any_structure_are_told_apart(observed: Any) -> None:
-    @jax.jit
-    def update(state: State, batch: tuple[Any, ...]) -> State:
-        return State({name: value + batch[0].sum() for name, value in state.params.items()}, state.count + 1)
-
-    watched = observed.side.watch(update)
-    state = State({"w": jnp.ones((2, 3)), "b": jnp.ones(3)}, 0)
-    for size in (8, 8, 4, 8, 4, 4):
-        watched(state, (jnp.ones(size), None))
-    first, second = executables(observed, "update")
-    assert runs(observed) == {first: 3, second: 3}
-
-
-def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: Any) -> None:
-    @functools.partial(jax.jit, static_argnums=1)
-    def scaled(x: Any, factor: int) -> Any:
-        return x * factor
-
-    watched = observed.side.watch(scaled)
-    x, y = jnp.ones(3), jnp.ones(5)
-    watched(x, 1)
-    watched(x, 2)  # the same shapes again
-    watched(y, 1)
-    for _ in range(5):
-        watched(x, 1)
-        watched(y, 1)
-    first, _, third = executables(observed, "scaled")
-    counted = runs(observed)
-    assert counted == {first: 1, third: 6, watched._calls.number: 6}
-    reasons = [
-        event.reason for event in observed.of(FunctionWatched) if event.number == watched._calls.number
-    ]
-    assert "several executables" in reasons[-1]
-
-
-def test_a_function_that_was_compiled_before_it_was_watched(observed: Any) -> None:
-    @jax.jit
-    def early(x: Any) -> Any:
-        return x + 1
-
-    early(jnp.ones(3))
-    watched = observed.side.watch(early)
-    for _ in range(4):
-        watched(jnp.ones(3))
-    (made,) = executables(observed, "early")
-    assert runs(observed) == {made: 4}
-    watched(jnp.ones(6))
-    _, second = executables(observed, "early")
-    watched(jnp.ones(3))
-    assert runs(observed) == {made: 5, second: 1}
-
-
-def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
-    @jax.jit
-    def known_before(x: Any) -> Any:
-        return x + 2
-
-    known_before(jnp.ones(3))
-    known_before(jnp.ones(4))
-    watched = observed.side.watch(known_before)
-    watched(jnp.ones(5))  # compiles, but the other two are also there
-    watched(jnp.ones(3))
-    assert runs(observed) == {watched._calls.number: 2}
-
-    @jax.jit
-    def once_before(x: Any) -> Any:
-        return x + 3
-
-    once_before(jnp.ones(3))
-    watched = observed.side.watch(once_before)
-    watched(jnp.ones(5))
-    watched(jnp.ones(3))
-    assert runs(observed)[watched._calls.number] == 2
-
-
-def test_after_clear_cache_the_new_executable_is_told(observed: Any) -> None:
-    @jax.jit
-    def cleared(x: Any) -> Any:
-        return x + 4
-
-    watched = observed.side.watch(cleared)
-    watched(jnp.ones(3))
-    watched.clear_cache()
-    watched(jnp.ones(3))
-    first, second = executables(observed, "cleared")
-    assert runs(observed) == {first: 1, second: 1}
-    jax.clear_caches()
-    watched(jnp.ones(3))
-    third = executables(observed, "cleared")[-1]
-    assert runs(observed) == {first: 1, second: 1, third: 1}
-
-
-def test_inside_another_functions_trace_nothing_runs(observed: Any) -> None:
-    watched = observed.side.watch(jax.jit(lambda x: x + 5))
-
-    @jax.jit
-    def outer(x: Any) -> Any:
-        return watched(x) + watched(x)
-
-    outer_watched = observed.side.watch(outer)
-    observed.side.completions.armed = True  # a sample is wanted: a tracer is no output to ask
-    with step(observed):
-        outer_watched(1.0)
-        outer_watched(1.0)
-    jax.make_jaxpr(watched)(1.0)
-    jax.eval_shape(watched, 1.0)
-    (made,) = executables(observed, "outer")
-    assert runs(observed) == {made: 2}
-    assert watched._calls.leaf._ways is None
-    with pytest.raises(ZeroDivisionError):
-        jax.jit(lambda x: watched(x) / (1 // 0))(1.0)
-    with step(observed):
-        outer_watched(1.0)
-    assert runs(observed) == {made: 3}
-
-
 class Hostile:
     """A value of the user's own type, as a static argument: nothing of it but its hash and equality for JAX's cache."""
 
@@ -384,7 +220,7 @@ def test_a_child_forked_in_the_middle_of_a_step_keeps_nothing_of_what_it_runs(ob
                 side.forget_in_child()
                 for _ in range(100):
                     watched()
-                side.loops.leave(side.loops.state("train"), 0)
+                list(Steps(side.loops, (), "train", None, None))
                 status = len(side.ring) + len(under_way.later_runs)
             finally:
                 os._exit(min(status, 100))

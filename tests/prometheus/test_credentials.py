@@ -1,3 +1,4 @@
+import errno
 import http.client
 import os
 import ssl
@@ -127,6 +128,56 @@ def test_files_that_were_replaced_are_read_again(token_file: Path, certificates:
         held.refresh()
     assert not held.refresh()  # it is said once
     assert held.token.admits("Bearer another")
+
+
+def test_a_file_that_could_not_be_read_is_tried_again_until_it_can(
+    token_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Credentials({"metrics_token_file": token_file})
+    token_file.write_text("a-new-one")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", _no_descriptor_left)
+        with pytest.raises(CredentialsError, match="Too many open files"):
+            held.refresh()
+        assert [held.refresh(), held.refresh()] == [False, False]  # tried, and not said again
+    assert held.token is not None
+    assert held.token.admits(f"Bearer {SECRET}")
+    assert held.refresh()  # though nobody has written it since
+    assert held.token.admits("Bearer a-new-one")
+    assert not held.refresh()
+
+
+def test_another_reason_is_said_too(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Credentials({"metrics_token_file": token_file})
+    token_file.write_text("two words")
+    with pytest.raises(CredentialsError, match="does not hold one token"):
+        held.refresh()
+    monkeypatch.setattr(Path, "open", _no_descriptor_left)
+    with pytest.raises(CredentialsError, match="Too many open files"):
+        held.refresh()
+
+
+def test_a_certificate_that_cannot_be_used_keeps_no_replaced_token_in_use(
+    token_file: Path, certificates: Any, tmp_path: Path
+) -> None:
+    certificate = tmp_path / "both.pem"
+    certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    held = Credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
+    before = held.tls
+    token_file.write_text("another")
+    certificate.write_bytes(certificates.leaf.read_bytes())  # the key is on its way
+    with pytest.raises(CredentialsError, match="metrics_tls_certificate"):
+        held.refresh()
+    assert held.token is not None
+    assert held.token.admits("Bearer another")
+    assert held.tls is before
+    certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    assert held.refresh()
+    assert held.tls is not before
+
+
+def _no_descriptor_left(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_a_job_that_replaces_its_token_is_served_on(

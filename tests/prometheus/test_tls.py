@@ -20,8 +20,8 @@ from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.connection import Limits
 from jaxobs_plugins.prometheus.credentials import Credentials
 from jaxobs_plugins.prometheus.render import TEXT, render
+from tests.prometheus.clients import GET, is_closed, large_family
 from tests.prometheus.test_exporter import batch, steps
-from tests.prometheus.test_server import GET, is_closed, large_family
 
 Serve = Callable[..., Any]
 

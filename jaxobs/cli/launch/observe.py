@@ -82,7 +82,7 @@ def closing_text() -> str:
     ):  # an observer that has started takes one as it shuts down, whatever the agent answers
         return "jaxobs: no JAX backend was used; nothing to report"
 
-    from jaxobs.cli.terminal import terminal_width
+    from jaxobs.cli.terminal import is_styled, terminal_width
     from jaxobs.model.summary import render
 
-    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=sys.stderr.isatty())
+    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=is_styled(sys.stderr))

@@ -11,6 +11,7 @@ from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import Lowering, call_being_traced, lowering
+from jaxobs.probe.jax_pmap import mapped_call
 from jaxobs_plugins.compile.call_site import CallSite, call_site
 from jaxobs_plugins.compile.functions import function_key
 from jaxobs_plugins.compile.history import History, Traced
@@ -56,9 +57,11 @@ class Causes:
         thread = self._thread
         thread.traced.pop(function, None)
         try:
-            call = call_being_traced(frame)
+            mapped = mapped_call(frame)
+            call = mapped or call_being_traced(frame)
             if call is not None:
-                key = function_key(call.function)
+                # What pmap makes of a function is another program than what jit makes of it.
+                key = (*function_key(call.function), "pmap" if mapped else "jit")
                 number = self._history.number_of(key, call.function)
                 _keep(thread.traced, function, Traced(key, signature_of(call, number)))
         except Exception as error:
@@ -73,7 +76,7 @@ class Causes:
         try:
             # Not where it was traced: that may have been another call, as of `jax.eval_shape`.
             _keep(thread.sites, function, call_site(frame))
-            lowered = self._lowered(lowering(frame), traced)
+            lowered = self._lowered(function, lowering(frame), traced)
             if lowered is not None:
                 _keep(thread.lowered, function, lowered)
         except Exception as error:  # as above
@@ -85,13 +88,14 @@ class Causes:
         if function not in self._thread.lowered:
             self.lowering_began(function, frame)
 
-    def _lowered(self, told: Lowering | None, traced: Traced | None) -> Traced | None:
+    def _lowered(self, function: str, told: Lowering | None, traced: Traced | None) -> Traced | None:
         if told is None:
             return traced
         known: Traced | None
         if told.transformation:
             # What grad or vmap made of it is another program, whose first compile is no recompile of the function.
-            key = (told.source, told.transformation)
+            # Its name as well: the source of a pmapped function is told as JAX's own.
+            key = (function, told.source, told.transformation)
             known = Traced(key, untraced_signature(told.names, told.avals))
         else:
             if traced is not None and leaves_of(told.avals) != traced.signature.leaves:

@@ -29,7 +29,7 @@ from jaxobs.model.events import (
 from jaxobs.model.labels import EAGER
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe import jax_internals
+from jaxobs.probe import jax_internals, jax_pmap
 from jaxobs.probe.trace_context import current_span_context
 from jaxobs_plugins.compile.causes import Causes
 from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
@@ -73,6 +73,7 @@ class ThreadState(threading.local):
         self.stack: list[Phase] = []
         self.ended: dict[tuple[str, str], tuple[int, int]] = {}
         self.eager: set[str] = set()
+        self.pmapped: dict[str, str] = {}
         self.cache = "off"
         self.saved: float | None = None
         self.began_anew = 0
@@ -135,18 +136,23 @@ class CompileProbe:
             return
         at = now()
         stack = self._stack()
-        if phase == "trace":
-            self._job.trace_began()
-        function = self._function(str(labels.get("fun_name", "")), phase)
-        if function != EAGER:
-            frame = sys._getframe(1)  # noqa: SLF001  # the public way to a frame
-            if phase == "lower":
-                self._causes.lowering_began(function, frame)
-            elif phase == "backend":
-                self._causes.compiling_began(function, frame)
-            elif phase == "trace" and not stack:
-                self._causes.trace_began(function, frame)
-        stack.append(Phase(phase, function, at))
+        try:
+            if phase == "trace":
+                self._job.trace_began()
+            function = self._function(str(labels.get("fun_name", "")), phase)
+            if function != EAGER:
+                frame = sys._getframe(1)  # noqa: SLF001  # the public way to a frame
+                if phase == "lower":
+                    self._causes.lowering_began(function, frame)
+                elif phase == "backend":
+                    self._causes.compiling_began(function, frame)
+                elif phase == "trace" and not stack:
+                    self._causes.trace_began(function, frame)
+            stack.append(Phase(phase, function, at))
+        except BaseException:  # the end of what is not on the stack is not heard
+            if phase == "trace":
+                self._job.trace_ended()
+            raise
         if len(stack) == 1:
             self._job.emit(CompilePhaseStarted(function, phase, threading.get_ident(), at))
 
@@ -161,10 +167,11 @@ class CompileProbe:
         stack = self._stack()
         if phase is None or not stack or stack[-1].name != phase:
             return  # it began before we listened
-        ended = stack.pop()
+        ended = stack[-1]
         end = now()
         if phase == "trace":
             self._job.trace_ended()
+        stack.pop()
         total = end - ended.start
         if stack:
             stack[-1].inner += total
@@ -223,21 +230,29 @@ class CompileProbe:
         self._phase_ended(read, end, outermost=False)
 
     def _function(self, name: str, phase: str) -> str:
-        """The jitted function's name: `jit(step)` and `step` are one, and what JAX compiles by itself is `(eager)`.
+        """The jitted or pmapped function's name: `jit(step)` and `step` are one; JAX's own compiles are `(eager)`.
 
         To be called by the listener itself: JAX's frames are looked for above it.
         """
         inner = name[name.index("(") + 1 : -1] if name.endswith(")") and "(" in name else name
-        eager = self._thread.eager
+        frame = sys._getframe(2)  # noqa: SLF001  # the public way to a frame
+        eager, pmapped = self._thread.eager, self._thread.pmapped
+        call = jax_pmap.call_of_pmap(frame)
+        mapped = jax_pmap.mapped_name(call) if call is not None else None
+        if mapped is not None:
+            pmapped[inner] = mapped
+            return mapped
         if phase == "trace":
-            traced = jax_internals.traced_function(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
+            traced = jax_internals.traced_function(frame)
             module = str(getattr(traced, "__module__", "") or "")
             (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
+            pmapped.pop(inner, None)
         elif phase == "lower":
-            own = jax_internals.lowered_by_jax(sys._getframe(2))  # noqa: SLF001  # the public way to a frame
+            own = jax_internals.lowered_by_jax(frame)
             if own is not None:
                 (eager.add if own else eager.discard)(inner)
-        return EAGER if inner in eager else inner or EAGER
+        # Compiled ahead of time, or by `jax.grad` outside of it, what pmap made still has JAX's name for it.
+        return pmapped.get(inner) or (EAGER if inner in eager else inner or EAGER)
 
     def _executable_made(self, executable: Any, function: str, at: int) -> None:
         job, thread = self._job, self._thread

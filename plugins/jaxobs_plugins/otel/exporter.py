@@ -48,6 +48,11 @@ class OpenTelemetryExporter:
         self._emit: Callable[[Measured], None] | None = None
         self._raised = False
 
+    @property
+    def dropped(self) -> int:
+        """Spans that did not arrive. The metrics of a request that failed are in the next one too."""
+        return self._dropped.get("traces", 0)
+
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
         """Where spans and metrics would be sent, and whether somebody answers there."""
         return remarks(SIGNALS, os.environ)

@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from jaxobs.plugin.guard import raised_by_signal_handler
+
 if TYPE_CHECKING:
     from pathlib import Path
     from ssl import SSLContext
@@ -105,6 +107,8 @@ def _answer(method: str, source: AddressSource, wanted: Mapping[str, str]) -> _A
         given = {name: value for name, value in wanted.items() if value}
         return _fetch(address, given, _certificate_of(source))
     except (OSError, ValueError) as error:
+        if raised_by_signal_handler(error):  # a server may run this on the main thread
+            raise
         return _line(
             HTTPStatus.SERVICE_UNAVAILABLE, f"the jaxobs agent at {address} does not answer: {error}"
         )

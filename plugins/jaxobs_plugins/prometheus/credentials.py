@@ -6,10 +6,10 @@ import hashlib
 import hmac
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from ssl import SSLContext
     from typing import Any
 
@@ -22,6 +22,7 @@ MOST_TOKEN_BYTES = 4096
 _TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1: what may follow `Bearer`
 
 Stamps = tuple[tuple[int, int, int], ...]
+Value = TypeVar("Value")
 
 
 class CredentialsError(ValueError):
@@ -41,41 +42,85 @@ class Token:
         return hmac.compare_digest(digest, self._digest) and scheme.lower() == "bearer"
 
 
-class Credentials:
-    """What the settings ask for: `token` and `tls`, None where they ask for none. Raises CredentialsError."""
+class Kept(Generic[Value]):
+    """What was read from files, and is read again when they change: `value`. Raises CredentialsError."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._token_file, self._certificate, self._key = (
-            Path(settings[name]) if settings.get(name) else None for name in (TOKEN_FILE, CERTIFICATE, KEY)
-        )
-        if self._key is not None and self._certificate is None:
-            raise CredentialsError(f"the setting {KEY} needs the setting {CERTIFICATE}")
+    def __init__(self, paths: Iterable[Path | None], read: Callable[[], Value]) -> None:
+        self._paths = [path for path in paths if path is not None]
+        self._read = read
         self._stamps = self._read_stamps()
-        self.token, self.tls = self._load()
+        self._told: tuple[Stamps, str] | None = None
+        self.value = read()
 
     def refresh(self) -> bool:
-        """Read the files again if they have changed; whether they had. Raises CredentialsError, and keeps what it has."""
+        """Read the files again if they have changed, or could not be read; whether there is a new value.
+
+        Raises CredentialsError, once for each reason and state of the files, and keeps what it has: a file may be
+        unreadable for a moment, or become readable without being written.
+        """
         stamps = self._read_stamps()
         if stamps == self._stamps:
             return False
-        self._stamps = stamps  # an error is told once, and again when the files change again
-        self.token, self.tls = self._load()
+        try:
+            self.value = self._read()
+        except CredentialsError as error:
+            told, self._told = self._told, (stamps, str(error))
+            if told == self._told:
+                return False
+            raise
+        self._stamps, self._told = stamps, None
         return True
-
-    def _load(self) -> tuple[Token | None, SSLContext | None]:
-        token = None if self._token_file is None else _read_token(self._token_file)
-        return token, None if self._certificate is None else _load_tls(self._certificate, self._key)
 
     def _read_stamps(self) -> Stamps:
         """Of each file something that differs when it was written or replaced; 0 where it is not there."""
         stamps = []
-        for path in (self._token_file, self._certificate, self._key):
+        for path in self._paths:
             try:
-                about = path.stat() if path is not None else None
+                about = path.stat()
             except OSError:
-                about = None
-            stamps.append((0, 0, 0) if about is None else (about.st_mtime_ns, about.st_ino, about.st_size))
+                stamps.append((0, 0, 0))
+            else:
+                stamps.append((about.st_mtime_ns, about.st_ino, about.st_size))
         return tuple(stamps)
+
+
+class Credentials:
+    """What the settings ask for: `token` and `tls`, None where they ask for none. Raises CredentialsError."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        token, certificate, key = (
+            Path(settings[name]) if settings.get(name) else None for name in (TOKEN_FILE, CERTIFICATE, KEY)
+        )
+        if key is not None and certificate is None:
+            raise CredentialsError(f"the setting {KEY} needs the setting {CERTIFICATE}")
+        self._token = Kept((token,), lambda: None if token is None else _read_token(token))
+        self._tls = Kept(
+            (certificate, key), lambda: None if certificate is None else _load_tls(certificate, key)
+        )
+
+    @property
+    def token(self) -> Token | None:
+        return self._token.value
+
+    @property
+    def tls(self) -> SSLContext | None:
+        return self._tls.value
+
+    def refresh(self) -> bool:
+        """Read the files again where it is time; whether anything is new.
+
+        Raises CredentialsError after both were looked at: a certificate that cannot be used keeps no token in use that
+        was replaced.
+        """
+        changed, problems = False, []
+        for kept in (self._token, self._tls):
+            try:
+                changed |= kept.refresh()
+            except CredentialsError as error:
+                problems.append(str(error))
+        if problems:
+            raise CredentialsError("; ".join(problems))
+        return changed
 
 
 def _read_token(path: Path) -> Token:

@@ -34,6 +34,8 @@ class PrometheusExporter:
     """
 
     metrics: tuple[Metric, ...] = ()
+    dropped = 0
+    """It shows snapshots alone."""
 
     def __init__(self) -> None:
         self._agent: Agent | None = None
@@ -120,10 +122,11 @@ class PrometheusExporter:
     def _refresh_credentials(self, agent: Agent) -> None:
         """Certificates and tokens are replaced while a job runs, which may be for months."""
         try:
-            if self._credentials.refresh() and self._server is not None:
-                self._server.tls = self._credentials.tls
+            self._credentials.refresh()
         except CredentialsError as error:
-            agent.log(f"{error}; those read before stay in use")
+            agent.log(f"{error}; what was read before stays in use, and it is tried again")
+        if self._server is not None:
+            self._server.tls = self._credentials.tls
 
     def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
         inline = (

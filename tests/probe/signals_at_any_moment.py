@@ -1,0 +1,78 @@
+"""Runs code of ours once for each moment at which Python may run a signal handler, with the signal at that moment."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import gc
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import jaxobs
+
+OURS = (str(Path(jaxobs.__file__).parent), threading.__file__)
+"""And what ours calls of `threading`, whose locks must not stay taken."""
+
+
+class AlarmError(OSError):
+    """As TimeoutError, which handlers usually raise, an error that many an `except` is meant for."""
+
+
+class Strike:
+    """Sends the signal at the moment `at` of our own code, counted from 0, on this thread.
+
+    Moments are those at which Python runs handlers: on entering a function, after a call, and at a loop's end.
+    Not on entering an `__exit__`: in the 30 ns before its first line nothing written in Python can act.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+        self._before: dict[FrameType, str] = {}
+
+    def __enter__(self) -> None:
+        gc.disable()  # what is raised in a callback of the garbage collector, JAX's own for one, is lost
+        sys.settrace(self._entered)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        gc.enable()
+        self._before.clear()
+
+    def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_opcodes = True
+        return self._executes
+
+    def _executes(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode":
+            before = self._before.get(frame, "")
+            self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            entered = before == "RESUME" and frame.f_code.co_name != "__exit__"
+            if entered or before == "JUMP_BACKWARD" or before.startswith("CALL"):
+                self.left -= 1
+                if self.left == -1:
+                    signal.raise_signal(signal.SIGALRM)
+        return self._executes
+
+
+def each_moment(prepare: Callable[[], Callable[[], None]]) -> Iterator[None]:
+    """Run what `prepare` returns once for each moment in it at which the signal may come."""
+    prepare()()  # what is imported and remembered at the first time is out of the way
+    for at in itertools.count():
+        run, strike = prepare(), Strike(at)
+        with contextlib.suppress(AlarmError):
+            with strike:
+                run()
+            if strike.left >= 0:
+                return
+            pytest.fail(f"what the handler raised at moment {at} was lost")
+        yield

@@ -1,0 +1,121 @@
+"""Examples, tokens, FLOPs and names as users give them: plain when told, or refused where they are given."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import jax
+import numpy
+import pytest
+
+from jaxobs.model.events import LoopDeclared
+from jaxobs.probe.loops import Steps
+from jaxobs.probe.marks import StepMark
+from jaxobs.probe.plain_values import given_timeout
+from tests.probe.marks_under_a_clock import Marks, steps_of
+
+
+class Loop(enum.StrEnum):
+    TRAIN = "train"
+
+
+class Hostile:
+    def __str__(self) -> str:
+        raise ValueError
+
+    def __float__(self) -> float:
+        raise ValueError
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("given_amount", "told"),
+    [
+        (3, 3), (2.5, 2.5), (numpy.int64(8), 8.0), (numpy.float32(0.5), 0.5), (Hostile, math.nan),
+        (numpy.ones(2), math.nan), (lambda: jax.numpy.ones(()), math.nan),
+    ],
+)  # fmt: skip
+def test_amounts_of_any_type_are_told_as_plain_numbers(
+    marks: Marks, given_amount: Any, told: float | None
+) -> None:
+    given_amount = given_amount() if callable(given_amount) else given_amount
+    with marks.step(examples=given_amount):
+        pass
+    list(marks.steps([1], examples=given_amount))
+    list(marks.steps([1], examples=lambda item: given_amount))
+    seen = [event.examples for event in steps_of(marks.events())]
+    assert seen == pytest.approx([told] * 3, rel=0, nan_ok=True)
+
+
+@pytest.mark.parametrize("word", ["examples", "tokens", "flops"])
+@pytest.mark.parametrize("wrong", ["many", "12", b"1", [1], object()])
+def test_what_is_no_number_is_refused_where_it_is_given(marks: Marks, word: str, wrong: Any) -> None:
+    message = f"{word}= takes a number, not an object of type '{type(wrong).__name__}'"
+    with pytest.raises(TypeError, match=message):
+        marks.steps([1], **{word: wrong})
+    with pytest.raises(TypeError, match=message):
+        marks.step(**{word: wrong})
+    assert marks.events() == []
+
+
+@pytest.mark.parametrize("word", ["examples", "tokens"])
+def test_once_a_step_has_ended_what_is_no_number_ends_no_run(marks: Marks, word: str) -> None:
+    list(marks.steps([1]))
+    list(marks.steps([1], **{word: "many"}))
+    with marks.step(**{word: [1]}, flops="many"):
+        pass
+    amounts = [getattr(event, word) for event in steps_of(marks.events())]
+    assert amounts == pytest.approx([None, math.nan, math.nan], nan_ok=True)
+
+
+def test_a_function_of_the_item_that_raises_is_told_as_no_number_and_the_loop_goes_on(marks: Marks) -> None:
+    def count(item: int) -> int:
+        if item == 1:
+            raise KeyError(item)
+        return item
+
+    assert list(marks.steps([0, 1, 2], tokens=count)) == [0, 1, 2]
+    first, second, third = steps_of(marks.events())
+    assert (first.tokens, third.tokens) == (0, 2)
+    assert math.isnan(second.tokens)
+
+
+@pytest.mark.parametrize(("name", "told"), [(Loop.TRAIN, "train"), (7, "7"), (Hostile, "Hostile")])
+def test_names_of_any_type_are_told_as_text(marks: Marks, name: Any, told: str) -> None:
+    name = name() if name is Hostile else name
+    with marks.phase(name), marks.step(name):
+        pass
+    list(marks.steps([1], loop=name))
+    assert [event[0] for event in marks.events()] == [told] * 4
+
+
+def test_the_users_own_flops_are_told_once_and_again_when_they_change(marks: Marks) -> None:
+    for flops in (1e9, 1e9, 2e9):
+        for _ in Steps(marks.loops, range(3), "train", None, None, flops):
+            marks.work(1)
+        with StepMark(marks.loops, "train", None, None, flops):
+            marks.work(1)
+    told = [event.model_flops for event in marks.events() if isinstance(event, LoopDeclared)]
+    assert told == [1e9, 2e9]
+
+
+@pytest.mark.parametrize("wrong", [None, "5", 1j, [2.0]])
+def test_a_timeout_that_is_no_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"snapshot\(timeout=…\) takes a number of seconds, not an object of type"
+    ):
+        given_timeout("snapshot", wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, 1e300])
+def test_a_timeout_that_nobody_can_wait_for_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match=r"shutdown\(timeout=.*\): give seconds from 0 on"):
+        given_timeout("shutdown", wrong)
+
+
+def test_a_timeout_may_be_any_real_number() -> None:
+    assert [given_timeout("snapshot", value) for value in (0, 2, 0.5, numpy.float32(1.5))] == [0, 2, 0.5, 1.5]

@@ -1,0 +1,244 @@
+"""What a signal handler of the user's raises reaches the user wherever it strikes, and leaves our marks whole."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.plugin import discovery
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.guard import Guard, Suppressed
+from jaxobs.probe import calls
+from jaxobs.probe.import_hook import when_imported
+from jaxobs.probe.loops import Steps
+from jaxobs.probe.marks import PhaseMark, StepMark
+from jaxobs.probe.plain_values import amount, as_name, plain_amount
+from jaxobs.probe.saying import warn
+from tests.probe.signals_at_any_moment import AlarmError, each_moment
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[list[int]]:
+    """Raises AlarmError at SIGALRM; the list holds a number for each time."""
+    calls: list[int] = []
+
+    def rings(number: int, frame: FrameType | None) -> None:
+        calls.append(number)
+        raise AlarmError
+
+    before = signal.signal(signal.SIGALRM, rings)
+    yield calls
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+class Jitted:
+    """Stands for a function of `jax.jit` that compiles for every new shape, and takes no time."""
+
+    __name__ = "model"
+
+    def __init__(self, observed: Any) -> None:
+        self._executables = observed.side.executables
+        self.made: dict[tuple[int, ...], int] = {}
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        if array.shape not in self.made:
+            number = self._executables.number()
+            self._executables.created("model", number)
+            self.made[array.shape] = number
+        return array
+
+    def lower(self) -> None: ...
+
+    def _cache_size(self) -> int:
+        return len(self.made)
+
+
+def test_in_steps_phases_and_watched_calls(observed: Any, handler: list[int]) -> None:
+    loops = observed.side.loops
+
+    def prepare() -> Callable[[], None]:
+        jitted = Jitted(observed)
+        watched = observed.side.watch(jitted)
+        observed.side.completions._wanted = 1000
+
+        def run() -> None:
+            for item in Steps(loops, [2, 3, 2], "train", lambda item: item, None):
+                observed.side.completions.armed = True
+                watched(np.ones(item))
+            with StepMark(loops, "other", 1.0, None), PhaseMark(loops, "checkpoint"):
+                watched(np.ones(3))
+
+        return run
+
+    struck = 0
+    for _ in each_moment(prepare):
+        struck += 1
+        assert (loops.current.step, loops.current.phase) == (None, None)
+    assert struck == len(handler) > 100
+    observed.side.completions.stop()  # comes back: no lock stayed taken
+    assert {phase.time for phase in observed.of(PhaseStarted)} <= {
+        phase.start for phase in observed.of(PhaseEnded)
+    }
+
+
+def test_what_a_call_ran_is_then_known_or_not_but_never_wrong(observed: Any) -> None:
+    jitted, watched = None, None
+
+    def prepare() -> Callable[[], None]:
+        nonlocal jitted, watched
+        jitted = Jitted(observed)
+        watched = observed.side.watch(jitted)
+        watched(np.ones(2))
+        return lambda: watched(np.ones(3))
+
+    for _ in each_moment(prepare):
+        observed.side.ring.drain()
+        assert jitted is not None
+        assert watched is not None
+        sizes = (2, 3, 2)
+        for size in sizes:
+            with StepMark(observed.side.loops, "train", None, None):
+                watched(np.ones(size))
+        observed.events.clear()
+        ran = [step.runs for step in observed.of(StepEnded)]
+        assert len(ran) == len(sizes)
+        for size, (run,) in zip(sizes, ran, strict=True):
+            assert run in (jitted.made[size,], watched._calls.number)
+
+
+def test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever(
+    observed: Any, handler: list[int]
+) -> None:
+    model = jax.jit(lambda x: x + 1)
+    watched = observed.side.watch(model)
+    inputs = [jnp.ones(2), jnp.ones(3)]
+    for given in inputs:
+        watched(given)
+    loops, heard, delays = observed.side.loops, 0, random.Random(0)
+    gc.collect()
+    gc.disable()  # what comes during a pass is lost in JAX's own callback of it, with or without us
+    while len(handler) < 300:
+        try:
+            while True:
+                observed.side.completions.armed = True
+                signal.setitimer(signal.ITIMER_REAL, delays.uniform(1e-6, 8e-5))
+                for given in Steps(loops, inputs, "train", len, None):
+                    watched(given)
+                with StepMark(loops, "train", 1.0, None), PhaseMark(loops, "evaluation"):
+                    watched(inputs[0])
+        except AlarmError:
+            heard += 1
+    gc.enable()
+    assert heard == len(handler)
+    assert loops.current.around() is None
+    observed.of()
+    observed.events.clear()
+    for given in Steps(loops, inputs * 10, "train", len, None):
+        watched(given)
+    steps = observed.of(StepEnded)
+    assert len(steps) == 20
+    assert [step.runs for step in steps] == [step.runs for step in steps[:2]] * 10
+    assert not any(step.failed for step in steps)
+
+
+def rings(*_: object, **__: object) -> Any:
+    """Called in the place of something that takes time."""
+    signal.raise_signal(signal.SIGALRM)
+
+
+class Rings:
+    """An object of the user's during whose methods the signal comes."""
+
+    __str__ = __float__ = rings
+
+    def __getattr__(self, name: str) -> Any:
+        rings()
+
+
+class RingsInTheLog(logging.Handler):
+    emit = rings
+
+
+def _warns() -> None:
+    logging.getLogger("jaxobs").addHandler(ringing := RingsInTheLog())
+    try:
+        warn("something")
+    finally:
+        logging.getLogger("jaxobs").removeHandler(ringing)
+
+
+def _loads_a_plugin() -> None:
+    discovery._load(EntryPoint("example", f"{__name__}:rings", discovery.PROBES))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: amount(rings, 1),
+        lambda: as_name(Rings()),
+        lambda: plain_amount(Rings()),
+        lambda: calls.is_jitted(Rings()),
+        _warns,
+        _loads_a_plugin,
+        lambda: when_imported("signal", rings),
+    ],
+    ids=["amount", "name", "number", "watch", "log", "plugin", "import"],
+)
+def test_where_code_of_others_is_called(run: Callable[[], object]) -> None:
+    with pytest.raises(AlarmError):
+        run()
+
+
+def test_where_a_directory_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", rings)
+    with pytest.raises(AlarmError):
+        why_not_writable(Path.cwd())
+
+
+def test_while_a_profile_is_waited_for(observed: Any) -> None:
+    def too_late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("the user's own")
+
+    probe = SimpleNamespace(profile=lambda *_: Future(), stop=lambda: None)
+    observed.side.plugins.insert(0, (SimpleNamespace(error="", plugin=probe), Guard("slow", "probe", warn)))
+    signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    with pytest.raises(TimeoutError, match="own"):
+        observed.side.profile(1.0, keep=False)
+
+
+def test_all_else_is_suppressed() -> None:
+    with Suppressed(OSError):
+        raise FileNotFoundError
+    with pytest.raises(ValueError, match="other"), Suppressed(OSError):
+        raise ValueError("other")
+    with pytest.raises(KeyboardInterrupt), Suppressed(Exception):
+        raise KeyboardInterrupt
+
+
+def test_a_step_whose_end_python_did_not_come_to_is_around_nothing_that_follows(observed: Any) -> None:
+    loops = observed.side.loops
+    left = StepMark(loops, "train", None, None)
+    left.__enter__()
+    with StepMark(loops, "inner", None, None):
+        pass
+    assert loops.current.step is loops.current.around() is left._step
+    del left  # as the `with` does whose `__exit__` did not begin
+    for _ in Steps(loops, [1], "train", None, None):
+        pass
+    assert loops.current.step is None

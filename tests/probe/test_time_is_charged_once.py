@@ -1,0 +1,133 @@
+"""Loops, steps and phases nested in any way: every nanosecond is charged exactly once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
+from jaxobs.probe import loops as loops_module
+from jaxobs.probe import marks as marks_module
+from tests.probe.marks_under_a_clock import Marks, own, run, steps_of
+
+
+def test_an_inner_loop_charges_to_itself(marks: Marks) -> None:
+    for _ in marks.steps(range(2)):
+        marks.work(10)
+        marks.ran(1)
+        for _ in marks.steps(marks.slow_items(2, wait=1), loop="eval"):
+            marks.work(100)
+            marks.ran(2)
+        marks.ran(3)
+        marks.work(5)
+    events = marks.events()
+    assert [own(event) for event in steps_of(events)] == [15, 15]
+    assert [event.runs for event in steps_of(events)] == [(1, 3)] * 2
+    assert [own(event) for event in steps_of(events, "eval")] == [101] * 4
+    assert [event.runs for event in steps_of(events, "eval")] == [(2,)] * 4
+
+
+def test_phases_charge_to_themselves_and_a_checkpoint_is_told_to_its_step(marks: Marks) -> None:
+    for _ in marks.steps([1]):
+        marks.work(10)
+        with marks.phase("checkpoint"):
+            marks.work(7)
+            marks.ran(5)
+        with marks.phase("evaluation"):
+            marks.work(2)
+            for _ in marks.steps([1], loop="eval"):
+                marks.work(40)
+    events = marks.events()
+    (step,) = steps_of(events)
+    assert (own(step), step.checkpoint, step.runs) == (17, 7, ())
+    assert [own(event) for event in steps_of(events, "eval")] == [40]
+    phases = [(e.phase, e.inside, e.end - e.start, e.nested) for e in events if isinstance(e, PhaseEnded)]
+    assert phases == [("checkpoint", "train", 7, 0), ("evaluation", "train", 42, 40)]
+
+
+def test_what_lies_between_two_steps_is_theirs_but_for_what_others_claim(marks: Marks) -> None:
+    for _ in range(2):
+        with marks.step():
+            marks.work(10)
+        marks.work(3)
+        with marks.phase("checkpoint"):
+            marks.work(50)
+        for _ in marks.steps([1], loop="eval"):
+            marks.work(70)
+    assert [own(event) for event in steps_of(marks.events())] == [10, 13]
+
+
+def test_time_between_two_alternating_loops_is_charged_once(marks: Marks) -> None:
+    for _ in range(3):
+        with marks.step("generator"):
+            marks.work(10)
+        marks.work(4)
+        with marks.step("discriminator"):
+            marks.work(20)
+        marks.work(2)
+    events = marks.events()
+    charged = sum(own(event) for event in events)
+    assert charged == marks.time - 1000 - 2 - 4  # but for before the second loop's first step, and the last
+
+
+PROGRAMS = st.recursive(
+    st.tuples(st.just("work"), st.integers(0, 50)),
+    lambda inner: st.one_of(
+        st.tuples(st.just("steps"), st.sampled_from("ab"), st.integers(0, 3), st.lists(inner, max_size=3)),
+        st.tuples(st.just("step"), st.sampled_from("ab"), st.lists(inner, max_size=3)),
+        st.tuples(st.just("phase"), st.sampled_from(["checkpoint", "other"]), st.lists(inner, max_size=3)),
+    ),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PROGRAMS, max_size=6))
+def test_every_nanosecond_inside_a_mark_is_charged_exactly_once(programs: list[Any]) -> None:
+    """Loops take what is theirs, phases what is theirs (a checkpoint in a step: the step), however they are nested."""
+    marks = Marks()
+    before = loops_module.now
+    loops_module.now = marks_module.now = lambda: marks.time  # type: ignore[assignment]
+    try:
+        outside = between = 0
+        with marks.phase("everything"):
+            for program in programs:
+                run(marks, program)
+                if program[0] == "work":
+                    outside += program[1]
+    finally:
+        loops_module.now = marks_module.now = before
+    charged = 0
+    for event in marks.events():
+        if isinstance(event, StepEnded):
+            assert event.gap >= 0
+            assert 0 <= event.nested <= event.end - event.start - event.checkpoint
+            charged += own(event)
+            between += event.gap
+        elif isinstance(event, LoopEnded):
+            charged += event.input_wait
+        elif event.phase != "everything":
+            assert 0 <= event.nested <= event.end - event.start
+    # Time of phases other than checkpoints within steps: known from the phases themselves, innermost first.
+    assert charged <= marks.time - 1000
+    if not _has_phase(programs):
+        assert charged - between + outside == marks.time - 1000
+        assert between <= outside
+
+
+def _has_phase(programs: list[Any]) -> bool:
+    return any(
+        part[0] == "phase" or _has_phase(part[-1] if isinstance(part[-1], list) else []) for part in programs
+    )
+
+
+def test_the_beginning_of_a_phase_is_told_as_well_as_its_end(marks: Marks) -> None:
+    marks.work(7)
+    with marks.phase("checkpoint"):
+        marks.work(5)
+    [ended] = marks.events()
+    assert [(begun.phase, begun.inside, begun.time) for begun in marks.phases_started] == [
+        ("checkpoint", None, ended.start)
+    ]

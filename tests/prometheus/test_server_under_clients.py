@@ -1,0 +1,158 @@
+"""Clients that are idle, slow, too many, or never leave: none keeps others waiting."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from jaxobs.model.metrics import Family
+from jaxobs_plugins.prometheus.connection import Connection, Limits
+from jaxobs_plugins.prometheus.render import TEXT
+from jaxobs_plugins.prometheus.stream import RECEIVE_BYTES
+from tests.prometheus.clients import GET, is_closed, large_family
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metr"], ids=["silent", "half a request"])
+def test_a_client_without_a_request_is_closed_in_time(serve: Callable, sent: bytes) -> None:
+    with serve(limits=Limits(first_request_seconds=0.2)).connect() as client:
+        client.sendall(sent)
+        assert is_closed(client, 2)
+
+
+def test_a_client_that_sends_a_byte_at_a_time_is_closed_in_time(serve: Callable) -> None:
+    with serve(limits=Limits(first_request_seconds=0.3)).connect() as client:
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            for byte in GET * 10:
+                client.sendall(bytes([byte]))
+                if is_closed(client, 0.02):
+                    break
+        assert 0.2 < time.monotonic() - started < 2
+
+
+def test_a_connection_idle_between_requests_is_closed_in_time(serve: Callable) -> None:
+    with serve(limits=Limits(next_request_seconds=0.2)).connect() as client:
+        client.sendall(GET)
+        assert client.recv(10) == b"HTTP/1.1 2"
+        assert is_closed(client, 2)
+
+
+def test_a_client_that_does_not_read_is_closed_in_time(serve: Callable) -> None:
+    server = serve((large_family(),), limits=Limits(response_seconds=0.3))
+    body = server.page.body(TEXT, compressed=False)
+    with server.connect() as client:
+        client.sendall(GET)
+        time.sleep(0.6)
+        received = 0
+        with contextlib.suppress(ConnectionError):
+            while data := client.recv(1 << 20):
+                received += len(data)
+    assert 0 < received < len(body)
+
+
+def test_idle_sockets_and_a_slow_reader_do_not_keep_fifty_scrapes_waiting(
+    serve: Callable, families: tuple[Family, ...]
+) -> None:
+    limits = Limits(connections=64, first_request_seconds=2)
+    server = serve(families, limits)
+    threads = threading.active_count()
+    idle = [server.connect() for _ in range(200)]
+    slow = server.connect()
+    slow.sendall(GET)
+    stop = threading.Event()
+
+    def read_slowly() -> None:
+        with contextlib.suppress(OSError):
+            while not stop.wait(1) and slow.recv(1):
+                pass
+
+    def scrape(_: int) -> tuple[int, float]:
+        started = time.monotonic()
+        return server.get()[0], time.monotonic() - started
+
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    try:
+        assert threading.active_count() == threads + 1  # the reader; the server has its one thread
+        with ThreadPoolExecutor(50) as scrapers:
+            results = list(scrapers.map(scrape, range(50)))
+        assert {status for status, _ in results} == {200}
+        assert max(seconds for _, seconds in results) < 1
+        closed = [is_closed(client, 5) for client in idle]
+        assert all(closed)
+    finally:
+        stop.set()
+        reader.join()
+        for client in [*idle, slow]:
+            client.close()
+
+
+def test_over_the_cap_a_client_gets_503_and_later_others_are_served(serve: Callable) -> None:
+    server = serve((large_family(),), limits=Limits(connections=3, response_seconds=1))
+    server.page.body(TEXT, compressed=False)
+    busy = [server.connect() for _ in range(3)]
+    for client in busy:
+        client.sendall(GET)
+        assert client.recv(10) == b"HTTP/1.1 2"
+    status, headers, body = server.get("/-/healthy")
+    assert (status, headers["retry-after"], body.count(b"\n")) == (503, "1", 1)
+    time.sleep(1.2)
+    assert server.get("/-/healthy")[0] == 200
+    for client in busy:
+        client.close()
+
+
+def test_clients_that_have_their_last_answer_and_stay_make_room_for_others(serve: Callable) -> None:
+    server = serve(limits=Limits(connections=3, goodbye_seconds=60))
+    staying = [server.connect() for _ in range(3)]
+    for client in staying:
+        client.sendall(b"no request\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 400"
+    assert server.get("/-/healthy")[0] == 200
+    for client in staying:
+        client.close()
+
+
+def test_who_sends_on_and_on_after_the_last_answer_keeps_nobody_waiting() -> None:
+    """Between any two pieces of what is thrown away the others have their turn."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sent += theirs.send(bytes(1 << 16))
+    theirs.close()
+    others = 0
+
+    async def goodbye() -> None:
+        nonlocal others
+        connection = Connection(ours, lambda _: pytest.fail("no request"), lambda _: None, Limits())
+        task = asyncio.get_running_loop().create_task(connection.say_goodbye())
+        while not task.done():
+            others += 1
+            await asyncio.sleep(0)
+        connection.close()
+
+    asyncio.run(goodbye())
+    assert others >= sent // RECEIVE_BYTES > 1
+
+
+def test_refused_clients_that_do_not_leave_are_capped_too(serve: Callable) -> None:
+    server = serve((large_family(),), limits=Limits(connections=2, response_seconds=5, goodbye_seconds=5))
+    server.page.body(TEXT, compressed=False)
+    busy = [server.connect() for _ in range(2)]
+    for client in busy:
+        client.sendall(GET)
+        client.recv(10)
+    refused = [server.connect() for _ in range(2)]
+    assert all(client.recv(12) == b"HTTP/1.1 503" for client in refused)
+    with server.connect() as dropped:
+        assert dropped.recv(12) == b""
+    for client in [*busy, *refused]:
+        client.close()
