@@ -34,6 +34,9 @@ class LoopDeviceTime:
         self._owed: defaultdict[int, float] = defaultdict(float)
         self._owed_in_all = 0.0
         self._paid_lately: defaultdict[int, float] = defaultdict(float)
+        self._in_wall = 0.0
+        """Seconds of those told that lie in the loop's wall time, and of these the ones nobody has taken yet."""
+        self._untaken: defaultdict[int, float] = defaultdict(float)
         self._steps = 0
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
@@ -69,15 +72,23 @@ class LoopDeviceTime:
         self._outside(now, executables)
         self._pay(executables)
 
+    def take(self) -> dict[int, float]:
+        """Device seconds by run in the loop's wall time since the last time."""
+        taken, self._untaken = dict(self._untaken), defaultdict(float)
+        return taken
+
     def _pay(self, executables: Executables) -> None:
         room, owed = max(0.0, self._wall + self._after - self.seconds), sum(self._owed.values())
         if owed <= 0 or room <= 0:
             return
         share = min(1.0, room / owed)
+        inside = min(share, max(0.0, self._wall - self._in_wall) / owed)
         for run, amount in self._owed.items():
             executables.spent(run, amount * share)
             self._paid_lately[run] += amount * share
+            self._untaken[run] += amount * inside
         self.seconds += min(room, owed)
+        self._in_wall += owed * inside
         self._keep(1 - share)
 
     def _fit(self, executables: Executables) -> None:

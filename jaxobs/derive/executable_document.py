@@ -15,7 +15,7 @@ from jaxobs.model.hardware import Peaks
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
 """What is said of a time that comes from windows alone. In a loop it is shortened by what its untraced steps took
-(`components.untraced`); of one executable no untraced run is known."""
+(`traced_steps.untraced`); of one executable no untraced run is known."""
 
 
 def executable_document(made: Executable, why_no_runs: str | None, peaks: Peaks | None) -> dict[str, Any]:

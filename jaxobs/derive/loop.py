@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from jaxobs.derive import bottleneck
@@ -27,6 +28,7 @@ from jaxobs.derive.series import LARGEST, Series
 from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.stalls import Stalls
 from jaxobs.derive.step_times import StepTimes
+from jaxobs.derive.traced_steps import host_is_ahead
 from jaxobs.derive.window import WINDOW, Slice, Window
 from jaxobs.derive.window_parts import StepSpan
 from jaxobs.derive.work import Work, work_of
@@ -67,6 +69,7 @@ class Loop:
         self._not_finite: dict[str, str] = {}
         self._recent, self._did = Slice(0), Work()
         self._lately = Charged({}, 0.0, 0.0, 0.0)
+        self._owed: Mapping[str, float] = {}
         self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self._quiet: str | None = None
         self._profile: LoopProfile | None = None
@@ -162,7 +165,8 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        components = self._charged(piece, executables).components
+        charged = self._charged(piece, executables, self._device_time.take(), self._owed)
+        components, self._owed = charged.components, charged.owed
         self.wall += piece.wall
         for word, amount in components.items():
             self.components[word] += amount
@@ -172,9 +176,17 @@ class Loop:
         self.window.append(piece)
         self._show(now, executables)
 
-    def _charged(self, piece: Slice, executables: Executables) -> Charged:
+    def _charged(
+        self,
+        piece: Slice,
+        executables: Executables,
+        spent: Mapping[int, float] | None = None,
+        owed: Mapping[str, float] | None = None,
+    ) -> Charged:
+        all_watched = self._unwatched(executables) is None
+        ahead = host_is_ahead(self._profile, self._recent)
         return components_of(
-            piece, executables, self._profile, all_watched=self._unwatched(executables) is None
+            piece, executables, self._profile, all_watched=all_watched, ahead=ahead, spent=spent, owed=owed
         )
 
     def document(self, executables: Executables) -> dict[str, Any]:

@@ -20,7 +20,11 @@ IDLE_DEVICE = 0.1
 MAIN = 0.1
 """Executables with this share of a loop's device time tell whether it is still the same loop."""
 
+AHEAD = 0.25
+"""Share by which runs and calls differ at least, where the device did the work of other steps than the windows' own."""
+
 INPUT = "\0input"
+CALLS = "\0calls"
 
 
 @dataclass(slots=True)
@@ -65,6 +69,8 @@ class LoopProfile:
     """How many ran."""
     whole_steps: float = 0.0
     """Steps that lay wholly in a window: those in which calls were counted."""
+    uneven: bool = False
+    """A window cut steps that are much longer than the whole ones in it: what it holds is no number of usual steps."""
     parts: dict[str, Part] = field(default_factory=dict)
     """By fingerprint; what belongs to no executable under the empty one."""
 
@@ -74,6 +80,23 @@ class LoopProfile:
         for part in self.parts.values():
             total.update(part.seconds)
         return dict(total)
+
+    @property
+    def host_is_ahead(self) -> bool:
+        """Whether the device did other steps' work than the host dispatched meanwhile, so that these are not its steps.
+
+        In steady steps each executable runs as often as it is called, but for one at either edge of a window. A host that
+        runs ahead dispatches many in a moment, and waits for the device in one long step.
+        """
+        return self.uneven or any(
+            abs(part.runs - called * self.steps) > max(AHEAD * called * self.steps, self.windows)
+            for name, part in self.parts.items()
+            if name in self.main() and (called := self.calls_a_step(part)) and part.runs > 0
+        )
+
+    def calls_a_step(self, part: Part) -> float | None:
+        """How often a step calls an executable; None where that is not known."""
+        return part.calls / self.whole_steps if part.calls and self.whole_steps > 0 else None
 
     @property
     def device_seconds(self) -> float:
@@ -88,9 +111,17 @@ class LoopProfile:
             if name and sum(part.seconds.values()) >= MAIN * self.busy_seconds > 0
         )
 
+    def leave_out(self, edges: float) -> None:
+        """So many seconds at the window's edges say nothing."""
+        kept = 1 - edges / self.seconds if self.seconds > 0 else 1.0
+        self.seconds *= kept
+        self.steps *= kept
+        self.active_seconds *= kept
+
     def add(self, other: LoopProfile) -> None:
         """Another window's."""
         self.time = max(self.time, other.time)
+        self.uneven = self.uneven or other.uneven
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for fingerprint, part in other.parts.items():
@@ -165,9 +196,14 @@ def loop_profile(
     found = LoopProfile(end, 1, part.steps, length, part.active_seconds, part.input_seconds)
     for device in devices:
         _add_device(found, name, device, joined, labels, functions, 1 / len(devices))
-    if part.whole:
-        found.whole_steps = part.steps
-        _add_calls(found, joined.calls.get(name, {}), functions)
+    if not part.whole:
+        found.uneven = bool(part.whole_steps)
+        edges = sum(device.trace.stretches[name].edge_seconds for device in devices) / len(devices)
+        found.leave_out(min(edges, 0.9 * length))
+    whole_steps = part.steps if part.whole else part.whole_steps
+    if whole_steps:
+        found.whole_steps = whole_steps
+        _add_calls(found, joined.calls.get(name if part.whole else name + CALLS, {}), functions)
     return found
 
 

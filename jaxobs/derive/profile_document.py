@@ -28,6 +28,7 @@ def profile_document(profile: LoopProfile | None, untraced_step: float | None) -
         "seconds_by_bottleneck": labels,
         "unmodelled_ratio": labels.get("unmodelled", 0.0) / busy if busy > 0 else None,
         "unmodelled_ratio_reason": None if busy > 0 else "the device did nothing",
+        "host_is_ahead": profile.host_is_ahead,
         "slowdown": slowdown,
         "slowdown_reason": None if slowdown is not None else "no step outside the windows is known of late",
     }

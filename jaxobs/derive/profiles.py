@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executables import Executables
-from jaxobs.derive.loop_profile import INPUT, LoopProfile, LoopProfiles, loop_profile
+from jaxobs.derive.loop_profile import CALLS, INPUT, LoopProfile, LoopProfiles, loop_profile
 from jaxobs.derive.operations import Operations
 from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.refusal import require
@@ -43,6 +43,11 @@ class WindowToRead:
         start = self.event.start
         spans = {name: part.spans for name, part in self.parts.items()}
         spans |= {name + INPUT: part.inputs for name, part in self.parts.items() if part.inputs}
+        spans |= {
+            name + CALLS: part.whole_spans
+            for name, part in self.parts.items()
+            if not part.whole and part.whole_spans
+        }
         return {
             name: [(seconds(begin - start), seconds(end - start)) for begin, end in pieces]
             for name, pieces in spans.items()

@@ -31,6 +31,11 @@ COMPLETIONS_WAITING = 8
 """Completions that came before the end of their step is known; of more the oldest are given up."""
 
 
+MOST_LEFT_OUT = 0.02
+"""Of the time between two completions. Whether the device worked on in what is left out, at a checkpoint that waits for
+it, say, is not known: the spacing would be too short."""
+
+
 class Turn(NamedTuple):
     """One step on the host. `excluded` nanoseconds of it belong to inner loops, phases and checkpoints.
 
@@ -128,31 +133,38 @@ class StepTimes:
         before, self._completed = self._completed, event
         if before is None or event.step <= before.step or event.time <= before.time:
             return
-        between = []
-        excluded = 0
-        for turn in reversed(self._turns):
-            if turn.step < before.step:
-                break
-            if turn.step < event.step:
-                excluded += turn.excluded
-            if before.step < turn.step <= event.step:
-                between.append(turn.runs)
-                excluded += max(0, min(turn.start, event.time) - max(turn.pause, before.time))
+        between, inside, pauses = self._between(before, event)
         while self._turns and self._turns[0].step < event.step:
             self._turns.popleft()
         steps = event.step - before.step
-        spacing = seconds(event.time - before.time - excluded) / steps
+        spacing = seconds(event.time - before.time - inside - pauses) / steps
         if spacing <= 0:
             return  # a step that was polled before what is excluded: nothing can be told from it
         if not self._awaits_completions(event.time):
             self._spacings.clear()  # they are of another time
         self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
+        most = MOST_LEFT_OUT * (event.time - before.time)
+        if inside > most:
+            return
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
         self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
         alone = len(between) == steps and len(set(between)) == 1 and len(between[0]) == 1
-        if alone and steps >= STEPS_FOR_A_SPACING:
+        if alone and steps >= STEPS_FOR_A_SPACING and inside + pauses <= most:
             executables.spaced(between[0][0], spacing)
+
+    def _between(self, before: StepCompleted, event: StepCompleted) -> tuple[list[tuple[int, ...]], int, int]:
+        """Runs of the steps between two completions, nanoseconds of what is left out inside them, and of pauses."""
+        between, inside, pauses = [], 0, 0
+        for turn in reversed(self._turns):
+            if turn.step < before.step:
+                break
+            if turn.step < event.step:
+                inside += turn.excluded
+            if before.step < turn.step <= event.step:
+                between.append(turn.runs)
+                pauses += max(0, min(turn.start, event.time) - max(turn.pause, before.time))
+        return between, inside, pauses
 
     def _awaits_completions(self, at: int) -> bool:
         """Whether two completions are to be expected, or have come of late."""

@@ -11,6 +11,10 @@ from jaxobs.derive.intervals import Span, joined
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepEnded
 
+LONGER = 2
+"""Steps cut by a window's edges that take this many times as long as the longest whole one are of another kind: the host
+dispatched in the whole ones, and waits for the device in that one, say. Whole ones alone would not tell of it."""
+
 STEPS_REMEMBERED = 20_000
 """Steps of a loop whose times are kept until a window comes that may hold them: two seconds of steps of 0.1 ms."""
 
@@ -57,6 +61,9 @@ class LoopPart:
     input_seconds: float
     whole: bool
     """Whether only whole steps are in it."""
+    whole_steps: float = 0.0
+    """Where there are others as well: how many, and where. The calls in them are those of so many steps."""
+    whole_spans: tuple[Span, ...] = ()
 
 
 class LoopSpans:
@@ -72,8 +79,8 @@ class LoopSpans:
 def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:
     """The parts of a window from `start` to `end`; a loop without any step in it has none.
 
-    Only whole steps count where there are any: the profiler does not record an operation that was under way when the
-    window began or ended, so the device seems idle at its edges.
+    Only whole steps count where there are any, and those at the edges are no longer than these: the profiler does not
+    record an operation that was under way when the window began or ended, so the device seems idle at its edges.
     """
     within = {
         name: [step for step in spans.steps if step.start < end and step.end > start]
@@ -82,9 +89,12 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
     found = {}
     for name, overlapping in within.items():
         whole = [step for step in overlapping if step.start >= start and step.end <= end]
-        steps = whole or overlapping
+        cut = max((step.turn for step in overlapping if step not in whole), default=0)
+        alike = bool(whole) and cut <= LONGER * max(step.turn for step in whole)
+        steps = whole if alike else overlapping
         others = [span for other, inner in within.items() if other != name for span in inner]
         pieces: list[Span] = []
+        whole_pieces: list[Span] = []
         inputs: list[Span] = []
         count = active = 0.0
         for step in steps:
@@ -98,14 +108,16 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
             count += share
             active += share * seconds(step.turn - step.apart)
             pieces += own
+            whole_pieces += own if step.start >= start and step.end <= end else []
             wait = max(step.waiting, start), min(step.ready, end)
             if wait[1] > wait[0]:
                 inputs.append(wait)
         if pieces and count > 0:
             waited = seconds(sum(stop - begin for begin, stop in inputs))
             found[name] = LoopPart(
-                tuple(joined(pieces)), tuple(joined(inputs)), count, active, waited, bool(whole)
-            )
+                tuple(joined(pieces)), tuple(joined(inputs)), count, active, waited, alike,
+                float(len(whole)), tuple(joined(whole_pieces)),
+            )  # fmt: skip
     return found
 
 

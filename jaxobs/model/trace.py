@@ -74,6 +74,9 @@ class StretchTime:
     """At least one collective ran, beside other operations or not."""
     runs: Mapping[int | None, tuple[int, float]] = field(default_factory=dict)
     """By program id, how many runs lie wholly inside, and their seconds; nothing where runs are not told apart."""
+    edge_seconds: float = 0.0
+    """Before its first operation and after its last one, at both ends no more than its longest one takes: there another
+    may have been under way, which the profiler does not record if the trace began or ended meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

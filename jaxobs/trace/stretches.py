@@ -40,7 +40,25 @@ def stretch_time(
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
         collective_seconds=found.together[1] / PICOSECONDS,
         runs=_runs_inside(runs, programs, spans),
+        edge_seconds=_edges(inside, spans, between) / PICOSECONDS,
     )
+
+
+def _edges(inside: Sequence[Interval], spans: Sequence[Span], between: Between) -> int:
+    """Picoseconds of `StretchTime.edge_seconds`."""
+    if not inside:
+        return 0
+    first, last, longest = inside[0][0], 0, 0
+    for start, end, _ in paced(inside, between):
+        if start < first:  # noqa: PLR1730  # min() and max() take three times as long, of millions of operations
+            first = start
+        if end > last:  # noqa: PLR1730
+            last = end
+        if end - start > longest:  # noqa: PLR1730
+            longest = end - start
+    before = sum(min(end, first) - start for start, end in spans if start < first)
+    after = sum(end - max(start, last) for start, end in spans if end > last)
+    return min(before, longest) + min(after, longest)
 
 
 def _runs_inside(

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.catalogue import COMPONENTS, CORE_METRICS
-from jaxobs.derive.components import components_of, split, untraced
+from jaxobs.derive.components import components_of
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile, Part
 from jaxobs.derive.series import Series
+from jaxobs.derive.traced_steps import split, untraced
 from jaxobs.derive.window import Slice
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
@@ -60,7 +61,7 @@ def test_components_add_up_to_the_wall_time(
     runs: Counter[int], watched: bool,
 ) -> None:  # fmt: skip
     piece = Slice(at(2), wall, steps, compiling, checkpoint, wait, runs=runs)
-    components, told, _, _ = components_of(piece, executables(), profile, all_watched=watched)
+    components, told, *_ = components_of(piece, executables(), profile, all_watched=watched)
     assert set(components) == set(COMPONENTS)
     assert min(components.values()) >= 0.0
     assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
@@ -90,7 +91,7 @@ def profile_of(busy: dict[str, float], **more: float) -> LoopProfile:
 
 def test_what_a_window_found_holds_for_steps_that_were_not_watched() -> None:
     profile = profile_of({"compute": 0.06, "memory": 0.02})
-    components, told, _, _ = components_of(Slice(at(2), 1.0, 100), executables(), profile, all_watched=False)
+    components, told, *_ = components_of(Slice(at(2), 1.0, 100), executables(), profile, all_watched=False)
     assert components["compute"] == pytest.approx(0.6)
     assert components["memory"] == pytest.approx(0.2)
     assert components["host"] == pytest.approx(0.2)

@@ -136,10 +136,11 @@ def test_step_time_is_the_spacing_of_completions_and_not_the_hosts_turn() -> Non
     assert (histogram.count, histogram.sum) == (20, pytest.approx(2.0))
 
 
-def test_time_of_inner_loops_and_checkpoints_is_no_step_time() -> None:
+def test_completions_with_an_inner_loop_or_a_checkpoint_between_them_tell_no_step_time() -> None:
+    """The device may have worked on in it: the spacing would be too long with it, and too short without."""
     steps = [step(0, 0.0, 5.0, nested=3.0, checkpoint=1.0, runs=(1,)), step(1, 5.0, 6.0, runs=(1,))]
     fold = applied(new_fold(), [*steps, completed(0, 0.5), completed(1, 5.5)])
-    assert fold.snapshot(at(7)).to_dict()["loops"]["train"]["step_seconds"] == pytest.approx(1.0)
+    assert fold.snapshot(at(7)).to_dict()["loops"]["train"]["step_seconds"] is None
 
 
 @pytest.mark.parametrize("late", [False, True])

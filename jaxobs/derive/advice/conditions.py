@@ -59,7 +59,7 @@ CONDITIONS: Final = (
     Condition(
         "host_work",
         f"at least {rough_percent(of_loops.LEAST_HOST)} of a loop's time is `host`: the device idle, and nothing else "
-        f"the reason; {_SURE}",
+        f"the reason; where profiler windows saw the host run ahead of the device, `host` is the largest part; {_SURE}",
         "the shorter of it and the rest of the step, which would overlap",
         "`host` is what is left over, so it bears the errors of sampled device times, 5 %",
         of_loops.host_work,

@@ -46,6 +46,8 @@ class LoopFacts:
     """None where there was no window, or it is not known how many steps were in it."""
     is_trace: bool = False
     """A whole trace instead of a loop."""
+    host_is_ahead: bool = False
+    """Profiler windows saw the host run ahead of the device."""
 
     @property
     def title(self) -> str:
@@ -138,6 +140,7 @@ def _loops(document: Document) -> list[LoopFacts]:
                 confidence,
                 number(loop, "step_seconds") or None,
                 _window(value(loop, "profile")),
+                host_is_ahead=value(loop, "profile", "host_is_ahead") is True,
             )
         )
     return found

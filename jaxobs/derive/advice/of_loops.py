@@ -54,7 +54,7 @@ def host_work(facts: Facts) -> Iterator[Finding]:
     """The host's work beside the device's, instead of between: the shorter of the two is given back."""
     for loop in facts.loops:
         busy = loop.shares.get("host")
-        if busy is None or busy < LEAST_HOST:
+        if busy is None or busy < LEAST_HOST or (loop.host_is_ahead and busy < max(loop.shares.values())):
             continue
         yield Finding(
             loop.subject,
