@@ -137,18 +137,18 @@ def _filled(memory: Document) -> str:
 
 
 def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
-    """The largest shares of each loop's wall time, and what its bottleneck is now where that is something else."""
+    """The largest shares of each loop's wall time since it began, and its bottleneck in the last half minute."""
     for name, loop in loops.items():
         bottleneck = loop.get("bottleneck") or {}
-        label = bottleneck.get("label")
+        label, reason, second = (bottleneck.get(key) for key in ("label", "reason", "runner_up"))
         shares = _shares(loop.get("components") or bottleneck.get("shares") or {})
-        said = [", ".join(f"{word} {rough_percent(share)}" for word, share in shares)] if shares else []
-        if label == "unknown" and bottleneck.get("reason"):
-            said.append(f"bottleneck unknown: {bottleneck['reason']}")
-        elif label and (not shares or label != shares[0][0]):
-            said.append(f"bottleneck lately {label}" if shares else f"bottleneck {label}")
-        if said:
-            yield f"  time of {name}: {'; '.join(said)}"
+        if shares:
+            yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
+        if label == "unknown" and reason:
+            yield f"  bottleneck of {name}: unknown: {reason}"
+        elif label:
+            sure = f"confidence {bottleneck.get('confidence') or 0.0:.2f}"
+            yield f"  bottleneck of {name} lately: {label}, {sure}{f'; then {second}' if second else ''}"
 
 
 def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:

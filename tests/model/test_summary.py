@@ -64,6 +64,7 @@ def test_loops() -> None:
     assert line(text, "loop ") == "loop steps step time steps/s tokens/s MFU HFU loss"
     assert line(text, "train ") == "train 1,200 12.3 ms (host) 81.2 333 k – – 2.35"
     assert "  time of train: compute 72 %, host 20 %, input 4.9 %, compile 3.3 %" in text.splitlines()
+    assert "  bottleneck of train lately: compute, confidence 0.72; then host" in text.splitlines()
 
 
 def test_functions_by_seconds_with_causes() -> None:
@@ -135,12 +136,12 @@ def test_a_close_verdict_names_its_runner_up() -> None:
     assert "latency" not in render(document)
 
 
-def test_a_loop_says_what_its_bottleneck_is_now_where_that_is_no_longer_its_largest_share() -> None:
+def test_a_loop_says_what_its_bottleneck_is_lately_or_why_that_is_unknown() -> None:
     document = copy.deepcopy(DOCUMENT)
-    document["loops"]["train"]["bottleneck"]["label"] = "input"
-    assert "compile 3.3 %; bottleneck lately input" in render(document)
+    document["loops"]["train"]["bottleneck"] = {"label": "input", "confidence": 0.3, "runner_up": None}
+    assert "  bottleneck of train lately: input, confidence 0.30" in render(document).splitlines()
     document["loops"]["train"]["bottleneck"] = {"label": "unknown", "reason": "2 steps are too few"}
-    assert "compile 3.3 %; bottleneck unknown: 2 steps are too few" in render(document)
+    assert "  bottleneck of train: unknown: 2 steps are too few" in render(document).splitlines()
 
 
 def test_the_run_and_its_memory_are_a_line_each() -> None:
