@@ -147,9 +147,10 @@ def test_looking_at_what_changed_alone_chooses_and_lists_as_looking_at_all(
     largest: Largest[int] = Largest(limit)
     weights: dict[int, tuple[float, ...]] = {}
     for turn in turns:
-        changed = sorted({key for key, _ in turn})
         for key, more in turn:
             weights[key] = (weights.get(key, (0.0,))[0] + more,)
+        touched = {key for key, _ in turn}
+        changed = [key for key in weights if key in touched]  # in one order: of equals the first is chosen
         listed = largest.update(weights, changed)
         assert [weights[key] for key in listed] == sorted(weights.values(), reverse=True)[:limit]
         everyone, some = whole.choose(weights), quick.choose(weights, changed)
