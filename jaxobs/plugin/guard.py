@@ -158,25 +158,36 @@ def described(error: BaseException) -> str:
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a signal handler raised it, or something that the handler called.
+    """Whether a signal handler raised it, or something that the handler called."""
+    return signal_behind(error) is not None
+
+
+def signal_behind(error: BaseException) -> int | None:
+    """The number of the signal whose handler raised it, if one did.
 
     Python calls a handler with the signal's number and the frame that it interrupted, so its own caller's frame comes
     behind a number among its arguments. (`signal.getsignal` would miss handlers that reset themselves before they raise.)
     """
     traceback = error.__traceback__
     while traceback is not None:
-        if _is_signal_handler(traceback.tb_frame):
-            return True
+        number = _signal_handled(traceback.tb_frame)
+        if number is not None:
+            return number
         traceback = traceback.tb_next
-    return False
+    return None
 
 
-def _is_signal_handler(frame: FrameType) -> bool:
+def _signal_handled(frame: FrameType) -> int | None:
     code, local = frame.f_code, frame.f_locals
     given = [local.get(name) for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & inspect.CO_VARARGS:
         given += local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
     # By `type`, as `isinstance` asks objects that are no int for their `__class__`: those of the user's may raise.
-    return any(
-        type(number) is int and behind is frame.f_back is not None for number, behind in pairwise(given)
+    return next(
+        (
+            number
+            for number, behind in pairwise(given)
+            if type(number) is int and behind is frame.f_back is not None
+        ),
+        None,
     )

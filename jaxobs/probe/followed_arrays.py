@@ -5,15 +5,12 @@ in small portions: every container begins in its youngest generation, which is g
 what is in there when a pass begins is looked at, arrays are remembered by weak references, and a census asks those of
 them that are still alive, a few at a time. What it finds is held against the number of arrays that there are: where the
 two differ (a collector that is off or frozen, arrays that come and go meanwhile), there is no census.
-
-Objects of others are looked at within one call of compiled code, where no other thread gets the interpreter lock: nobody
-meets a reference of ours, which could make resizing a tuple fail. Nothing is asked of an object but its type.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
+import math
 import signal
 import sys
 import threading
@@ -22,20 +19,23 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, compress, repeat
-from operator import call, is_, methodcaller
+from itertools import chain
 from typing import Any
 
-from jaxobs.plugin.guard import described, raised_by_signal_handler
-from jaxobs.probe.jax_internals import array_type, backends, is_compiling
+from jaxobs.plugin.guard import described, signal_behind
+from jaxobs.probe.allowance import Allowance
+from jaxobs.probe.jax_internals import array_type, is_compiling
 from jaxobs.probe.live_arrays import Listing, read_arrays
+from jaxobs.probe.young_arrays import all_arrays, young_arrays
 
 SUPPORTED = sys.implementation.name == "cpython" and sys.version_info < (3, 14)
 """From 3.14 the collector has no three generations, and passes by parts (seen on 3.11, 3.12 and 3.13)."""
 
-FOLLOW_FROM = 1_000
+FOLLOW_FROM = 2_000 if sys.version_info < (3, 13) else 1_000
 BEGIN_AT_MOST = 3_000
-"""Following begins with so many arrays: to list them, and make their weak references, takes 0.3 to 1.5 ms, once."""
+"""Following begins with so many arrays: to list them, and make their weak references, takes 0.3 to 1.5 ms, once. Fewer
+are listed with their lines in 1.2 ms, whenever that is asked for: their jobs need not pay for looks. From Python 3.13 a
+pass comes after 2 000 objects and no longer 700, and there must be one in between."""
 
 LOOK_AT_MOST = 5_000
 """A look takes 35 ns an object, and 200 to 400 ns an array: none is made at more objects than this. It is some 700 at a
@@ -47,7 +47,9 @@ JOB_BURST, JOB_SHARE = 200_000_000, 0.0025
 and in the long run. 100 000 arrays made one by one take 2 s, and looking at them 20 to 40 ms."""
 
 AGAIN_SECONDS = 600.0
-"""After arrays were made too fast to be followed, it is tried again no sooner."""
+"""After arrays were made too fast to be followed, it is tried again no sooner. Never after a look that took longer than
+STEP_BURST: a job that replaces old objects by new ones, one by one, keeps the collector's count low, and can have a
+million objects in its youngest generation. That can be found out by looking alone, once."""
 
 PIECE = 32
 """So many arrays are asked without reading the clock: 30 to 60 µs. Of references alone eight times as many."""
@@ -62,46 +64,14 @@ SPARE_REFERENCES = 10_000
 TRIES = 5
 PAUSE_SECONDS = 0.001
 
-_LIVE_ARRAYS = methodcaller("live_arrays")
-_YOUNGEST = (0,)
+REFUSALS = 10
+"""So many censuses in a row that came to nothing, and the job pays for no more looks: some 75 s after the first."""
+
+SLOW = "so many objects are made that following the arrays among them would delay the job"
 
 
 class NotCounted(Exception):  # noqa: N818  # nothing failed
     """Why a census of followed arrays came to nothing."""
-
-
-def young_arrays(kind: type, each: Callable[[Any], Any], into: Callable[[Iterable[Any]], Any]) -> None:
-    """Give `each` of the objects of exactly this type in the youngest generation `into` something, both compiled code.
-
-    What is looked at is let go within the same call of compiled code, the list of it included: that list contains the
-    very iterators that go through it, and would live until the collector finds it.
-    """
-    box: list[Any] = []
-    fill = partial(box.extend, chain.from_iterable(map(gc.get_objects, _YOUNGEST)))
-    pick = partial(into, map(each, compress(box, map(is_, map(type, box), repeat(kind)))))
-    steps: tuple[Callable[[], Any], ...] = (fill, pick, box.clear)
-    deque(map(call, steps), maxlen=0)
-
-
-def all_arrays() -> Iterator[Any]:
-    """Arrays of every backend, as JAX lists them; to be used up within one call of compiled code."""
-    return chain.from_iterable(map(_LIVE_ARRAYS, backends()))
-
-
-class Allowance:
-    """Nanoseconds that may be spent: `burst` at once, and a share of the time that passes."""
-
-    def __init__(self, burst: int, share: float) -> None:
-        self._burst, self._share = burst, share
-        self._left = float(burst)
-        self._since = time.perf_counter_ns()
-
-    def spend(self, nanoseconds: int) -> bool:
-        """Whether there was as much."""
-        now = time.perf_counter_ns()
-        self._left = min(self._burst, self._left + self._share * (now - self._since)) - nanoseconds
-        self._since = now
-        return self._left >= 0
 
 
 class FollowedArrays:
@@ -118,10 +88,10 @@ class FollowedArrays:
         self._passes = 0
         self._moving = False
         self._beginning = False
-        self._interrupted = False
+        self._signals: list[int] = []
+        self._refused = 0
         self._not_before = 0.0
         self._compiling: object = None
-        self._slow_at = -1
         self._of_step = Allowance(STEP_BURST, STEP_SHARE)
         self._of_job = Allowance(JOB_BURST, JOB_SHARE)
 
@@ -132,40 +102,56 @@ class FollowedArrays:
             self.reason = "this Python's garbage collector does not show new arrays in small portions"
             return
         self.reason = "they were made faster than they could be looked at"
-        self._hook = guard(self.collecting)
-        gc.callbacks.append(self._hook)
+        self._guarded_look = guard(self._look)
+        self._hook = self.collecting
+        gc.callbacks.insert(0, self._hook)  # some take JAX's own out if it is the last
         if sys.getrefcount(self._kind) > BEGIN_AT_MOST:
             self._begin_here()
 
     def stop(self) -> None:
         self._end("it has ended")
-        if self._hook is not None:
-            with contextlib.suppress(ValueError):
-                gc.callbacks.remove(self._hook)
+        # Not `remove`, which asks the `__eq__` of others' callbacks.
+        position = next((place for place, found in enumerate(gc.callbacks) if found is self._hook), None)
+        if position is not None:
+            del gc.callbacks[position]
         self._seen.clear()
 
     def collecting(self, phase: str, info: dict[str, Any]) -> None:  # noqa: ARG002  # gc passes both
-        """A callback of the garbage collector's. Whatever leaves it would be printed, and lost."""
-        if phase != "start":
-            self._moving = False
-            return
+        """A callback of the garbage collector's. Whatever leaves it would be printed, and lost.
+
+        Every job pays for this, following or not: nothing is called but where there is something to look at.
+        """
         try:
-            self._moving = True
-            self._passes += 1
-            self._look()
-        except KeyboardInterrupt:
-            self._interrupted = True  # raised again by `upkeep`
-        except Exception as error:
-            if raised_by_signal_handler(error):
-                raise
-            self._end(f"looking for them failed: {described(error)}"[:200])
+            self._moving = phase == "start"
+            if self._moving:
+                self._passes += 1
+                if self.following or FOLLOW_FROM <= sys.getrefcount(self._kind) <= BEGIN_AT_MOST:
+                    self._guarded_look()
+        except RecursionError:  # the job's own depth: nothing more can be called here
+            self.following = False
+            self.reason = "the collector ran where the job's recursion was too deep to look at them"
+        except BaseException as error:  # noqa: BLE001
+            number = signal_behind(error)
+            default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if number is None and default and isinstance(error, KeyboardInterrupt):
+                number = signal.SIGINT
+            if number is not None:
+                self._signals.append(number)  # raised again by `upkeep`
+            else:
+                self._end(f"looking for them failed: {described(error)}"[:200])
+
+    def refused(self) -> None:
+        """A census of them was not to be had, after all attempts. Following that brings nothing ends."""
+        self._refused += 1
+        if self._refused >= REFUSALS:
+            self._end(f"{self._refused} censuses in a row came to nothing")
 
     def upkeep(self) -> Iterator[None]:
         """What is to be done now and then, in pieces."""
-        if self._interrupted:
-            self._interrupted = False
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                signal.raise_signal(signal.SIGINT)
+        while self._signals:
+            number, main = self._signals.pop(), threading.main_thread().ident
+            if callable(signal.getsignal(number)) and main is not None:
+                signal.pthread_kill(main, number)  # to the main thread, which may wait for something by now
         if self._kind is None:
             return
         alive = sys.getrefcount(self._kind)
@@ -222,11 +208,12 @@ class FollowedArrays:
         self.longest_look_nanoseconds = max(self.longest_look_nanoseconds, took)
         in_step, in_job = self._of_step.spend(took), self._of_job.spend(took)
         if not (in_step and in_job):
-            self._end("so many objects are made that following the arrays among them would delay the job")
+            self._end(SLOW, math.inf if took > STEP_BURST else AGAIN_SECONDS)
 
     def _follow(self) -> None:
         self._of_step, self._of_job = Allowance(STEP_BURST, STEP_SHARE), Allowance(JOB_BURST, JOB_SHARE)
         self.reason = ""
+        self._refused = 0
         self.following = True
 
     def _end(self, reason: str, again: float = AGAIN_SECONDS) -> None:
@@ -235,22 +222,25 @@ class FollowedArrays:
         self._not_before = time.monotonic() + again
 
     def _begin_here(self) -> None:
-        """Outside the collector: the arrays that it will show later are left out."""
+        """Outside the collector: the arrays that it will show later are left out. None is held beyond the one call."""
         kind = self._kind
         if kind is None or self.following:
             return
         self._beginning = True
         try:
+            self._follow()  # passes from now on add what they see
             for _ in range(TRIES):
-                passes = self._passes
-                arrays = list(all_arrays())
-                young: set[int] = set()
-                young_arrays(kind, id, young.update)
-                if passes == self._passes and not self._moving:
-                    self._follow()
-                    self._seen.extend(weakref.ref(array) for array in arrays if id(array) not in young)
-                    break
-                del arrays
+                passes, moving = self._passes, self._moving
+                there: list[weakref.ref[Any]] = []
+                young: list[weakref.ref[Any]] = []
+                listing = partial(there.extend, map(weakref.ref, all_arrays()))
+                young_arrays(kind, weakref.ref, young.extend, (self._seen.clear, listing))
+                if passes == self._passes and not moving:
+                    shown_later = set(map(id, young))  # there is one such reference to an array
+                    self._seen.extend(found for found in there if id(found) not in shown_later)
+                    return
+                time.sleep(PAUSE_SECONDS)
+            self._end("Python's garbage collector is at work all the time", 0.0)
         finally:
             self._beginning = False
 
@@ -273,7 +263,7 @@ class FollowedArrays:
             raise NotCounted(self.reason)
         for _ in range(TRIES):
             passes = self._passes
-            if passes == self._slow_at or gc.get_count()[0] > LOOK_AT_MOST:
+            if gc.get_count()[0] > LOOK_AT_MOST:
                 raise NotCounted(
                     "Python's garbage collector has too many objects that it has not gone through yet"
                 )
@@ -283,7 +273,8 @@ class FollowedArrays:
                 young_arrays(kind, weakref.ref, young.extend)
                 alive, seen = sys.getrefcount(kind), len(self._seen)
                 if time.thread_time_ns() - began > STEP_BURST:
-                    self._slow_at = passes
+                    self._end(SLOW, math.inf)
+                    raise NotCounted(SLOW)
                 if passes == self._passes:
                     return alive, seen, young
             time.sleep(PAUSE_SECONDS)

@@ -93,6 +93,7 @@ class ArrayCensus:
                 self._census = None
                 return
             self._end()
+            self._followed.refused()
             yield not_counted(f"{self._too_many()}; {why}")
             return
         if done:

@@ -9,12 +9,17 @@ from __future__ import annotations
 import time
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import MemorySampled
+from jaxobs.model.events import Measured, MemorySampled
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe.followed_arrays import FollowedArrays
 from jaxobs.probe.jax_internals import backend_exists
-from jaxobs.probe.memory_statistics import DeviceStatistics, device_statistics, named_amounts
+from jaxobs.probe.memory_statistics import (
+    DeviceStatistics,
+    address_space,
+    device_statistics,
+    named_amounts,
+)
 from jaxobs_plugins.memory.array_census import ArrayCensus, not_counted
 from jaxobs_plugins.memory.process_memory import ProcessMemory
 
@@ -25,6 +30,19 @@ LONGEST_PAUSE_SECONDS = 300.0
 SAID_AGAIN = 60
 """Why a device has no figures is said again after so many samples: an agent that was started anew must hear it."""
 
+ADDRESSES = (
+    Metric(
+        "jaxobs_process_address_space_bytes", "gauge",
+        "Addresses that the training process has taken, where `ulimit -v` bounds them; of memory it uses less.", (),
+        "bytes",
+    ),
+    Metric(
+        "jaxobs_process_address_space_limit_bytes", "gauge",
+        "The most addresses that it may take, by `ulimit -v`: beyond it an allocation fails though memory is there.", (),
+        "bytes",
+    ),
+)  # fmt: skip
+
 IN_THE_PROCESS = "its arrays lie in the memory of the process"
 NOTHING_TOLD = "the backend tells no memory statistics"
 
@@ -32,7 +50,7 @@ NOTHING_TOLD = "the backend tells no memory statistics"
 class MemoryProbe:
     """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census."""
 
-    metrics: tuple[Metric, ...] = ()  # the core derives them from these events
+    metrics = ADDRESSES  # the others are the core's, which derives them from the events
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -62,6 +80,8 @@ class MemoryProbe:
             self._silent.clear()
         self._samples += 1
         job.emit(self._process.read())
+        for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
+            job.emit(Measured(metric.name, (), float(amount), now()))
         if time.monotonic() < self._not_before:
             return
         try:
