@@ -92,6 +92,11 @@ class Analysis:
         if refused:
             self._finished.put(WindowDone(window.without_trace(), None, refused))
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is being read, or waits for it."""
+        return self._bytes > 0
+
     def finished(self) -> list[Done]:
         done: list[Done] = []
         while True:

@@ -44,6 +44,10 @@ SETTLE_SECONDS = 2.0
 """For modules that are still being decoded, so that a short job's last snapshot has its costs. At most a third of the
 time there is: the rest is for the fold and, on a machine that is busy, for being scheduled at all."""
 
+LONGEST_PATIENCE = 1.0
+"""Seconds of pauses while more and more arrives. What comes in one interval must be folded in one; and where that is
+long, the end of the job may wait behind it all, with `shutdown_timeout` to go, or a snapshot that somebody asked for."""
+
 
 class Service:
     """One agent for one job. Implements `jaxobs.plugin.protocol.Agent` for its plugins."""
@@ -62,9 +66,9 @@ class Service:
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
-        # What comes in one interval must be folded in one, whatever there is.
-        self._slices = Slices(inline=inline, patience=float(self.settings["interval"]) / 2)
-        self._garbage = Garbage(inline=inline)
+        patience = min(float(self.settings["interval"]) / 2, LONGEST_PATIENCE)
+        self._slices = Slices(inline=inline, patience=patience)
+        self._garbage = Garbage(inline=inline, resident=_resident)
         self._analysis = Analysis(self.log, self._wake, inline=inline)
         self._plugins = load_plugins(self.catalogue, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
@@ -106,18 +110,20 @@ class Service:
         next_turn = time.monotonic() + min(interval, 0.2)
         finish: float | None = None
         ended = False
-        while finish is None and not ended:
+        while not ended:
             self._slices()
             for kind, body in waiting:
                 finish = self._take(kind, body) or finish
             self._acknowledge(waiting)
             waiting = []
+            if finish is not None:  # nothing follows, and somebody waits
+                break
             if time.monotonic() >= next_turn:
                 next_turn = time.monotonic() + interval
                 self._turn()
             readable = self._wait(next_turn)
             self._fold_arrivals()
-            if self._pipe in readable and finish is None:
+            if self._pipe in readable:
                 piece = self._receive()
                 ended = not piece
                 waiting = list(frames.feed(piece)) if piece else []
@@ -236,7 +242,7 @@ class Service:
             self.fold.agent_measured(time.process_time(), _resident())
         for exporter in self._plugins.exporters:
             self.fold.exporter_dropped(exporter.guard.source, *exporter.dropped())
-        self._garbage.collect()
+        self._garbage.collect(busy=self._analysis.busy)
         self._slices()
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []

@@ -39,7 +39,9 @@ LOG = b"L"  # agent to job: one line for the logger `jaxobs`
 FOLDED = b"K"  # agent to job: so many more frames of events are folded
 FINISH = b"F"  # job to agent: nothing follows; flush and end within so many seconds
 PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
-PAYLOAD = b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
+PAYLOAD = (
+    b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
+)
 
 MAXIMUM_BODY = 2**30
 
@@ -73,8 +75,10 @@ def payloads_apart(events: Sequence[Event | StepRow]) -> tuple[list[Event | Step
     pieces: list[bytes] = []
     for event in events:
         light, payload = _payload_apart(event)
+        if isinstance(payload, bytes) and len(payload) > MAXIMUM_BODY:
+            told.append(_without_payload(light, len(payload)))
         # One that will be refused must leave no payload behind: the next event would be given it.
-        if isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
+        elif isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
             pieces += [_HEADER.pack(PAYLOAD, len(payload)), payload]
             told.append(light)
         else:
@@ -88,6 +92,14 @@ def _payload_apart(event: Event | StepRow) -> tuple[Event | StepRow, bytes | Non
     if isinstance(event, ExecutableCreated):
         return event._replace(proto=b""), event.proto
     return event, None
+
+
+def _without_payload(event: Event | StepRow, size: int) -> Event | StepRow:
+    reason = f"it has {size} bytes, and the agent takes {MAXIMUM_BODY}"
+    if isinstance(event, ProfileWindow):
+        return event._replace(xspace=None, outcome="too_large", reason=reason)
+    assert isinstance(event, ExecutableCreated)
+    return event._replace(proto=None, proto_reason=reason)
 
 
 def events_of(body: list[tuple[Any, ...]]) -> Iterator[Event]:
@@ -142,7 +154,9 @@ class Frames:
 
     def _begin_payload(self, length: int) -> None:
         # A mapping has no pages before something is written into them: no call takes as long as all of its bytes do.
-        self._payload = memoryview(mmap.mmap(-1, length) if length else b"")
+        # One that processes could share is ten times as slow to fill (measured), and by default it is such a one.
+        whole = mmap.mmap(-1, length, access=mmap.ACCESS_COPY) if length else b""
+        self._payload = memoryview(whole)
         self._missing = length
         rest = bytes(self._pieces[_HEADER.size :])
         self._pieces.clear()

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from jaxobs.agent import service, slices
 from jaxobs.agent.main import serve
 from jaxobs.flow import wire
 from jaxobs.model.clock import now
@@ -107,6 +108,33 @@ def test_asked_to_finish_it_flushes_and_ends_well_before_its_deadline(start_agen
     agent.send(steps(2))
     agent.address()
     assert agent.finish(5.0) < 3.0
+
+
+def test_however_seldom_it_makes_snapshots_it_ends_when_it_is_asked_to(start_agent: Start) -> None:
+    agent = start_agent(interval=30.0)
+    agent.send(steps(2))
+    agent.address()
+    time.sleep(0.5)  # its first turn is over, and the next far away
+    assert agent.finish(20.0) < 5.0
+
+
+def test_what_was_sent_before_the_end_is_folded_without_many_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slices, "INLINE_PAUSE_SECONDS", 1.5 * service.LONGEST_PATIENCE)
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(theirs,), kwargs={"inline": True})
+    thread.start()
+    hello = {
+        "settings": {"interval": 60.0, "series_limit": 2000, "prometheus": False, "agent": "inline"},
+        "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(), "agent": "inline",
+    }  # fmt: skip
+    ours.sendall(wire.frame(wire.HELLO, hello))
+    time.sleep(0.5)  # it waits for something to do
+    ours.sendall(wire.events_frame(steps(1000))[0] + wire.frame(wire.FINISH, 5.0))
+    thread.join(15)
+    assert not thread.is_alive()
+    ours.close()
 
 
 def test_inline_gives_the_same_numbers_and_says_what_it_cannot_know(monkeypatch: pytest.MonkeyPatch) -> None:

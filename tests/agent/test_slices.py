@@ -138,10 +138,40 @@ def test_the_agents_process_never_collects_everything_in_the_middle_of_its_work(
     subprocess.run([sys.executable, "-c", OWN_PROCESS], check=True, timeout=60)
 
 
+GROWN = """
+import gc, weakref
+from jaxobs.agent.garbage import GROWN_BYTES, Garbage
+
+class Cycle:
+    def __init__(self): self.itself = self
+
+resident = 100
+garbage = Garbage(inline=False, resident=lambda: resident)
+garbage.take_over()
+gone = weakref.ref(Cycle())
+with garbage.unheeded(10**7):
+    pass
+garbage.collect(busy=False)
+assert gone() is not None
+resident += GROWN_BYTES + 1
+garbage.collect(busy=True)
+assert gone() is not None
+garbage.collect(busy=False)
+assert gone() is None
+again = weakref.ref(Cycle())
+garbage.collect(busy=False)
+assert again() is not None and gc.get_freeze_count() > 1000
+"""
+
+
+def test_garbage_that_was_set_aside_is_found_once_the_process_has_grown() -> None:
+    subprocess.run([sys.executable, "-c", GROWN], check=True, timeout=60)
+
+
 def test_the_jobs_own_collector_is_left_alone() -> None:
     before = gc.get_threshold(), gc.get_freeze_count()
     garbage = Garbage(inline=True)
     garbage.take_over()
     with garbage.unheeded(10**7):
-        garbage.collect()
+        garbage.collect(busy=False)
     assert (gc.get_threshold(), gc.get_freeze_count()) == before

@@ -85,7 +85,7 @@ def test_the_first_window_over_such_a_loop_is_as_short_as_its_glimpse_says(
     loop.change()
     time.sleep(0.1)
     first = window(observed)
-    assert first.outcome in ("read", "cut")
+    assert first.outcome in ("read", "cut", "too_large")  # the last where the machine is slow to look
     assert first.end - first.start >= DENSEST * 1e9
     schedule = observed.probe._windows.schedule
     assert schedule.next_length(1.0) < FIRST_LONGEST / 2

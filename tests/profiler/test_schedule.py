@@ -70,12 +70,12 @@ def test_once_something_else_runs_a_window_is_as_short_as_a_first_one(window, gl
     if (length := ahead.next_length(step)) > DENSEST:
         assert length * glimpse.size / glimpse.length <= MAXIMUM_BYTES
         assert length * glimpse.growing <= PAID_WITHIN * 0.005 * (1 + 1e-9)
-    assert schedule.charged(glimpse).spent == pytest.approx(schedule.spent + glimpse.cost)
+    assert schedule.charged(glimpse, 20.0).spent == pytest.approx(schedule.spent + glimpse.cost)
 
 
 @given(windows, windows, st.none() | st.floats(1e-6, 1000))
 def test_after_a_window_of_far_too_many_events_the_next_is_much_shorter(before, window, step):
-    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(before, 10.0).refused(window, 100.0)
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(before, 10.0).refused(window, 50.0)
     assert schedule.next_length(step) <= max(DENSEST, window.length / GROWTH * (1 + 1e-9))
     assert schedule.spent == pytest.approx(before.cost + window.cost)
 
@@ -87,6 +87,18 @@ def test_a_window_stays_below_the_largest_trace_and_is_paid_for_within_a_minute(
     if length > DENSEST:
         assert length * window.size / window.length <= MAXIMUM_BYTES
         assert length * schedule.growing <= PAID_WITHIN * 0.005 * (1 + 1e-9)
+
+
+def test_a_budget_that_was_not_used_for_hours_is_not_spent_at_once():
+    window = Window(0.1, 0.0, 0.1, 2_000, 9, 10.0)
+    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
+    began = at = 36_000.0
+    cost = 0.0
+    for _ in range(100):  # something is compiled all the time
+        at = max(at, schedule.due(renewed=True)) + window.length
+        schedule = schedule.charged(window, at).after(window, at)
+        cost += 2 * window.cost
+    assert cost <= 0.005 * (at - began + PAID_WITHIN) + 2 * window.cost
 
 
 def test_no_budget_no_window():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,28 @@ def test_ours_gives_way_to_the_users(observed: Any, train: Any, tmp_path: Path) 
     assert (ours.kind, ours.xspace) == ("requested", None)
     assert (theirs.kind, theirs.outcome) == ("user", "read")
     assert ours.end <= theirs.start
+
+
+def test_who_comes_during_a_glimpse_waits_for_no_other_session(
+    observed: Any, train: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(observed)
+    turns, looking = observed.probe._turns, observed.probe._windows._looking
+    look, looks = looking.look, []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        looks.append(threading.Thread(target=turns.user_comes, args=(30.0,)))
+        looks[-1].start()
+        return look(*arguments, **options)
+
+    monkeypatch.setattr(looking, "look", interrupted)
+    assert observed.ask(0.5).outcome == "user_session"
+    assert len(looks) == 1
+    looks[0].join()
+    assert observed.windows()[0].cost > 0
+    turns.user_goes()
+    monkeypatch.undo()
+    assert observed.ask(0.05).outcome in ("read", "empty")
 
 
 def test_ours_is_skipped_while_the_users_is_there_and_made_after_it(

@@ -37,7 +37,9 @@ ENOUGH_STEPS = 5
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0
 PAID_WITHIN = 60.0
-"""A window is kept short enough to be paid for within a minute, rather than long and rare."""
+"""A window is kept short enough to be paid for within a minute, rather than long and rare. And of a budget that was not
+used no more than a minute's is kept: else a job that begins to compile often after ten quiet hours would have a window
+after each compile, for hours."""
 
 SECONDS_A_TRANSFERRED_BYTE = 2e-9
 """20 MB are written to the agent in 20 to 40 ms, nearly all of it without the interpreter lock."""
@@ -91,9 +93,10 @@ class Window:
 class Schedule:
     """`ratio` of wall time since `began` may be spent.
 
-    `spent`: what the windows have cost. `ended`, `length`: of the last. `growing`: what each second of recording costs
-    besides, `density`: the bytes that it makes. `empty`: windows in a row that showed nothing, and
-    that a longer one is not tried instead of. `too_short`: how long the last one was that showed nothing.
+    `spent`: what the windows have cost, and the budget that was not used in time. `ended`, `length`: of the last.
+    `growing`: what each second of recording costs besides, `density`: the bytes that it makes. `empty`: windows in a row
+    that showed nothing, and that a longer one is not tried instead of. `too_short`: how long the last one was that
+    showed nothing.
     """
 
     ratio: float
@@ -167,9 +170,9 @@ class Schedule:
             density=max(glimpse.size / glimpse.length, self.density),
         )
 
-    def charged(self, glimpse: Window) -> Schedule:
+    def charged(self, glimpse: Window, ended: float) -> Schedule:
         """The schedule once a glimpse is over: it cost, and the window that follows says more."""
-        return replace(self, spent=self.spent + glimpse.cost)
+        return replace(self, spent=self._spent_by(ended) + glimpse.cost)
 
     def renewed(self) -> Schedule:
         """The schedule once something else runs than before: the next window is as short as a first one."""
@@ -183,7 +186,10 @@ class Schedule:
 
     def lost(self, window: Window, ended: float) -> Schedule:
         """The schedule once a window is over whose trace was thrown away: it cost, and says nothing else."""
-        return replace(self, spent=self.spent + window.cost, ended=ended)
+        return replace(self, spent=self._spent_by(ended) + window.cost, ended=ended)
+
+    def _spent_by(self, at: float) -> float:
+        return max(self.spent, self.ratio * (at - self.began - PAID_WITHIN))
 
     def skipped(self, at: float) -> Schedule:
         """The schedule where somebody else had the profiler: it is tried again after a pause."""

@@ -126,6 +126,10 @@ class Windows:
         if compiled != self._looked_at:
             self.schedule, self._looked_at = self.schedule.renewed(), compiled
         ahead, glimpses = self._glimpses(wanted, rate, charged=kind == "scheduled")
+        if not self._turns.record(0.0):
+            # Whoever came meanwhile would wait for another session to begin and end.
+            came = self._skipped(kind, "the job began a session of its own")
+            return None if self._turns.stopped else came._replace(cost=int(glimpses * NANOSECONDS))
         longest = max(ahead.longest(), DENSEST)
         length = ahead.next_length(step) if wanted is None else min(wanted, longest)
         before = self._job.progress()
@@ -159,7 +163,7 @@ class Windows:
             refused = look.ended is Ended.REFUSED
             ahead = ahead.refused(glimpse, time.monotonic()) if refused else ahead.glimpsed(glimpse)
             if charged:
-                self.schedule = self.schedule.charged(glimpse)
+                self.schedule = self.schedule.charged(glimpse, time.monotonic())
             if look.ended is not Ended.WHOLE or ahead.next_length(None) < SHORTEST:
                 break
         return ahead, cost
