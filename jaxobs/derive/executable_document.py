@@ -8,6 +8,7 @@ from jaxobs.derive import bottleneck
 from jaxobs.derive.executable import Executable
 from jaxobs.derive.executable_gauges import rate
 from jaxobs.derive.executable_windows import verdict_of_operations
+from jaxobs.derive.executed_types import run_on
 from jaxobs.derive.kept_operations import LET_GO
 from jaxobs.derive.roofline import efficiency
 from jaxobs.model.cost import Cost
@@ -17,17 +18,18 @@ TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operati
 """What is said of a time that comes from windows alone. In a loop it is shortened by what its untraced steps took
 (`traced_steps.untraced`); of one executable no untraced run is known."""
 
+NOT_TIMED = (
+    "no run has been timed: some calls a second are sampled and none of its was among them, or it has no output of at "
+    "most 1 MiB that is not donated"
+)
+
 
 def executable_document(made: Executable, why_no_runs: str | None, peaks: Peaks | None) -> dict[str, Any]:
     """Its entry. `why_no_runs`: why its runs are not all counted; None where they are."""
     per_run, cost, bound = made.seconds_per_run, made.work, made.bound
     near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
     runs, spent, source = _counted(made, why_no_runs)
-    unmeasured = (
-        None
-        if per_run is not None
-        else why_no_runs or "no run has been timed: that takes an output of at most 1 MiB that is not donated"
-    )
+    unmeasured = None if per_run is not None else why_no_runs or NOT_TIMED
     traced = TRACED if per_run is not None and not made.samples else None
     unbound = bound_reason(made, peaks)
     achieved, attainable = rate(cost, per_run), rate(cost, bound.seconds if bound else None)
@@ -37,7 +39,7 @@ def executable_document(made: Executable, why_no_runs: str | None, peaks: Peaks 
         "function": made.function,
         "executable": made.fingerprint or None,
         "executable_reason": None if made.fingerprint else made.cost_reason,
-        "cost": cost.to_dict() | {"intensity_reason": _why_no_intensity(cost)} if cost else None,
+        "cost": _cost_document(cost, peaks) if cost else None,
         "cost_reason": None if cost else made.cost_reason,
         "runs": runs,
         "runs_reason": why_no_runs if runs is None else None,
@@ -105,6 +107,11 @@ def _counted(made: Executable, why_no_runs: str | None) -> tuple[float | None, f
     if made.windows.runs > 0:
         return made.windows.runs, made.windows.seconds, "sampled"
     return None, None, None
+
+
+def _cost_document(cost: Cost, peaks: Peaks | None) -> dict[str, Any]:
+    document = (cost if peaks is None else run_on(cost, peaks)).to_dict()
+    return document | {"intensity_reason": _why_no_intensity(cost)}
 
 
 def _why_no_intensity(cost: Cost) -> str | None:

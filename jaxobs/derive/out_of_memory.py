@@ -47,15 +47,21 @@ def matching_executable(
 ) -> tuple[Mapping[str, Any], str] | None:
     """The executable of which some part needs as much as was asked for, and which part. None where none does, or several.
 
-    Of namesakes that need the same the newest counts as the one.
+    `outputs` of an entry are the bytes of each of its outputs, where they are known; else their sum counts. Of namesakes
+    that need the same the newest counts as the one.
     """
     if not requested:
         return None
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
     larger = min(ALIGNMENT, requested // 8) + ROUNDING * requested
     for entry in executables:
-        parts = {part: (entry["memory"] or {}).get(part, 0) for part in ("temporary", "output")}
-        for part, amount in parts.items():
+        memory = entry["memory"] or {}
+        # Each output is an allocation of its own.
+        outputs = entry.get("outputs") or (memory.get("output", 0),)
+        for part, amount in (
+            *(("output", size) for size in outputs),
+            ("temporary", memory.get("temporary", 0)),
+        ):
             if amount > 0 and -ROUNDING * requested <= requested - amount <= larger:
                 found.setdefault(entry["function"], (entry, part))
     return next(iter(found.values())) if len(found) == 1 else None

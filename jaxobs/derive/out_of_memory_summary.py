@@ -52,6 +52,10 @@ def _memory(report: Mapping[str, Any]) -> str:
             if process.get(key) is not None
         ]
         lines.append("  process: " + ", ".join(amounts))
+    addresses = report.get("address_space")
+    if addresses:
+        in_use, limit = byte_size(addresses["in_use_bytes"]), byte_size(addresses["limit_bytes"])
+        lines.append(f"  address space: in use {in_use}, limit {limit} (ulimit -v)")
     return "memory\n" + "\n".join(lines) if lines else ""
 
 
@@ -73,9 +77,14 @@ def _arrays(report: Mapping[str, Any]) -> str:
     arrays = report.get("live_arrays")
     if not arrays:
         return ""
+    failed = arrays.get("without_memory") or {"count": 0}
+    unmade = (
+        f"; {count(failed['count'])} of {byte_size(failed['bytes'])} got no memory" if failed["count"] else ""
+    )
     table = TextTable(
         ("array", "bytes", "count", "sharding", "made by"),
-        title=f"largest of {count(arrays['count'])} live arrays, {byte_size(arrays['bytes'])} in all",
+        title=f"largest of {count(arrays['count'])} live arrays, {byte_size(arrays['bytes'])} in all"
+        + unmade,
         left=("sharding", "made by"),
     )
     for group in arrays["groups"][:SHOWN]:

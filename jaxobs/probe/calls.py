@@ -16,7 +16,15 @@ from jaxobs.probe.completions import Completions, OutputLeaf
 from jaxobs.probe.executables import Executables
 from jaxobs.probe.jax_internals import executables_alive
 from jaxobs.probe.loops import Current
-from jaxobs.probe.signatures import Signature, reader, signature, telling_paths
+from jaxobs.probe.signatures import (
+    Signature,
+    leaf_signature,
+    placed_signature,
+    reader,
+    signature,
+    telling_paths,
+    unplaced,
+)
 
 LAMBDA = "<lambda>"
 """A name that says nothing about which function it is."""
@@ -151,12 +159,19 @@ class Calls:
             self.read, self.run = None, self._known[0][1]
             return
         self.run = self.number
-        paths = telling_paths([known for known, _ in self._known])
-        if paths is None:
-            self._give_up(NOT_TOLD)
-            return
-        self._table = {tuple(known[path] for path in paths): number for known, number in self._known}
-        self.read = reader(paths)
+        for of_leaf, told in (
+            (leaf_signature, [unplaced(known) for known, _ in self._known]),
+            (placed_signature, [known for known, _ in self._known]),
+        ):
+            paths = telling_paths(told)
+            if paths is not None:
+                self._table = {
+                    tuple(known[path] for path in paths): number
+                    for known, (_, number) in zip(told, self._known, strict=True)
+                }
+                self.read = reader(paths, of_leaf)
+                return
+        self._give_up(NOT_TOLD)
 
     def _give_up(self, reason: str) -> None:
         self.read, self.run = None, self.number

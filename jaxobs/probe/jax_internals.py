@@ -206,6 +206,13 @@ def lowering(frame: FrameType | None) -> Lowering | None:
         if name in ("_resolve_and_lower", "_pjit_call_impl_python") and found is None:
             found = caller.f_locals
             shardings = found.get("in_shardings", ())
+            arguments = found.get("args", ())
+            if len(arguments) == len(shardings):
+                # Given to `jit`, they are the same for arrays that lie elsewhere yet, which JAX traces apart since 0.9.
+                shardings = [
+                    None if getattr(argument, "committed", None) is False else sharding
+                    for argument, sharding in zip(arguments, shardings, strict=True)
+                ]
             if name == "_pjit_call_impl_python":
                 # It was lowered before, and is compiled for other devices now.
                 shardings = [
@@ -253,6 +260,11 @@ def array_type() -> type | None:
     array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
     free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()
     return array if isinstance(array, type) and not free_threaded else None
+
+
+def committed_to(array: Any) -> str:
+    """The type of the sharding that an array is committed to; empty for an uncommitted one, and for no array of JAX's."""
+    return type(array.sharding).__name__ if getattr(array, "_committed", False) else ""
 
 
 def arrays_alive() -> int | None:

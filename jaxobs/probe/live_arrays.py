@@ -14,18 +14,24 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from operator import attrgetter
+from functools import partial
+from itertools import compress, filterfalse, repeat
+from operator import attrgetter, call, is_not, methodcaller
 from pathlib import PurePath
 from types import CodeType
 from typing import Any, NamedTuple
 
+from jaxobs.derive.out_of_memory import speaks_of_memory
 from jaxobs.model.shardings import ONE_DEVICE, layout_text
+from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import own_packages
+from jaxobs.probe.young_arrays import in_one_call
 
 _AVAL = attrgetter("aval")
 _SHARDING = attrgetter("sharding")
 _TRACEBACK = attrgetter("traceback")
+_IS_DELETED = methodcaller("is_deleted")
+_IS_SOMETHING = partial(is_not, None)
 
 ROWS_BETWEEN_LOOKS = 16
 """So many arrays are counted before the clock is read again: some 20 µs."""
@@ -41,11 +47,16 @@ UNKNOWN_LINE = ""
 
 
 class Listing(NamedTuple):
-    """Abstract value and sharding of every live array of the default backend, in one order; tracebacks if asked for."""
+    """Abstract value and sharding of every live array of the default backend, in one order; tracebacks if asked for.
+
+    `failed` counts those left out since there was no memory for them, which would have taken `failed_bytes`.
+    """
 
     avals: list[Any]
     shardings: list[Any]
     tracebacks: list[Any] | None
+    failed_bytes: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +88,62 @@ def read_arrays(
 ) -> tuple[Listing, list[weakref.ref[Any]]]:
     """Those of the arrays that are alive and not deleted, with tracebacks; and the references to living ones.
 
+    All within one call of compiled code: a thread of the job's that lets go of an array must not find it held here.
     Whether an array is deleted is asked first: one that is just being made says yes to that, and has nothing else yet.
     """
-    there = [reference for reference in references if reference() is not None]
-    arrays = [array for reference in there if (array := reference()) is not None and not array.is_deleted()]
-    made_by: list[Any] | None = None
-    with contextlib.suppress(AttributeError):  # as below
-        made_by = list(map(_TRACEBACK, arrays))
-    return Listing(list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by), there
+    given = list(references)
+    there: list[weakref.ref[Any]] = []
+    alive: list[Any] = []
+    avals: list[Any] = []
+    shardings: list[Any] = []
+    made_by: list[Any] = []
+    find = partial(there.extend, compress(given, map(is_not, map(call, given), repeat(None))))
+    hold = partial(alive.extend, filterfalse(_IS_DELETED, filter(_IS_SOMETHING, map(call, there))))
+    describe = (partial(avals.extend, map(_AVAL, alive)), partial(shardings.extend, map(_SHARDING, alive)))
+    # Arrays of another make than JAX's own remember no traceback.
+    remember = partial(made_by.extend, map(getattr, alive, repeat("traceback"), repeat(None)))
+    try:
+        in_one_call((find, hold, *describe, remember, alive.clear))
+    finally:
+        alive.clear()
+    return Listing(avals, shardings, made_by), there
 
 
-def list_arrays(*, tracebacks: bool) -> Listing:
-    """Needs a backend to exist. Holds the interpreter lock throughout: 0.2 µs an array, and as much for tracebacks."""
+def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
+    """Needs a backend to exist. Holds the interpreter lock throughout: 0.2 µs an array, and as much for tracebacks.
+
+    `without_failed` leaves out arrays for which memory is known to have run out; asking takes some 1 µs an array more.
+    """
     import jax
 
     arrays = jax.live_arrays()  # type: ignore[no-untyped-call]
+    failed: list[Any] = []
+    if without_failed:
+        there: list[Any] = []
+        for array in arrays:
+            (failed if memory_ran_out(array) else there).append(array)
+        arrays = there
     made_by: list[Any] | None = None
     if tracebacks:
         with contextlib.suppress(AttributeError):  # arrays of another make than JAX's own remember none
             made_by = list(map(_TRACEBACK, arrays))
-    return Listing(list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by)
+    return Listing(
+        list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by,
+        sum(local_bytes(array.aval.shape, array.aval.dtype, array.sharding) for array in failed), len(failed),
+    )  # fmt: skip
+
+
+def memory_ran_out(array: Any) -> bool:
+    """Whether an array is known to hold no memory, since there was none for it. Never waits for one that is under way."""
+    try:
+        if array.is_deleted() or not array.is_ready():
+            return False
+        array.block_until_ready()  # is done, in whichever way
+    except Exception as error:
+        if raised_by_signal_handler(error):
+            raise
+        return speaks_of_memory(str(error.args[0]) if error.args else "")
+    return False
 
 
 class Census:
@@ -161,7 +208,7 @@ class Census:
         kinds: dict[int, int] = {}
         places: dict[int, int] = {}
         made_by = self._tracebacks
-        avals, shardings, tracebacks = listing
+        avals, shardings, tracebacks = listing[:3]
         for row, (aval, sharding, traceback) in enumerate(zip(avals, shardings, tracebacks or repeat(None))):  # noqa: B905  # repeat(None) has no end
             if (kind := kinds.get(id(aval))) is None:
                 kind = kinds[id(aval)] = self._kinds.setdefault((aval.shape, aval.dtype), len(self._kinds))

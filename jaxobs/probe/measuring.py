@@ -15,10 +15,12 @@ from typing import Any, overload
 
 from jaxobs.config import load_settings
 from jaxobs.cost_model import module_cost
+from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.derive.measured_run import Roofline, measured_run
 from jaxobs.derive.roofline import Utilization, bound_time, model_flops_utilization, total_bound
 from jaxobs.model.cost import Cost, ModuleCost
-from jaxobs.model.hardware import Peaks, checked_element_type
+from jaxobs.model.element_type_names import checked_element_type
+from jaxobs.model.hardware import Peaks
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.saying import warn
@@ -30,6 +32,8 @@ LEAST_BATCH_SECONDS = 0.005
 
 MEASURE_SECONDS = 1.0
 LEAST_BATCHES, MOST_BATCHES = 5, 200
+
+_NUMBERS = ("flops", "bytes", "seconds", "samples_per_second", "dtype")
 
 
 def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
@@ -66,12 +70,16 @@ def roofline(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs
 
     Without a function, from numbers alone, for a pipeline that is not one jitted function: matrix `flops` of element
     type `dtype` and device-memory `bytes` of one run in `seconds`; or of one sample, with the rate
-    `samples_per_second`. Either is of one device. Raises ValueError where these do not suffice, and for a `dtype` that is
+    `samples_per_second`. Either is of one device. float32 is that of JAX's default precision, which GPUs and TPUs
+    multiply in faster types. Raises ValueError where these do not suffice, and for a `dtype` that is
     no element type.
     """
     if function is None:
         if args:
             raise TypeError(f"roofline() takes a function first, or numbers by keyword, not {args[0]!r}")
+        unknown = [name for name in kwargs if name not in _NUMBERS]
+        if unknown:
+            raise TypeError(f"roofline() from numbers takes {', '.join(_NUMBERS)}; not {', '.join(unknown)}")
         return _of_numbers(**kwargs)
     jitted, args = _jitted(function, "roofline", args)
     return _of_function(jitted, args, kwargs)
@@ -123,6 +131,7 @@ def _of_numbers(
     work = Cost(
         matrix_flops_by_type={} if flops is None else {checked_element_type(dtype): float(flops)},
         bytes=float(bytes or 0.0),
+        float32_flops_by_precision={"default": float(flops)} if flops and dtype in FLOAT32_SOURCES else {},
     )
     device = jax.devices()[0]
     peaks = _peaks(device)

@@ -1,7 +1,12 @@
-"""What JAX's allocators tell of each local device. Needs a backend to exist; callers ask `backend_exists()` first."""
+"""What JAX's allocators tell of each local device, and the system of the addresses of this process.
+
+The former needs a backend to exist; callers ask `backend_exists()` first.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 NAMES = {
@@ -45,3 +50,19 @@ def _plain(told: Any) -> dict[str, int] | None:
     if not told:
         return None
     return {str(key): value for key, value in told.items() if type(value) is int and value >= 0}
+
+
+def address_space() -> tuple[int, int] | None:
+    """Bytes of addresses that this process has taken, and the most that it may: the limit that `ulimit -v` sets.
+
+    None without such a limit, and where the system does not tell. It bounds addresses, of which a process takes far
+    more than it uses memory, so that an allocation may fail while memory is there.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            return pages * resource.getpagesize(), limit
+    return None

@@ -19,7 +19,8 @@ from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import backend_exists
 from jaxobs.probe.live_arrays import Census, list_arrays
-from jaxobs.probe.memory_statistics import device_statistics
+from jaxobs.probe.memory_statistics import address_space, device_statistics
+from jaxobs.probe.output_sizes import output_sizes
 
 SNAPSHOT_SECONDS = 2.0
 """For the agent's answer: it has a newly compiled module to read first."""
@@ -96,14 +97,19 @@ def gather(
     report["executables"] = document.get("executables") or part(
         "executables.json", lambda: [_entry(made) for made in ask.executables()]
     )
+    outputs = part("executables.json", lambda: _outputs(ask.executables())) or {}
+    for entry in report["executables"] or ():
+        entry["outputs"] = outputs.get((entry["function"], (entry["memory"] or {}).get("output")))
     report["blame"] = part("summary.txt", lambda: blame(function, report["executables"] or (), requested))
+    report["address_space"] = part("summary.txt", lambda: _by_name(address_space()))
     told = report["process"] or {}
     contents: dict[str, Any] = {
         "executables.json": report["executables"],
         "live_arrays.json": report["live_arrays"],
         "memory_statistics.json": report["memory_statistics"],
         "recent.json": told
-        and {key: told.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")},
+        and {key: told.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
+        | {"address_space": report["address_space"]},
         "settings.json": {"settings": _masked(settings), "environment": _masked(_environment())},
     }
     files = {"error.txt": part("error.txt", lambda: _error_text(error, kind, message))}
@@ -141,13 +147,15 @@ def blame(function: str | None, executables: Any, requested: int | None) -> str:
 def _live_arrays(deadline: float) -> dict[str, Any] | None:
     if not backend_exists():
         return None
-    census = Census([list_arrays(tracebacks=True)])
+    listing = list_arrays(tracebacks=True, without_failed=True)
+    census = Census([listing])
     while not census.advance(SLICE_NANOSECONDS):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{census.count} live arrays could not be counted in time")
     return {
         "count": census.count,
         "bytes": census.bytes,
+        "without_memory": {"count": listing.failed, "bytes": listing.failed_bytes},
         "groups": [asdict(group) for group in census.groups(GROUPS)],
         "lines": [asdict(line) for line in census.lines(LINES)],
     }
@@ -166,6 +174,19 @@ def _allocations() -> bytes | None:
     if len(profile) > LARGEST_PROFILE:
         raise ValueError(f"the profile has {len(profile)} bytes")
     return profile
+
+
+def _outputs(made: Iterable[ExecutableCreated]) -> dict[tuple[str, int | None], tuple[int, ...]]:
+    """Bytes of each output, by function and by the sum that the executable's memory analysis tells."""
+    return {
+        (one.function, dict(one.memory).get("output")): sizes
+        for one in made
+        if (sizes := output_sizes(one.proto))
+    }
+
+
+def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:
+    return dict(zip(("in_use_bytes", "limit_bytes"), addresses, strict=True)) if addresses else None
 
 
 def _entry(made: ExecutableCreated) -> dict[str, Any]:

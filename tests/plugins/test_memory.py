@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import resource
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import jaxlib
 import psutil
 import pytest
 
-from jaxobs.model.events import PROCESS_MEMORY, Event, LiveArraysCounted, MemorySampled
+from jaxobs.model.events import PROCESS_MEMORY, Event, LiveArraysCounted, Measured, MemorySampled
 from jaxobs.probe.followed_arrays import NotCounted
 from jaxobs_plugins.memory import array_census
 from jaxobs_plugins.memory import probe as memory_probe
@@ -119,6 +120,28 @@ def test_the_limit_is_no_more_than_the_host_has() -> None:
     assert limit is not None
     assert 0 < limit <= psutil.virtual_memory().total
     assert ProcessMemory().read().limit == limit
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how many addresses are taken")
+def test_the_limit_of_addresses_is_told_where_there_is_one(probe: MemoryProbe, events: list[Event]) -> None:
+    def told() -> dict[str, float]:
+        events.clear()
+        probe.sample()
+        return {event.metric: event.value for event in events if isinstance(event, Measured)}
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    assert before[0] == resource.RLIM_INFINITY
+    assert told() == {}
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 45, before[1]))
+        known = told()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert known.pop("jaxobs_process_address_space_limit_bytes") == 1 << 45
+    (taken,) = known.values()
+    in_use = ProcessMemory().read().in_use
+    assert in_use is not None
+    assert in_use < taken < 1 << 45
 
 
 def test_statistics_are_told_as_the_allocator_tells_them(

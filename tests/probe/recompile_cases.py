@@ -232,6 +232,51 @@ def static_argument_by_name() -> None:
 
 
 @case
+def static_argument_that_is_not_a_number() -> None:
+    @functools.partial(jax.jit, static_argnums=1)
+    def step(x: Any, scale: float) -> Any:
+        return x * scale
+
+    step(x, float("nan"))
+    step(x, float("nan"))
+
+
+@case
+def shape_of_a_pmapped_function() -> None:
+    def step(x: Any) -> Any:
+        return x * 2
+
+    mapped = jax.pmap(step)
+    mapped(x)
+    mapped(np.ones((8, 17), np.float32))
+
+
+@case
+def static_argument_of_a_pmapped_function() -> None:
+    @functools.partial(jax.pmap, static_broadcasted_argnums=1)
+    def step(x: Any, times: int) -> Any:
+        return x * times
+
+    step(x, 2)
+    step(x, 3)
+
+
+@case
+def pmapped_arrays_that_lie_on_the_devices_by_then() -> None:
+    step = jax.pmap(lambda x: x * 2)
+    step(step(x))
+
+
+@case
+def axes_of_pmap() -> None:
+    def step(x: Any, y: Any) -> Any:
+        return x * y.sum()
+
+    jax.pmap(step)(x, x)
+    jax.pmap(step, in_axes=(0, None))(x, x)
+
+
+@case
 def static_argument_of_a_users_type() -> None:
     @functools.partial(jax.jit, static_argnames=("config",))
     def step(x: Any, config: Any) -> Any:

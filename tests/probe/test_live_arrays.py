@@ -16,7 +16,7 @@ import pytest
 
 from jaxobs.model.shardings import layout_text
 from jaxobs.probe.jax_internals import arrays_alive
-from jaxobs.probe.live_arrays import Census, Group, list_arrays, local_bytes
+from jaxobs.probe.live_arrays import Census, Group, list_arrays, local_bytes, memory_ran_out
 
 SHARDED = """
 import jax, jax.numpy as jnp, numpy as np
@@ -182,6 +182,41 @@ def test_the_number_of_arrays_is_known_without_listing_them() -> None:
     assert after is not None
     assert 500 <= after - before < 520
     assert len(kept) == 500
+
+
+class UnderWay:
+    """As an array that a device is still making: waiting for it would hold up the job."""
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def is_ready(self) -> bool:
+        return False
+
+    def block_until_ready(self) -> None:
+        raise AssertionError("waited")
+
+
+class Failed(UnderWay):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def is_ready(self) -> bool:
+        return True
+
+    def block_until_ready(self) -> None:
+        raise self.error
+
+
+def test_an_array_without_memory_is_known_without_waiting_for_any() -> None:
+    assert not memory_ran_out(UnderWay())
+    assert memory_ran_out(Failed(RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes.")))
+    assert not memory_ran_out(Failed(RuntimeError("INTERNAL: a kernel failed")))
+    assert not memory_ran_out(Failed(RuntimeError()))
+    array = jnp.ones(3)
+    assert not memory_ran_out(array)
+    array.delete()
+    assert not memory_ran_out(array)
 
 
 def test_a_single_device_is_told_in_words() -> None:

@@ -18,6 +18,8 @@ from jaxobs.model import events
 CURRENT = tuple(int(part) for part in jax.__version__.split(".")[:2]) >= (0, 10)
 
 
+MERGED = hasattr(jax, "smap")  # since 0.8 pmap is made of jit
+
 HERE = Path(__file__).parent
 
 
@@ -48,6 +50,12 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     ),
     "static_argument_by_number": ("static_argument", "times", "2", "3"),
     "static_argument_by_name": ("static_argument", "mode", "'train'", "'eval'"),
+    "static_argument_that_is_not_a_number": (
+        "static_argument", "scale", "nan, which equals no other nan", "nan, which equals no other nan",
+    ),
+    "shape_of_a_pmapped_function": ("shape", "x", X, "float32[8,17]"),
+    "static_argument_of_a_pmapped_function": ("static_argument", "times", "2", "3"),
+    "axes_of_pmap": ("redefined", "in_axes", "0", "(0, None)"),
     "static_argument_of_a_users_type": ("static_argument", "config", "Hostile", "Hostile"),
     "equal_static_argument_of_a_users_type_and_another_shape": ("shape", "x", X, LONGER),
     "static_text_of_a_users_type": ("static_argument", "mode", "Text", "Text"),
@@ -127,6 +135,15 @@ def test_a_recompile_has_its_cause_and_its_argument(name: str, told: dict[str, A
     line = (HERE / "recompile_cases.py").read_text().splitlines()[attributes[events.CALL_LINE] - 1]
     assert "(" in line
     assert attributes[events.CALL_FUNCTION] == name
+
+
+def test_a_pmapped_function_compiles_again_for_its_own_output(told: dict[str, Any]) -> None:
+    """Up to JAX 0.7 it does not."""
+    causes = [
+        (cause, found.get(events.MISS_ARGUMENT))
+        for _, cause, found in told["pmapped_arrays_that_lie_on_the_devices_by_then"]
+    ]
+    assert causes[1:] == ([("sharding", "x")] if MERGED else [])
 
 
 @pytest.mark.parametrize("name", ["not_again_by_the_order_of_keys", "not_again_by_two_functions_of_one_name"])

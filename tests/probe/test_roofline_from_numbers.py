@@ -76,3 +76,16 @@ def test_from_numbers_of_a_type_without_a_peak() -> None:
 def test_numbers_that_do_not_suffice_are_refused_by_name(numbers: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         jaxobs.roofline(**numbers)
+
+
+def test_a_number_of_another_name_is_refused_by_name() -> None:
+    with pytest.raises(TypeError) as refused:
+        jaxobs.roofline(flop=1, seconds=1)  # type: ignore[call-overload]
+    assert str(refused.value) == (
+        "roofline() from numbers takes flops, bytes, seconds, samples_per_second, dtype; not flop"
+    )
+
+
+def test_float32_from_numbers_is_that_of_the_default_precision() -> None:
+    assert jaxobs.roofline(flops=1e9, seconds=1.0).cost.float32_flops_by_precision == {"default": 1e9}
+    assert not jaxobs.roofline(flops=1e9, seconds=1.0, dtype="bfloat16").cost.float32_flops_by_precision

@@ -132,6 +132,34 @@ def test_the_error_is_as_without_and_a_report_is_there(how: str, tmp_path: Path)
     assert (report / "allocations.pprof").read_bytes()[:2] == b"\x1f\x8b"  # pprof files are gzipped
 
 
+def test_an_unwatched_step_of_several_outputs_is_named_and_what_got_no_memory_is_not_alive(
+    tmp_path: Path,
+) -> None:
+    source = """
+@jax.jit
+def train_step(x): return x * 3, x[:, None] + x[None, :]
+kept, wide = train_step(many)
+jax.block_until_ready((kept, wide))
+"""
+    assert run(source, tmp_path).status == 1
+    (report,) = reports(tmp_path)
+    summary = (report / "summary.txt").read_text()
+    assert "perhaps train_step" in re.search("executable (.*)", summary)[1]  # type: ignore[index]  # it is there
+    arrays = read(report, "live_arrays.json")
+    assert arrays["without_memory"]["count"] >= 1
+    assert arrays["without_memory"]["bytes"] >= 20_000 * 20_000 * 4
+    assert "(20000, 20000)" not in {group["shape"] for group in arrays["groups"]}
+    assert "got no memory" in summary
+
+
+def test_the_limit_of_addresses_is_told_beside_that_of_memory(tmp_path: Path) -> None:
+    run(FAIL["a watched call"], tmp_path)
+    (report,) = reports(tmp_path)
+    told = read(report, "recent.json")["address_space"]
+    assert 0 < told["limit_bytes"] - told["in_use_bytes"] < 20_000 * 20_000 * 4
+    assert "(ulimit -v)" in (report / "summary.txt").read_text()
+
+
 def test_no_value_of_an_array_is_in_the_report(tmp_path: Path) -> None:
     run("obs.record(loss=1234.5678)\n" + FAIL["a watched call"], tmp_path)
     (report,) = reports(tmp_path)

@@ -20,6 +20,9 @@ DEPTH = 3
 INTEGER_BITS = 256
 """A larger integer is told by its size: writing it out takes time quadratic in its length."""
 
+UNEQUAL = "which equals no other nan"
+"""JAX finds what it compiled for the very same object of such a value alone, and compiles anew for each other one."""
+
 CONTAINERS = ((tuple, "(", ")"), (list, "[", "]"), (dict, "{", "}"))
 
 
@@ -42,7 +45,7 @@ def _of_python(thing: Any, kind: type, depth: int) -> Value | None:
     if kind is int and thing.bit_length() > INTEGER_BITS:
         return Value("int", hash(thing) or 1)
     if kind in (bool, int, float, type(None)):
-        return Value(repr(thing))
+        return Value(f"nan, {UNEQUAL}", id(thing)) if thing != thing else Value(repr(thing))  # noqa: PLR0124
     if kind in (tuple, list, dict) and depth:
         return _container(thing, depth)
     if kind in (FunctionType, BuiltinFunctionType):
@@ -87,7 +90,10 @@ def _of_jax(thing: Any, kind: type) -> Value | None:
     elif hasattr(kind, "__members__"):  # one of JAX's own enumerations
         text = f"{kind.__name__}.{thing.name}"
     elif kind.__module__ == "numpy" and hasattr(kind, "item") and not hasattr(kind, "__len__"):
-        text = clipped(f"{kind.__name__}({thing.item()!r})")
+        item = thing.item()
+        if type(item) is float and item != item:  # noqa: PLR0124
+            return Value(f"{kind.__name__}(nan), {UNEQUAL}", id(thing))
+        text = clipped(f"{kind.__name__}({item!r})")
     elif kind.__module__ in ("numpy", "numpy.dtypes", "ml_dtypes") and not hasattr(kind, "__array__"):
         text = clipped(str(thing))
     return None if text is None else Value(text)

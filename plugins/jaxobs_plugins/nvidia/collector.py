@@ -49,10 +49,10 @@ class NvidiaCollector:
                 agent.log(f"no metrics of NVIDIA devices: {self.reason}")
             return
         self._agent = agent
-        boards, problems = library.boards()
+        boards, problems, complete = library.boards()
         for problem in problems:
             agent.log(problem)
-        self._visible = visible(self._environment, boards, complete=not problems)
+        self._visible = visible(self._environment, boards, complete=complete)
 
     def collect(self) -> Iterable[Measured]:
         agent = self._agent
@@ -80,7 +80,7 @@ class NvidiaCollector:
         if library.open_library():
             return ()
         try:
-            return tuple(board.name for board in library.boards()[0])
+            return tuple(board.name or "without a name" for board in library.boards().boards)
         finally:
             library.close_library()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -17,6 +17,10 @@ _UNSUPPORTED = (
 )
 
 
+STAND_IN = "PCI-"
+"""Begins what a device goes by whose UUID NVML does not tell: its PCI address, else its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A MIG instance: a slice of a board that CUDA shows as a device."""
@@ -27,13 +31,21 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A physical device; `partitioned`: MIG is on, and only its instances can compute."""
+    """A physical device; `partitioned`: MIG is on, and only its instances can compute. `name` may be empty."""
 
     uuid: str
     handle: Any
     name: str
     partitioned: bool
     instances: tuple[Instance, ...]
+
+
+class Boards(NamedTuple):
+    """`complete`: none is missing, and their order is known."""
+
+    boards: list[Board]
+    problems: list[str]
+    complete: bool
 
 
 def open_library() -> str:
@@ -57,38 +69,66 @@ def close_library() -> None:
     pynvml.nvmlShutdown()
 
 
-def boards() -> tuple[list[Board], list[str]]:
-    """All boards that NVML shows, in the order of their PCI addresses, and why others could not be read."""
-    found: list[tuple[str, Board]] = []
-    problems = []
+def boards() -> Boards:
+    """All boards that NVML shows, in the order of their PCI addresses, and what of them could not be read.
+
+    A board that does not tell its UUID goes by a stand-in, one without a name has none: the rest of it is there.
+    """
+    found: list[tuple[tuple[bool, str], Board]] = []
+    problems: list[str] = []
+    complete = True
     for index in range(pynvml.nvmlDeviceGetCount()):
+        device = f"device {index} of NVML"
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            address = text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
-            partitioned, instances = _partitions(handle)
-            uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
+            partitioned, handles = _partitions(handle)
         except pynvml.NVMLError as error:
-            problems.append(f"device {index} of NVML cannot be read: {error}")
+            problems.append(f"{device} cannot be read: {error}")
+            complete = False
             continue
-        found.append((address.upper(), Board(uuid, handle, name, partitioned, instances)))
-    return [board for _, board in sorted(found, key=lambda pair: pair[0])], problems
+        address = _told(
+            lambda handle: pynvml.nvmlDeviceGetPciInfo(handle).busId, handle, device, problems
+        ).upper()
+        complete = complete and bool(address)
+        stand_in = f"{STAND_IN}{address}" if address else f"{STAND_IN}{index}"
+        uuid = _told(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
+        name = _told(pynvml.nvmlDeviceGetName, handle, device, problems)
+        instances = tuple(
+            Instance(
+                _told(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
+                or f"{stand_in}/{number}",
+                part,
+            )
+            for number, part in handles
+        )
+        found.append(((not address, address), Board(uuid, handle, name, partitioned, instances)))
+    return Boards([board for _, board in sorted(found, key=lambda pair: pair[0])], problems, complete)
 
 
-def _partitions(handle: Any) -> tuple[bool, tuple[Instance, ...]]:
+def _told(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
+    """A part of a device's identity; empty where NVML does not tell it."""
+    try:
+        return text(ask(handle))
+    except pynvml.NVMLError as error:
+        part = {pynvml.nvmlDeviceGetUUID: "UUID", pynvml.nvmlDeviceGetName: "name"}.get(ask, "PCI address")
+        problems.append(f"{device} does not tell its {part}: {error}")
+        return ""
+
+
+def _partitions(handle: Any) -> tuple[bool, list[tuple[int, Any]]]:
     try:
         partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     except pynvml.NVMLError:  # boards before A100
-        return False, ()
-    return partitioned, tuple(_instances(handle)) if partitioned else ()
+        return False, []
+    return partitioned, list(_instances(handle)) if partitioned else []
 
 
-def _instances(handle: Any) -> Iterator[Instance]:
+def _instances(handle: Any) -> Iterator[tuple[int, Any]]:
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
-            instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            yield index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except pynvml.NVMLError_NotFound:  # so many there could be, but are not
             continue
-        yield Instance(text(pynvml.nvmlDeviceGetUUID(instance)), instance)
 
 
 def unsupported(error: Exception) -> bool:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jaxobs_plugins.nvidia.library import Board, Instance
+from jaxobs_plugins.nvidia.library import STAND_IN, Board, Instance
 
 CUDA_PLATFORMS = {"cuda", "gpu"}
 
@@ -45,7 +45,9 @@ class Visible:
 
 def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete: bool = True) -> Visible:
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
-    one_order = len({board.name for board in boards}) < 2 or _bus_order(environment)
+    models = {board.name for board in boards}
+    # Of several boards one without a name may be of another model.
+    one_order = len(boards) < 2 or (len(models) == 1 and "" not in models) or _bus_order(environment)
     ordered = complete and one_order
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
@@ -53,6 +55,9 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
         whole = [CudaDevice(board) for board in boards if not board.partitioned]
         return Visible(tuple(instances[:1] or whole), ordered)
     entries = wanted.split(",")
+    nameless = any(uuid.startswith(STAND_IN) for board in boards for uuid in _uuids(board))
+    if nameless and any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries):
+        return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     if not ordered and any(re.match(r"\s*\d", entry) for entry in entries):
         # It cannot be told which these are: any of them might be.
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
@@ -93,6 +98,10 @@ def jax_devices(
 
 def _bus_order(environment: Mapping[str, str]) -> bool:
     return environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
+
+
+def _uuids(board: Board) -> list[str]:
+    return [board.uuid, *(instance.uuid for instance in board.instances)]
 
 
 def _of_board(board: Board) -> list[CudaDevice]:

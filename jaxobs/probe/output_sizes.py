@@ -1,0 +1,65 @@
+"""What each output of an executable takes, from its serialized module: allocations are of outputs, not of their sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from jaxobs.cost_model.element_types import ELEMENT_TYPES
+from jaxobs.model.serialized_fields import LENGTH, VARINT, FieldError, fields
+
+# Fields of openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
+_PROGRAM_SHAPE = 4 << 3 | LENGTH
+_RESULT = 2 << 3 | LENGTH
+_ELEMENT_TYPE = 2 << 3 | VARINT
+_DIMENSIONS = 3 << 3 | LENGTH
+_PARTS = 4 << 3 | LENGTH
+
+MOST_OUTPUTS = 100_000
+
+
+def output_sizes(proto: bytes | None) -> tuple[int, ...]:
+    """Bytes of each output on one device, without padding; empty where the module does not tell."""
+    try:
+        return tuple(
+            size
+            for program in _parts(memoryview(proto or b""), _PROGRAM_SHAPE)
+            for result in _parts(program, _RESULT)
+            for size, _ in zip(_sizes(result), range(MOST_OUTPUTS), strict=False)
+        )
+    except (FieldError, RecursionError):
+        return ()
+
+
+def _sizes(shape: memoryview) -> Iterator[int]:
+    parts = list(_parts(shape, _PARTS))
+    if parts:
+        for part in parts:
+            yield from _sizes(part)
+        return
+    bits, dimensions = 0, []
+    for key, _, content, end in fields(shape):
+        if key == _ELEMENT_TYPE:
+            bits = (
+                ELEMENT_TYPES[number].bits
+                if (number := _numbers(shape[content:end])[0]) in ELEMENT_TYPES
+                else 0
+            )
+        elif key == _DIMENSIONS:
+            dimensions = _numbers(shape[content:end])
+    yield math.prod(dimensions) * -(-bits // 8)
+
+
+def _parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
+    return (message[content:end] for key, _, content, end in fields(message) if key == wanted)
+
+
+def _numbers(packed: memoryview) -> list[int]:
+    numbers, value, shift = [], 0, 0
+    for byte in packed:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(value)
+            value = shift = 0
+    return numbers or [0]
