@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from jaxobs.model.hardware import checked_element_type
+from jaxobs.model.element_type_names import checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
 
 PREFIX = "JAXOBS_"
@@ -76,7 +76,11 @@ class Settings(BaseSettings):
         description='matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}',
     )
     peak_bytes_per_second: float | None = Field(None, gt=0, description="memory bandwidth of one device")
-    tensorfloat32: bool = Field(False, description="the job lets float32 products run as TensorFloat-32")
+    tensorfloat32: bool | None = Field(
+        None,
+        description="whether float32 products run as TensorFloat-32: true all, false none (default: as the precision of "
+        "each product and the device say, which is JAX's default on NVIDIA GPUs since Ampere)",
+    )
     profile_budget_ratio: float = Field(
         0.005,
         ge=0,

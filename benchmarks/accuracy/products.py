@@ -9,11 +9,11 @@ N = 256
 PRODUCT = 2 * N**3
 
 
-def _einsum(name, subscripts, left, right, multiply_adds, **rest):
+def _einsum(name, subscripts, left, right, multiply_adds, dtype=jnp.float32, **rest):
     return Program(
         f"einsum {name}",
         lambda a, b: jnp.einsum(subscripts, a, b),
-        (ones(*left), ones(*right)),
+        (ones(*left, dtype=dtype), ones(*right, dtype=dtype)),
         matrix_flops=2 * multiply_adds,
         formula=subscripts,
         **rest,
@@ -42,6 +42,15 @@ PROGRAMS = (
     _einsum("heads", "btd,dhk->bthk", (4, 32, 64), (64, 4, 16), 4 * 32 * 64 * 4 * 16),
     Program("three matrices", lambda a, b, c: a @ b @ c, (ones(32, 64), ones(64, 96), ones(96, 16)),
             2 * 32 * 64 * 96 + 2 * 32 * 96 * 16),
+    _einsum("rows with rows", "bi,bi->b", (64, 128), (64, 128), 64 * 128),
+    _einsum("rows with rows in bfloat16", "bi,bi->b", (64, 128), (64, 128), 64 * 128, dtype=jnp.bfloat16),
+    Program("complex rows with rows", lambda a, b: jnp.einsum("bi,bi->b", a, b),
+            (ones(64, 128, dtype=jnp.complex64),) * 2, 8 * 64 * 128, formula="8 m k"),
+    Program("vdot", jnp.vdot, (ones(1000), ones(1000)), 2 * 1000, 0),
+    Program("vector times vector", jnp.dot, (ones(10**6), ones(10**6)), 2 * 10**6, 0, 2 * 4 * 10**6 + 4),
+    Program("squared norm", lambda x: jnp.vdot(x, x), (ones(1000),), 2 * 1000, 0),
+    Program("bilinear form", lambda a, w, b: jnp.einsum("bi,ij,bj->b", a, w, b),
+            (ones(64, 32), ones(32, 16), ones(64, 16)), 2 * 64 * 32 * 16 + 2 * 64 * 16, 0),
     Program("complex product", jnp.matmul, (ones(N, N, dtype=jnp.complex64),) * 2, 4 * PRODUCT, 0, 3 * N * N * 8,
             formula="8 m n k"),
     _low_precision(jnp.bfloat16),

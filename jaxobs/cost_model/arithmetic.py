@@ -19,7 +19,7 @@ from jaxobs.cost_model.opcodes import (
     NO_FLOPS,
     TRANSCENDENTAL,
 )
-from jaxobs.cost_model.precision import executed_products
+from jaxobs.cost_model.precision import FLOAT32_SOURCES, executed_product
 from jaxobs.cost_model.products import MULTIPLY_ADDS
 from jaxobs.cost_model.source_types import SourceTypes
 from jaxobs.cost_model.tally import Tally
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jaxobs.cost_model.instructions import Computation, Instruction
+    from jaxobs.cost_model.rewritten import Rewritten
 
 
 class Arithmetic:
     """The arithmetic of a module's instructions; a computation inside an instruction is added up once."""
 
-    def __init__(self, computations: list[Computation], rules: Mapping[str, Rule]) -> None:
+    def __init__(
+        self, computations: list[Computation], rules: Mapping[str, Rule], rewritten: Rewritten
+    ) -> None:
         self._rules = rules
+        self._rewritten = rewritten
         self.types = SourceTypes(computations)
         self.whole: dict[Computation, Tally] = {}
         self._handlers: dict[str, Callable[[Instruction, Tally], None]] = {
@@ -74,8 +78,13 @@ class Arithmetic:
         if not shape.floating:
             return
         flops = ARITHMETIC[instruction.opcode][shape.type.kind is Kind.COMPLEX] * shape.elements
-        if instruction.opcode == "multiply" and instruction.was_product:
-            source = self.types.of_product(instruction.operand(0), instruction.operand(1)).name
+        if instruction.opcode == "multiply" and (
+            instruction.was_product or instruction in self._rewritten.products
+        ):
+            left, right = instruction.operand(0), instruction.operand(1)
+            if instruction in self._rewritten.products:
+                flops = multiply_add_flops(left.shape, right.shape) * shape.elements
+            source = self.types.of_product(left, right).name
             tally.add_matrix(source, shape.type.part, flops, instruction.rematerialized)
         else:
             tally.add_vector(shape.type.part, flops)
@@ -99,10 +108,11 @@ class Arithmetic:
             return
         flops = per_multiply_add * MULTIPLY_ADDS[instruction.opcode](instruction)
         source = self.types.of_product(left, right).name
-        executed, passes = executed_products(instruction, left.shape, right.shape)
-        tally.add_matrix(source, executed, flops, instruction.rematerialized)
-        if passes > 1:
-            tally.add_executed(executed, flops * (passes - 1))
+        executed = executed_product(instruction, left.shape, right.shape)
+        precision = executed.precision if source in FLOAT32_SOURCES else None
+        tally.add_matrix(source, executed.type, flops, instruction.rematerialized, precision)
+        if executed.passes > 1:
+            tally.add_executed(executed.type, flops * (executed.passes - 1))
 
     def _add_factorisation(self, instruction: Instruction, tally: Tally) -> None:
         type_ = instruction.operand(0).shape.type
@@ -119,11 +129,7 @@ class Arithmetic:
         times = APPLICATIONS[instruction.opcode](instruction)
         if not applied or times <= 0:
             return
-        if instruction.opcode == "reduce" and _sums_products(instruction):
-            source = self.types.of_product(instruction.operand(0), instruction.operand(0)).name
-            for type_, flops in self.whole[applied[0]].vector.items():
-                tally.add_matrix(source, type_, flops * times, instruction.rematerialized)
-        else:
+        if instruction not in self._rewritten.sums:
             tally.add(self.whole[applied[0]], times)
 
     def _add_fusion(self, instruction: Instruction, tally: Tally) -> None:
@@ -151,16 +157,6 @@ class Arithmetic:
                 tally.add_reason(conditional_reason(instruction))
         else:
             self._add_fusion(instruction, tally)
-
-
-def _sums_products(reduction: Instruction) -> bool:
-    """Whether a reduction and the multiplication before it are a dot product that the compiler took apart."""
-    if not reduction.was_product:
-        return False
-    given = reduction.operand(0)
-    while given.opcode in ("bitcast", "convert", "copy", "reshape", "transpose") and given.operands:
-        given = given.operands[0]
-    return given.opcode == "multiply" and given.was_product
 
 
 _NOTHING: Final = FREE | MOVEMENT | NO_FLOPS | COMMUNICATION

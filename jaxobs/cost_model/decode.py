@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.descriptors import ComputationMessage, ModuleMessage
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.instructions import Computation, Instruction, Module
+from jaxobs.cost_model.instructions import HOST_THREAD, Computation, Instruction, Module
 from jaxobs.cost_model.opcodes import CALL_NOTHING
 from jaxobs.cost_model.shapes import ShapeTable
 from jaxobs.model.pacing import nothing, paced
@@ -117,5 +117,8 @@ def _link_calls(instruction: Instruction, called: Any, by_id: dict[int, Computat
         raise HloDecodeError(
             f"instruction {instruction.name!r} calls computation {error}, which is missing"
         ) from None
+    instruction.called = tuple(
+        [part for part in instruction.called if part.message.execution_thread != HOST_THREAD]
+    )
     for computation in instruction.called:
         computation.callers.append(instruction)

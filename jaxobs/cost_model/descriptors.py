@@ -28,7 +28,13 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "payloads 22 *bytes",
         "device_type 21 bytes",
     ),
-    "Computation": ("name 1 bytes", "instructions 2 *Instruction", "id 5 int", "root_id 6 int"),
+    "Computation": (
+        "name 1 bytes",
+        "instructions 2 *Instruction",
+        "id 5 int",
+        "root_id 6 int",
+        "execution_thread 8 bytes",
+    ),
     "Instruction": (
         "name 1 bytes",
         "opcode 2 bytes",
@@ -121,7 +127,7 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "lhs_ragged_dimensions 2 *int",
         "rhs_group_dimensions 3 *int",
     ),
-    "PrecisionConfig": ("algorithm 2 int32",),
+    "PrecisionConfig": ("operand_precision 1 *int32", "algorithm 2 int32"),
     "TriangularSolveOptions": ("left_side 1 bool",),
     "ReplicaGroup": ("replica_ids 1 *int",),
     "SourceTarget": ("source 1 int", "target 2 int"),

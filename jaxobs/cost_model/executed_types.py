@@ -9,7 +9,7 @@ from jaxobs.cost_model.custom_calls.cublas import RULES as PRODUCTS
 from jaxobs.cost_model.custom_calls.protocol import CustomCall
 from jaxobs.cost_model.decode import decode
 from jaxobs.cost_model.module import DEFAULT_MAXIMUM_INSTRUCTIONS
-from jaxobs.cost_model.precision import executed_products
+from jaxobs.cost_model.precision import executed_product
 from jaxobs.cost_model.products import MULTIPLY_ADDS
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _types(instruction: Instruction) -> Iterator[str]:
     if instruction.opcode in MULTIPLY_ADDS:
         left, right = (instruction.operand(side).shape for side in (0, 1))
         if left.floating or right.floating:
-            yield executed_products(instruction, left, right)[0]
+            yield executed_product(instruction, left, right).type
         else:
             yield max(left.type, right.type, key=lambda type_: type_.bits).name
     elif instruction.opcode == "custom-call" and instruction.target in BUILT_IN_RULES:

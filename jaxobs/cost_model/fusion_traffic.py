@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jaxobs.cost_model.buffers import combines
+from jaxobs.cost_model.custom_calls.workspaces import workspace_bytes, workspaces
 from jaxobs.cost_model.opcodes import ELEMENTWISE
 
 if TYPE_CHECKING:
@@ -31,29 +32,42 @@ class FusionTraffic:
         """Bytes read by parameter number, and bytes written in all."""
         known = self.known.get(computation)
         if known is None:
-            known = self.known[computation] = _analyse(computation)
+            known = self.known[computation] = self._analyse(computation)
         return known
 
+    def _analyse(self, computation: Computation) -> tuple[dict[int, float], float]:
+        need = _Need(len(computation.instructions))
+        written = _results(computation, need)
+        read: dict[int, float] = {}
+        for instruction in computation.walk_back():
+            needed = need.of(instruction)
+            if needed <= 0:
+                continue
+            opcode = instruction.opcode
+            if opcode == "parameter":
+                number = instruction.message.parameter_number
+                read[number] = needed * instruction.shape.element_bytes if instruction.shape.bytes else 0.0
+            elif opcode == "constant":
+                # Counted as a read that no parameter stands for, beside the results.
+                if instruction.shape.elements > _FEW:
+                    written += needed * instruction.shape.element_bytes
+            elif opcode == "fusion" and instruction.called:
+                self._pass_into(instruction, needed, need)
+            else:
+                _pass_on(instruction, needed, need)
+        return read, written
 
-def _analyse(computation: Computation) -> tuple[dict[int, float], float]:
-    need = _Need(len(computation.instructions))
-    written = _results(computation, need)
-    read: dict[int, float] = {}
-    for instruction in computation.walk_back():
-        needed = need.of(instruction)
-        if needed <= 0:
-            continue
-        opcode = instruction.opcode
-        if opcode == "parameter":
-            number = instruction.message.parameter_number
-            read[number] = needed * instruction.shape.element_bytes if instruction.shape.bytes else 0.0
-        elif opcode == "constant":
-            # Counted as a read that no parameter stands for, beside the results.
-            if instruction.shape.elements > _FEW:
-                written += needed * instruction.shape.element_bytes
-        else:
-            _pass_on(instruction, needed, need)
-    return read, written
+    def _pass_into(self, fusion: Instruction, needed: float, need: _Need) -> None:
+        """Ask for what a fusion inside this one reads; a part of it, where only a part of its results is needed."""
+        read, _ = self.of(fusion.called[0])
+        share = min(1.0, needed / max(1, fusion.shape.elements))
+        for number, operand in enumerate(fusion.operands):
+            size = operand.shape.element_bytes
+            elements = read.get(number, 0.0) / size * share if size else float(operand.shape.elements)
+            if elements < operand.shape.elements:
+                need.take(operand, elements)
+            else:
+                need.share(operand, elements)
 
 
 class _Need:
@@ -86,14 +100,33 @@ def _results(computation: Computation, need: _Need) -> float:
         if result.opcode == "tuple":
             waiting.extend(result.operands)
             continue
+        if _is_workspace(result):
+            continue
         updates = _updates_in_place(result)
         if updates:
             written += sum(_replacement(update).shape.bytes for update in updates)
             need.in_place.update(updates)
         else:
             written += result.shape.bytes
+            if result.opcode == "custom-call":
+                written -= workspace_bytes(result)
         need.share(result, float(result.shape.elements) or 1.0)
     return written
+
+
+def _is_workspace(result: Instruction) -> bool:
+    """Whether a result is scratch memory of a library call inside the fusion."""
+    while result.opcode == "bitcast" and result.operands:
+        result = result.operands[0]
+    if (
+        result.opcode != "get-tuple-element"
+        or not result.operands
+        or result.operands[0].opcode != "custom-call"
+    ):
+        return False
+    call = result.operands[0]
+    index: int = result.message.tuple_index
+    return index >= len(call.shape.leaves()) - workspaces(call)
 
 
 def _replacement(update: Instruction) -> Instruction:

@@ -18,6 +18,9 @@ _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d
 _PRODUCT: Final = b"/dot_general"
 _REMATERIALIZED: Final = b"rematted_computation"
 
+HOST_THREAD: Final = b"host"
+"""Execution thread of computations that the host runs: openxla/xla, ``HloInstruction::kHostThread``."""
+
 
 class Instruction:
     """One HLO instruction. ``message`` is its proto, for the attributes that few opcodes have."""
@@ -35,6 +38,7 @@ class Instruction:
         self.computation = computation
         self.operands: tuple[Instruction, ...] = ()
         self.called: tuple[Computation, ...] = ()
+        """What it runs on the device."""
 
     def operand(self, index: int) -> Instruction:
         """An operand; raises ``HloDecodeError`` where it is missing."""
@@ -59,9 +63,19 @@ class Instruction:
         return message
 
     @property
-    def rematerialized(self) -> bool:
+    def runs_on_host(self) -> bool:
+        """Whether all that it calls is the host's to run."""
+        return not self.called and bool(self.message.called_computation_ids)
+
+    @property
+    def named_rematerialized(self) -> bool:
         """Whether ``jax.checkpoint`` made this to repeat earlier work: the operation name says so."""
         return _REMATERIALIZED in self.message.metadata
+
+    @property
+    def rematerialized(self) -> bool:
+        """The same, but for work that is done nowhere else in the module."""
+        return self.named_rematerialized and self not in self.computation.module.first_work
 
     @property
     def was_product(self) -> bool:
@@ -108,13 +122,15 @@ class Module:
     Its parts refer to each other: without ``release`` they would stay until the interpreter's next collection.
     """
 
-    __slots__ = ("between", "computations", "entry", "instruction_count", "message")
+    __slots__ = ("between", "computations", "entry", "first_work", "instruction_count", "message")
 
     def __init__(self, message: Any, between: Between = nothing) -> None:
         self.message = message
         self.between = between
         self.computations: list[Computation] = []
         self.entry: Computation
+        self.first_work: set[Instruction] = set()
+        """Products named as rematerialised that repeat nothing."""
         self.instruction_count = 0
 
     @property
@@ -134,6 +150,7 @@ class Module:
 
     def release(self) -> None:
         """Let go of everything, a few instructions at a time; afterwards the module is of no use."""
+        self.first_work.clear()
         for computation in paced(self.computations, self.between):
             computation.callers.clear()
         for computation in used_up(self.computations, self.between):

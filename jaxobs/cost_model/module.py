@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.fingerprint import fingerprint
 from jaxobs.cost_model.fusion_traffic import FusionTraffic
 from jaxobs.cost_model.opcodes import CONTROL, FREE
+from jaxobs.cost_model.rewritten import Rewritten
 from jaxobs.cost_model.scopes import Provenance
 from jaxobs.cost_model.tally import Tally
 from jaxobs.cost_model.traffic import traffic
@@ -61,7 +63,9 @@ class _Walk:
         self.order = callees_first(module)
         self.scheduled = scheduled(self.order, module.entry)
         inside = embedded(self.order, self.scheduled)
-        self.arithmetic = Arithmetic(self.order, rules)
+        rewritten = Rewritten(self.order)
+        module.first_work = rewritten.first
+        self.arithmetic = Arithmetic(self.order, rules, rewritten)
         for computation in self.order:
             if computation in inside:
                 self.arithmetic.prepare(computation)
@@ -82,13 +86,16 @@ class _Walk:
             for instruction, tally in self._used_up(computation)
         ]
         cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
-        most = self.bounds.most[self.module.entry]
+        dearest = self.bounds.most[self.module.entry]
+        most = cost if cost.exact else dearest.freeze() if dearest else None
+        if most is not None and not _same_figures(cost, most):
+            cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
         found = ModuleCost(
             self.module.name,
             fingerprint(self.module),
             self.module.instruction_count,
             cost,
-            cost if cost.exact else most.freeze() if most else None,
+            most,
             tuple(operations),
             donatable_bytes(self.module),
         )
@@ -117,10 +124,15 @@ class _Walk:
             opcode = instruction.opcode
             if opcode in FREE:
                 continue
-            if opcode in CONTROL:
-                control.append(instruction)
-                continue
             tally = Tally()
+            if opcode in CONTROL:
+                if not instruction.runs_on_host:
+                    control.append(instruction)
+                    continue
+                tally.add_unmodelled(["computation on the host"])
+                own.append((instruction, tally))
+                total.add(tally)
+                continue
             self.arithmetic.add(instruction, tally)
             tally.bytes += traffic(instruction, self.fusions)
             if kind_of(opcode) is not None:
@@ -145,6 +157,12 @@ class _Walk:
 
 def _dynamic_shape_reason(instruction: Instruction) -> str:
     return f"{instruction.name} has a size that is known only at run time; counted at its bound"
+
+
+def _same_figures(one: Cost, other: Cost) -> bool:
+    return (one.matrix_flops, one.vector_flops, one.transcendentals, one.bytes, one.collective_bytes) == (
+        other.matrix_flops, other.vector_flops, other.transcendentals, other.bytes, other.collective_bytes,
+    )  # fmt: skip
 
 
 def _finite(cost: Cost, module: Module) -> Cost:

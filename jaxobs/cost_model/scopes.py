@@ -44,6 +44,17 @@ def scope_of(operation_name: str) -> str:
     return "/".join(scopes)
 
 
+def operation_name(instruction: Instruction) -> str:
+    """The operation's name as JAX gave it; empty for what the compiler made without one."""
+    serialized: bytes = instruction.message.metadata
+    if not serialized:
+        return ""
+    try:
+        return str(MetadataMessage.FromString(serialized).op_name, "utf-8", "replace")
+    except DecodeError as error:
+        raise HloDecodeError(f"metadata of {instruction.name!r} cannot be read: {error}") from None
+
+
 class Provenance:
     """Operation names and source lines of a module's instructions."""
 

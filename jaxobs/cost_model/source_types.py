@@ -83,7 +83,7 @@ def _deciding_operand(instruction: Instruction) -> Instruction | None:
     if opcode == "convert":
         return operands[0] if _compilers_own(instruction) else None
     if opcode == "parameter":
-        return _argument(instruction)
+        return argument(instruction)
     if opcode in ("fusion", "call") and instruction.called:
         return instruction.called[0].root
     if opcode == "get-tuple-element":
@@ -100,7 +100,8 @@ def _constant(instruction: Instruction) -> bool:
     return instruction.opcode in _CONSTANTS
 
 
-def _argument(parameter: Instruction) -> Instruction | None:
+def argument(parameter: Instruction) -> Instruction | None:
+    """What the first caller gives for a parameter; None where that is not one value."""
     callers = parameter.computation.callers
     if not callers:
         return None
@@ -122,7 +123,7 @@ def _tuple_element(instruction: Instruction) -> Instruction | None:
         if source.opcode == "tuple":
             return source.operands[index] if 0 <= index < len(source.operands) else None
         if source.opcode == "parameter":
-            source = _argument(source)
+            source = argument(source)
         elif source.opcode in ("fusion", "call") and source.called:
             source = source.called[0].root
         elif source.opcode in ("while", "opt-barrier", "optimization-barrier") and source.operands:

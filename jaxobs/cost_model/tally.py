@@ -11,28 +11,43 @@ if TYPE_CHECKING:
 
 _NOTHING: Final[dict[str, float]] = {}  # shared: never changed
 _NO_NAMES: Final[dict[str, None]] = {}  # shared: never changed
-_BY_NAME: Final = ("matrix", "executed", "vector", "rematerialized", "collective")
+_BY_NAME: Final = (
+    "matrix",
+    "executed",
+    "vector",
+    "rematerialized",
+    "collective",
+    "precision",
+    "precision_again",
+)
 
 
 class Tally:
     """Mutable counterpart of ``Cost``; reasons and unmodelled names are kept in order of appearance."""
 
-    __slots__ = ("bytes", "collective", "executed", "matrix", "reasons", "rematerialized", "transcendentals",
-                 "unmodelled", "vector")  # fmt: skip
+    __slots__ = ("bytes", "collective", "executed", "matrix", "precision", "precision_again", "reasons", "rematerialized",
+                 "transcendentals", "unmodelled", "vector")  # fmt: skip
 
     def __init__(self) -> None:
         # Most operations have one figure or two: a mapping is made when the first value comes.
         self.matrix = self.executed = self.vector = self.rematerialized = self.collective = _NOTHING
+        self.precision = self.precision_again = _NOTHING
         self.reasons = self.unmodelled = _NO_NAMES
         self.transcendentals = 0.0
         self.bytes = 0.0
 
-    def add_matrix(self, source: str, executed: str, flops: float, rematerialized: bool) -> None:
-        """Matrix FLOPs asked for in type ``source`` and run in type ``executed``."""
+    def add_matrix(
+        self, source: str, executed: str, flops: float, rematerialized: bool, precision: str | None = None
+    ) -> None:
+        """Matrix FLOPs asked for in type ``source`` and run in type ``executed``, float32 ones at a ``precision``."""
         self.matrix = _plus(self.matrix, source, flops)
         self.executed = _plus(self.executed, executed, flops)
         if rematerialized:
             self.rematerialized = _plus(self.rematerialized, source, flops)
+        if precision is not None:
+            self.precision = _plus(self.precision, precision, flops)
+            if rematerialized:
+                self.precision_again = _plus(self.precision_again, precision, flops)
 
     def add_executed(self, executed: str, flops: float) -> None:
         """Further passes of a product beside those that were asked for."""
@@ -87,6 +102,8 @@ class Tally:
         tally.collective = dict(cost.collective_bytes)
         tally.reasons = dict.fromkeys(cost.inexact_reasons)
         tally.unmodelled = dict.fromkeys(cost.unmodelled)
+        tally.precision = dict(cost.float32_flops_by_precision)
+        tally.precision_again = dict(cost.rematerialized_float32_flops_by_precision)
         return tally
 
     def raise_to(self, other: Tally) -> None:
@@ -121,6 +138,8 @@ class Tally:
             not self.reasons,
             tuple(self.reasons),
             tuple(self.unmodelled),
+            dict(self.precision) if self.precision else _NOTHING,
+            dict(self.precision_again) if self.precision_again else _NOTHING,
         )
 
 

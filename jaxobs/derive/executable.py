@@ -94,12 +94,12 @@ class Executable:
     def timed_seconds_per_run(self) -> float | None:
         """The median of the newest samples less what polls are late, and no more than the spacing of its runs.
 
-        Without samples it is that of traced runs.
+        Without samples it is that of traced runs, which tracing makes longer: the spacing, of untraced ones, bounds it.
         """
-        if not self.samples:
-            return self.windows.seconds / self.windows.runs if self.windows.runs > 0 else None
-        sampled = statistics.median(self.samples)
         spaced = statistics.median(self.spacings) if self.spacings else math.inf
+        if not self.samples:
+            return min(self.windows.seconds / self.windows.runs, spaced) if self.windows.runs > 0 else None
+        sampled = statistics.median(self.samples)
         return min(sampled - self._lateness(sampled), spaced)
 
     def _lateness(self, sampled: float) -> float:

@@ -165,9 +165,11 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        charged = self._charged(piece, executables, self._device_time.take(), self._owed)
+        piece.spent.update(self._device_time.take())
+        charged = self._charged(piece, executables, self._owed)
         components, self._owed = charged.components, charged.owed
         self.wall += piece.wall
+        piece.apart = sum(components[word] for word in ("compile", "checkpoint", "input"))
         for word, amount in components.items():
             self.components[word] += amount
             self._series.add(core.COMPONENT_SECONDS, (self.name, word), amount)
@@ -180,13 +182,18 @@ class Loop:
         self,
         piece: Slice,
         executables: Executables,
-        spent: Mapping[int, float] | None = None,
         owed: Mapping[str, float] | None = None,
     ) -> Charged:
         all_watched = self._unwatched(executables) is None
         ahead = host_is_ahead(self._profile, self._recent)
         return components_of(
-            piece, executables, self._profile, all_watched=all_watched, ahead=ahead, spent=spent, owed=owed
+            piece,
+            executables,
+            self._profile,
+            all_watched=all_watched,
+            ahead=ahead,
+            spent=piece.spent,
+            owed=owed,
         )
 
     def document(self, executables: Executables) -> dict[str, Any]:
@@ -228,7 +235,9 @@ class Loop:
             "recorded": self.recorded
             | {f"{name}_reason": NOT_FINITE for name, value in self.recorded.items() if value is None},
             "bottleneck": self.verdict().to_dict(),
-            "profile": profile_document(self._profile, self._untraced_step()),
+            "profile": profile_document(
+                self._profile, self._untraced_step(), ahead=host_is_ahead(self._profile, recent)
+            ),
             "profile_reason": None if self._profile is not None else self._why_no_profile,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.bottleneck import ENOUGH_STEPS
@@ -13,6 +14,7 @@ from jaxobs.derive.series import Series
 from jaxobs.derive.window import Slice
 from jaxobs.derive.work import Work
 from jaxobs.model.cost import Cost
+from jaxobs.model.hardware import Peaks
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
@@ -41,8 +43,9 @@ class LoopWork:
                 continue
             del self._waiting_for_cost[run]
             times = count * made.devices
-            for dtype, flops in made.work.matrix_flops_by_type.items():
-                again = made.work.rematerialized_flops_by_type.get(dtype, 0.0)
+            every, repeated = _by_peak(made.work, executables.peaks)
+            for dtype, flops in every.items():
+                again = repeated.get(dtype, 0.0)
                 self._series.add(core.FLOPS, (self._name, dtype, "model"), times * (flops - again))
                 self._series.add(core.FLOPS, (self._name, dtype, "rematerialized"), times * again)
             self._series.add(core.BYTES, (self._name,), times * made.work.bytes)
@@ -97,6 +100,17 @@ class LoopWork:
             if bound.communication_seconds is not None:
                 amount = count * bound.communication_seconds
                 self._series.add(core.BOUND_SECONDS, (self._name, "communication"), amount)
+
+
+def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Matrix FLOPs, and the rematerialised ones, by the type whose peak they are set against."""
+    every, repeated = work.matrix_flops_by_type, work.rematerialized_flops_by_type
+    if peaks is None:
+        return every, repeated
+    return (
+        peaks.types_run_in(every, work.float32_flops_by_precision, passes=False),
+        peaks.types_run_in(repeated, work.rematerialized_float32_flops_by_precision, passes=False),
+    )
 
 
 def _why_unknown(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jaxobs.derive.bottleneck import of_executable
+from jaxobs.derive.executed_types import run_on
 from jaxobs.derive.roofline import Bound, Utilization, efficiency, model_flops_utilization
 from jaxobs.model.cost import Cost
 from jaxobs.model.hardware import Peaks
@@ -79,9 +80,22 @@ class Roofline:
             f"  {', '.join([*ratios, *rates])}",
             f"  work: {self.cost}",
         ]
+        lines += self._other_types()
         lines += [f"  {self.reason}"] if self.reason else []
         said = not self.utilization_reason or self.utilization_reason in (self.reason or "")
         return "\n".join(lines if said else [*lines, f"  {self.utilization_reason}"])
+
+    def _other_types(self) -> list[str]:
+        """Where the device multiplies float32 in another type, which."""
+        if not self.cost.matrix_flops_by_type.keys() & {"float32", "complex64"}:
+            return []
+        run = run_on(self.cost, self.peaks).executed_matrix_flops_by_type
+        others = sorted(
+            run.keys()
+            - self.cost.executed_matrix_flops_by_type.keys()
+            - self.cost.matrix_flops_by_type.keys()
+        )
+        return [f"  products asked for in float32 run in {' and '.join(others)} here"] if others else []
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

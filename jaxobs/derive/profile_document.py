@@ -6,15 +6,23 @@ from typing import Any
 
 from jaxobs.derive.loop_profile import LoopProfile
 
+NOT_THEIR_WORK = "the host runs ahead of the device: the steps of a window are not those whose work it saw"
 
-def profile_document(profile: LoopProfile | None, untraced_step: float | None) -> dict[str, Any] | None:
-    """Seconds of one device in the steps that the windows held; `untraced_step` is a step's time outside them."""
+
+def profile_document(
+    profile: LoopProfile | None, untraced_step: float | None, *, ahead: bool = False
+) -> dict[str, Any] | None:
+    """Seconds of one device in the steps that the windows held; `untraced_step` is a step's time outside them.
+
+    `ahead`: the host runs ahead of the device.
+    """
     if profile is None:
         return None
     labels = profile.labels()
     busy = profile.device_seconds
     traced = profile.active_seconds / profile.steps if profile.steps else None
-    slowdown = traced / untraced_step if traced and untraced_step else None
+    slowdown = traced / untraced_step if traced and untraced_step and not ahead else None
+    no_slowdown = NOT_THEIR_WORK if ahead else "no step outside the windows is known of late"
     return {
         "windows": profile.windows,
         "seconds": profile.seconds,
@@ -28,7 +36,7 @@ def profile_document(profile: LoopProfile | None, untraced_step: float | None) -
         "seconds_by_bottleneck": labels,
         "unmodelled_ratio": labels.get("unmodelled", 0.0) / busy if busy > 0 else None,
         "unmodelled_ratio_reason": None if busy > 0 else "the device did nothing",
-        "host_is_ahead": profile.host_is_ahead,
+        "host_is_ahead": ahead,
         "slowdown": slowdown,
-        "slowdown_reason": None if slowdown is not None else "no step outside the windows is known of late",
+        "slowdown_reason": None if slowdown is not None else no_slowdown,
     }

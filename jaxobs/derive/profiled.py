@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from jaxobs.derive.executed_types import run_on
 from jaxobs.derive.operation_work import Work, repeated
 from jaxobs.derive.roofline import Bound, bound_time, total_bound
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
@@ -158,6 +159,7 @@ class _Device:
             bound = None if once is None else repeated(self.bound(once, module), time.executions)
             cost = None if once is None else once.scaled(time.executions)
         if cost is not None:
+            cost = run_on(cost, self.peaks)
             names = cost.executed_matrix_flops_by_type or cost.vector_flops_by_type
             self.joined.dtypes.setdefault(self.peaks.device_kind, {}).update(dict.fromkeys(names))
         identity = module.fingerprint if module else str(time.program_id)

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from jaxobs.derive.executed_types import executed_flops
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -90,7 +92,8 @@ class Utilization(NamedTuple):
 def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None) -> Bound:
     """The least time one operation can take: the slowest of its parts, as all units can work at once.
 
-    Matrix work is charged at the peak of the type it runs in, where the compiler has changed the program's.
+    Matrix work is charged at the peak of the type it runs in, where the compiler has changed the program's, or the device
+    takes another for float32 (`Peaks.float32_products`).
 
     Args:
         cost: Work on one device. Amounts that are negative, NaN or infinite are left out and named.
@@ -98,7 +101,7 @@ def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None)
         working_set_bytes: Bytes used again and again, for the memory rate where it was measured by size.
     """
     missing: list[str] = []
-    executed = cost.executed_matrix_flops_by_type or cost.matrix_flops_by_type
+    executed = executed_flops(cost, peaks)
     matrix = _typed_seconds("matrix", executed, peaks.matrix_peak, missing)
     vector = _typed_seconds("vector", cost.vector_flops_by_type, peaks.vector_peak, missing)
     transcendental = _seconds("transcendentals", cost.transcendentals, _value(peaks.transcendentals), missing)
@@ -191,7 +194,8 @@ def model_flops_utilization(
 ) -> Utilization:
     """MFU and HFU over wall time (PaLM, arXiv:2204.02311, appendix B; HFU counts rematerialised work too).
 
-    Each element type's FLOPs are set against its own peak, that of the type the program asked for.
+    Each element type's FLOPs are set against its own peak, that of the type the program asked for; those in float32 whose
+    precision it left to the device, against the peak of what the device takes for it.
 
     Args:
         cost: Work on one device in `seconds`.
@@ -201,10 +205,12 @@ def model_flops_utilization(
             over the element types as the counted ones are.
     """
     missing: list[str] = []
-    hardware = _typed_seconds("matrix", cost.matrix_flops_by_type, peaks.matrix_peak, missing)
-    again = _typed_seconds(
-        "rematerialised matrix", cost.rematerialized_flops_by_type, peaks.matrix_peak, missing
+    asked = peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision)
+    repeated = peaks.types_run_in(
+        cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
     )
+    hardware = _typed_seconds("matrix", asked, peaks.matrix_peak, missing)
+    again = _typed_seconds("rematerialised matrix", repeated, peaks.matrix_peak, missing)
     wall = _usable(seconds)
     if missing:
         return Utilization(None, None, "no peak for " + ", ".join(dict.fromkeys(missing)))
@@ -226,12 +232,14 @@ def model_flops_utilization(
 def ceiling(peaks: Peaks, dtype: str, points: int = CEILING_POINTS) -> tuple[tuple[float, float], ...]:
     """The roof: (FLOP/byte, attainable FLOP/s) at log-spaced intensities from 2**-7 to 2**14.
 
-    It is that of the matrix unit, or of the vector units for a type the matrix unit has no peak for. Empty
+    It is that of the matrix unit, or of the vector units for a type the matrix unit has no peak for; of float32 that of
+    JAX's default precision. Empty
     where the compute or the memory peak is unknown. Raises ValueError for fewer than two points.
     """
     if points < 2:
         raise ValueError(f"a ceiling has at least two points, not {points}")
-    peak, memory = peaks.matrix_peak(dtype) or peaks.vector_peak(dtype), peaks.memory_rate(None)
+    runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
+    peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
     if peak is None or memory is None:
         return ()
     step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (points - 1))

@@ -140,12 +140,12 @@ class StepTimes:
         spacing = seconds(event.time - before.time - inside - pauses) / steps
         if spacing <= 0:
             return  # a step that was polled before what is excluded: nothing can be told from it
+        most = MOST_LEFT_OUT * (event.time - before.time)
+        if inside > most:
+            return  # where that is so all the time, the host's turns are shown
         if not self._awaits_completions(event.time):
             self._spacings.clear()  # they are of another time
         self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
-        most = MOST_LEFT_OUT * (event.time - before.time)
-        if inside > most:
-            return
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
         self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)

@@ -25,13 +25,21 @@ class Slice:
     examples: float = 0.0
     tokens: float = 0.0
     runs: Counter[int] = field(default_factory=Counter)
+    spent: Counter[int] = field(default_factory=Counter)
+    """Device seconds of watched runs, by number: those in this time, which others may have called."""
     samples: int = 0
     """Of runs, that were timed by polling."""
+    apart: float | None = None
+    """Seconds charged to compiles, checkpoints and waits for input: those in which the device was done. None before."""
 
     @property
     def pace(self) -> float | None:
-        """Seconds from one watched call to the next, without those of compiles, checkpoints and waits for input."""
-        own, calls = self.wall - self.compiling - self.checkpoint - self.input_wait, self.runs.total()
+        """Seconds from one watched call to the next, without those in which the device had nothing to do.
+
+        A checkpoint that waits for the device, of a host that runs ahead of it, is time of the calls before it.
+        """
+        apart = self.compiling + self.checkpoint + self.input_wait if self.apart is None else self.apart
+        own, calls = self.wall - apart, self.runs.total()
         return own / calls if calls and own > 0 else None
 
 
@@ -65,4 +73,6 @@ class Window:
             whole.input_wait += piece.input_wait
             for run, count in piece.runs.items():  # `Counter.update` takes three times as long
                 whole.runs[run] += count
+            for run, spent in piece.spent.items():
+                whole.spent[run] += spent
         return whole

@@ -52,6 +52,13 @@ class Cost:
     exact: bool = True
     inexact_reasons: tuple[str, ...] = ()
     unmodelled: tuple[str, ...] = ()
+    float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    """The part of the FLOPs in float32 (and in complex64) whose precision the program left to the device, by what it
+    asked for: `default` or `high`. GPUs and TPUs multiply these in faster types: ``Peaks.float32_products``."""
+    rematerialized_float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    """The part of these that repeats earlier work."""
+    at_most: Cost | None = None
+    """An upper bound where these figures are a lower one and the other is known: a conditional's dearest branch."""
 
     @property
     def matrix_flops(self) -> float:
@@ -99,7 +106,23 @@ class Cost:
         sent = {kind: size for kind, size in self.collective_bytes.items() if size}
         parts += [f"{byte_size(size)} sent by {kind}" for kind, size in sent.items()]
         reasons = [*self.inexact_reasons, *(f"{name} is unmodelled" for name in self.unmodelled)]
-        return least + ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
+        return least + ", ".join(parts) + self._most() + (f"; {'; '.join(reasons)}" if reasons else "")
+
+    def _most(self) -> str:
+        """Of the upper bound what lies above these figures."""
+        if self.at_most is None:
+            return ""
+        pairs = (
+            (self.flops, self.at_most.flops, amount(self.at_most.flops, "FLOP")),
+            (self.bytes, self.at_most.bytes, byte_size(self.at_most.bytes)),
+            (
+                self.transcendentals,
+                self.at_most.transcendentals,
+                f"{amount(self.at_most.transcendentals)} transcendentals",
+            ),
+        )
+        above = [said for least, most, said in pairs if most > least]
+        return f" (at most {', '.join(above)})" if above else ""
 
     def __add__(self, other: Cost) -> Cost:
         """The cost of doing one after the other."""
@@ -114,6 +137,12 @@ class Cost:
             self.exact and other.exact,
             tuple(dict.fromkeys(self.inexact_reasons + other.inexact_reasons)),
             tuple(dict.fromkeys(self.unmodelled + other.unmodelled)),
+            _summed(self.float32_flops_by_precision, other.float32_flops_by_precision),
+            _summed(
+                self.rematerialized_float32_flops_by_precision,
+                other.rematerialized_float32_flops_by_precision,
+            ),
+            self._most_with(other),
         )
 
     def scaled(self, times: float) -> Cost:
@@ -129,11 +158,24 @@ class Cost:
             self.exact,
             self.inexact_reasons,
             self.unmodelled,
+            _scaled(self.float32_flops_by_precision, times),
+            _scaled(self.rematerialized_float32_flops_by_precision, times),
+            None if self.at_most is None else self.at_most.scaled(times),
         )
 
+    def _most_with(self, other: Cost) -> Cost | None:
+        if self.at_most is None and other.at_most is None:
+            return None
+        mine, theirs = (cost if cost.exact else cost.at_most for cost in (self, other))
+        return None if mine is None or theirs is None else mine + theirs
+
     def to_dict(self) -> dict[str, object]:
-        """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined."""
-        return {
+        """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined.
+
+        ``at_most`` has the figures of the upper bound, and is there where these are a lower one and it is known.
+        """
+        known = {} if self.at_most is None else {"at_most": self.at_most.figures()}
+        return known | {
             "flops": self.flops,
             "matrix_flops": self.matrix_flops,
             "matrix_flops_by_type": dict(self.matrix_flops_by_type),
@@ -143,12 +185,24 @@ class Cost:
             "transcendentals": self.transcendentals,
             "rematerialized_flops": self.rematerialized_flops,
             "rematerialized_flops_by_type": dict(self.rematerialized_flops_by_type),
+            "float32_flops_by_precision": dict(self.float32_flops_by_precision),
             "bytes": self.bytes,
             "collective_bytes": dict(self.collective_bytes),
             "intensity": self.intensity,
             "exact": self.exact,
             "inexact_reasons": list(self.inexact_reasons),
             "unmodelled": list(self.unmodelled),
+        }
+
+    def figures(self) -> dict[str, object]:
+        """The amounts alone."""
+        return {
+            "flops": self.flops,
+            "matrix_flops": self.matrix_flops,
+            "vector_flops": self.vector_flops,
+            "transcendentals": self.transcendentals,
+            "bytes": self.bytes,
+            "collective_bytes": dict(self.collective_bytes),
         }
 
 

@@ -7,13 +7,13 @@ then what `jaxobs calibrate` measured. What none of them says is absent, with a 
 from __future__ import annotations
 
 import bisect
-import difflib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from jaxobs.model.chips import GIBIBYTE, MEMORY_SLICES, Chip, chips_by_alias, normalised
+from jaxobs.model.float32_products import float32_products, types_run_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,16 +26,6 @@ _MIG: Final = re.compile(r"(?P<chip>.+) mig (?P<profile>\dg\.(?P<memory>\d+)gb)"
 _PLAIN_KEYS: Final = ("transcendentals", "memory", "link", "capacity")
 _FAMILIES: Final = {"float8_": "float8", "float4_": "float4"}
 _PARTS: Final = {"complex64": "float32", "complex128": "float64", "uint8": "int8", "uint4": "int4"}
-
-ELEMENT_TYPES: Final = (
-    "float64", "float32", "tensorfloat32", "bfloat16", "float16", "float8", "float4", "int8", "int4",
-    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-    "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "complex64", "complex128",
-    "uint8", "uint4",
-)  # fmt: skip
-"""What a peak can be given for: the types of the data sheets, then those of JAX that stand for one of them."""
-_SHORT: Final = re.compile(r"(?P<prefix>bf|tf|fp|f|i)(?P<bits>\d+)")
-_LONG: Final = {"bf": "bfloat", "tf": "tensorfloat", "fp": "float", "f": "float", "i": "int"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +66,9 @@ class Peaks:
     """Bytes of device memory."""
     reason: str | None
     """Why values are absent, and what supplies them; None where compute and memory peaks are known."""
+    float32_products: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """For the precision that a program asks of float32 products (`default`, `high`, `highest`) the type in which the
+    device multiplies, and in how many passes. A precision that is not here: float32, in one."""
     latency_seconds: float | None = None
     """From calling an executable that does next to nothing to its result, where it was measured."""
 
@@ -98,6 +91,19 @@ class Peaks:
         """The matrix unit's peak for an element type as JAX spells it; `float8_e4m3fn` is a `float8`."""
         return self.matrix.get(dtype) or self.matrix.get(peak_key(dtype))
 
+    def types_run_in(
+        self, flops: Mapping[str, float], by_precision: Mapping[str, float], *, passes: bool = True
+    ) -> dict[str, float]:
+        """Matrix FLOPs by the type in which this device multiplies, times the passes it takes.
+
+        Args:
+            flops: By the type in which the products were asked for, or compiled.
+            by_precision: Those of them in float32 (and complex64) whose precision was left to the device, as
+                `Cost.float32_flops_by_precision` has them; the rest in float32 are as with `highest`.
+            passes: False leaves those that take several as they are, and the sum that of `flops`.
+        """
+        return types_run_in(self.float32_products, flops, by_precision, passes=passes)
+
     def vector_peak(self, dtype: str) -> Peak | None:
         """The vector units' peak for an element type as JAX spells it."""
         return self.vector.get(dtype) or self.vector.get(peak_key(dtype))
@@ -113,6 +119,10 @@ class Peaks:
             "memory_by_working_set": [list(point) for point in self.memory_by_working_set],
             "link": self.link.to_dict() if self.link else None,
             "memory_capacity": self.memory_capacity,
+            "float32_products": {
+                precision: {"type": dtype, "passes": passes}
+                for precision, (dtype, passes) in self.float32_products.items()
+            },
             "latency_seconds": self.latency_seconds,
             "reason": self.reason,
         }
@@ -122,17 +132,6 @@ def peak_key(dtype: str) -> str:
     """The element type under which a peak is kept: a complex type's parts, one name for all 8-bit floats."""
     family = next((name for prefix, name in _FAMILIES.items() if dtype.startswith(prefix)), dtype)
     return _PARTS.get(family, family)
-
-
-def checked_element_type(dtype: str) -> str:
-    """The name itself. Raises ValueError for one that is no element type, with the nearest that is."""
-    if dtype in ELEMENT_TYPES:
-        return dtype
-    short = _SHORT.fullmatch(dtype.lower())
-    written = _LONG[short["prefix"]] + short["bits"] if short else dtype.lower()
-    close = difflib.get_close_matches(written, ELEMENT_TYPES, 1)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ValueError(f"unknown element type {dtype!r}{meant}; known are {', '.join(ELEMENT_TYPES[:9])}")
 
 
 def user_peaks(matrix: Mapping[str, float], memory: float | None) -> dict[str, float]:
@@ -147,7 +146,7 @@ def peaks_for(
     overrides: Mapping[str, float] | None = None,
     measured: Calibration | None = None,
     *,
-    tensorfloat32_allowed: bool = False,
+    tensorfloat32_allowed: bool | None = None,
 ) -> Peaks:
     """Peaks of one device.
 
@@ -157,7 +156,8 @@ def peaks_for(
         overrides: The user's own values, keyed `matrix.<dtype>`, `vector.<dtype>` (FLOP/s), `transcendentals`
             (results/s), `memory`, `link` (bytes/s), `capacity` (bytes).
         measured: A calibration of this kind of device; one of another kind is left aside.
-        tensorfloat32_allowed: float32 products may run as TensorFloat-32, so that is the peak for them.
+        tensorfloat32_allowed: True where all float32 products may run as TensorFloat-32, so that this is the peak for
+            them; False where none may; None where that is as the program's precision and the platform say.
 
     Raises:
         ValueError: An override has an unknown key, or is no positive, finite number.
@@ -188,6 +188,7 @@ def peaks_for(
         link=values.get("link"),
         memory_capacity=capacity.value if capacity else None,
         reason=_reason(device_kind, platform, values, notes),
+        float32_products=float32_products(device_kind, platform, values, own, tensorfloat32_allowed),
         latency_seconds=mine.latency_seconds if mine else None,
     )
 

@@ -20,5 +20,4 @@ def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[
     directory = cache_directory(Path(chosen) if chosen else None)
     measured, _ = load_calibration(this_host(kind, jaxlib), directory)
     overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
-    allowed = bool(settings.get("tensorfloat32"))
-    return peaks_for(kind, platform, overrides, measured, tensorfloat32_allowed=allowed)
+    return peaks_for(kind, platform, overrides, measured, tensorfloat32_allowed=settings.get("tensorfloat32"))

@@ -52,6 +52,68 @@ def test_a_cublas_epilogue(text_cost):
 
 
 @pytest.mark.parametrize(
+    ("precision", "algorithm", "executed", "left"),
+    [
+        (["DEFAULT", "DEFAULT"], "ALG_UNSET", "float32", "default"),
+        (["DEFAULT", "HIGH"], "ALG_UNSET", "float32", "default"),
+        (["HIGHEST", "DEFAULT"], "ALG_UNSET", "float32", None),
+        (["DEFAULT", "DEFAULT"], "ALG_DOT_TF32_TF32_F32", "tensorfloat32", None),
+        (["DEFAULT", "DEFAULT"], "ALG_DOT_BF16_BF16_F32", "bfloat16", None),
+        (["DEFAULT", "DEFAULT"], "ALG_DOT_F32_F32_F32", "float32", None),
+        (["DEFAULT", "DEFAULT"], "ALG_DOT_BF16_BF16_F32_X3", "float32", None),
+    ],
+)
+def test_a_cublas_product_in_float32_runs_as_its_configuration_says(
+    text_cost, precision, algorithm, executed, left
+):
+    """Up to `high` cuBLAS may take TensorFloat-32; an algorithm of several passes is taken apart before the call."""
+    config = {"precision_config": {"operand_precision": precision, "algorithm": algorithm}}
+    cost = text_cost(_gemm("__cublas$gemm", "f32", output="f32[64,16]{1,0}", **config)).cost
+    flops = 2 * 64 * 32 * 16
+    assert cost.matrix_flops_by_type == {"float32": flops}
+    assert cost.executed_matrix_flops_by_type == {executed: flops}
+    assert cost.float32_flops_by_precision == ({left: flops} if left else {})
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("", "default"),
+        (", operand_precision={high,high}", "default"),
+        (", operand_precision={highest,highest}", None),
+    ],
+)
+def test_a_cudnn_convolution_in_float32_may_run_in_tensorfloat32_up_to_high(text_cost, said, left):
+    cost = text_cost(f"""ENTRY e {{
+      a = f32[2,8,8,4]{{3,2,1,0}} parameter(0)
+      b = f32[3,3,4,6]{{3,2,1,0}} parameter(1)
+      ROOT c = (f32[2,8,8,6]{{3,2,1,0}}, u8[1024]{{0}}) custom-call(a, b), custom_call_target="__cudnn$convForward",
+        window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f{said}
+    }}""").cost
+    assert cost.float32_flops_by_precision == ({left: cost.matrix_flops} if left else {})
+
+
+@pytest.mark.parametrize("target", ["__cub$DeviceRadixSort", "__cub$DeviceRadixSortUnassignedScratchSize"])
+def test_the_scratch_of_a_sort_is_no_traffic(text_cost, target):
+    cost = text_cost(f"""ENTRY e {{
+      keys = f32[1000]{{0}} parameter(0)
+      values = s32[1000]{{0}} parameter(1)
+      ROOT sorted = (f32[1000]{{0}}, s32[1000]{{0}}, u8[5000]{{0}}) custom-call(keys, values),
+        custom_call_target="{target}"
+    }}""").cost
+    assert cost.bytes == 2 * 8 * 1000
+    assert cost.unmodelled == ()
+
+
+def test_a_sort_of_bytes_without_scratch_writes_them(text_cost):
+    cost = text_cost("""ENTRY e {
+      keys = u8[1000]{0} parameter(0)
+      ROOT sorted = u8[1000]{0} custom-call(keys), custom_call_target="__cub$DeviceRadixSort"
+    }""").cost
+    assert cost.bytes == 2000
+
+
+@pytest.mark.parametrize(
     ("target", "operands", "result"),
     [
         ("__cudnn$convForward", ("2,8,8,4", "3,3,4,6"), "2,8,8,6"),
@@ -186,6 +248,39 @@ def test_a_product_inside_a_fusion_counts_and_moves_what_crosses_the_fusions_edg
     assert found.cost.bytes == 4 * (32 * 16 + 1 + 64 * 32 + 64 * 16)
 
 
+@pytest.mark.parametrize("taken_out", [False, True])
+def test_the_workspace_of_a_product_inside_a_fusion_is_no_traffic(text_cost, taken_out):
+    config = json.dumps({"gemm_backend_config": PRODUCT})
+    both = "(f32[64,16]{1,0}, s8[4194304]{0})"
+    call = f"""custom-call(x, weight), custom_call_target="__cublas$gemm", backend_config={config}"""
+    ends = {
+        False: f"ROOT c = {both} {call}",
+        True: f"""c = {both} {call}
+          product = f32[64,16]{{1,0}} get-tuple-element(c), index=0
+          scratch = s8[4194304]{{0}} get-tuple-element(c), index=1
+          ROOT t = {both} tuple(product, scratch)""",
+    }
+    found = text_cost(f"""
+    f {{
+      layers = f32[10,32,16]{{2,1,0}} parameter(0)
+      place = s32[] parameter(1)
+      zero = s32[] constant(0)
+      taken = f32[1,32,16]{{2,1,0}} dynamic-slice(layers, place, zero, zero), dynamic_slice_sizes={{1,32,16}}
+      weight = f32[32,16]{{1,0}} bitcast(taken)
+      x = f32[64,32]{{1,0}} parameter(2)
+      {ends[taken_out]}
+    }}
+    ENTRY e {{
+      layers = f32[10,32,16]{{2,1,0}} parameter(0)
+      place = s32[] parameter(1)
+      x = f32[64,32]{{1,0}} parameter(2)
+      r = {both} fusion(layers, place, x), kind=kCustom, calls=f
+      ROOT p = f32[64,16]{{1,0}} get-tuple-element(r), index=0
+    }}""")
+    assert found.cost.matrix_flops == 2 * 64 * 32 * 16
+    assert found.cost.bytes == 4 * (32 * 16 + 1 + 64 * 32 + 64 * 16)
+
+
 CALL = 'ENTRY e { a = f32[64]{0} parameter(0) ROOT c = f32[64]{0} custom-call(a), custom_call_target="mine" }'
 
 
@@ -204,7 +299,9 @@ def test_anyones_rule_is_used_for_its_target(text_proto):
 
 def _raising(error):
     def rule(call):
-        raise error
+        raise type(error)(
+            *error.args
+        )  # a new one: the parameter would keep this frame, and the module, alive
 
     return rule
 

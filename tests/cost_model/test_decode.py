@@ -95,17 +95,15 @@ def _spoil(message, data):
         return
     field, value = fields[data.draw(st.integers(0, len(fields) - 1))]
     number = data.draw(_NUMBERS)
+    if field.type == field.TYPE_INT32:
+        number = min(max(number, -(2**31)), 2**31 - 1)
     if field.name == "shape":
         shape = ShapeMessage.FromString(value)
         shape.element_type = data.draw(st.integers(0, 40))
         shape.dimensions.extend([number] if number > 0 else [])
         message.shape = shape.SerializeToString()
     elif isinstance(value, int):
-        setattr(
-            message,
-            field.name,
-            min(max(number, -(2**31)), 2**31 - 1) if field.type == field.TYPE_INT32 else number,
-        )
+        setattr(message, field.name, number)
     elif field.message_type is not None and not isinstance(value, (bytes, str)):
         inner = value[0] if hasattr(value, "__len__") else value
         _spoil(inner, data)

@@ -86,6 +86,31 @@ def test_a_conditional_has_a_least_and_a_most(cost_of):
     assert found.cost.vector_flops == 256**2
     assert found.most.matrix_flops == PRODUCT
     assert found.most.vector_flops == 256**2
+    assert found.cost.at_most is not None
+    assert found.cost.at_most.matrix_flops == PRODUCT
+    assert found.cost.to_dict()["at_most"]["matrix_flops"] == PRODUCT
+    assert str(found.cost).startswith("at least 65.5 kFLOP")
+    assert "(at most 33.6 MFLOP)" in str(found.cost)
+
+
+def test_an_upper_bound_is_there_only_where_there_is_another_than_the_lower_one(cost_of):
+    dynamic = cost_of(lambda x, n: lax.fori_loop(0, n, lambda _, c: c @ c, x), SQUARE, 3).cost
+    same = cost_of(lambda p, x, y: lax.cond(p, lambda: x @ y, lambda: y @ x), True, SQUARE, SQUARE).cost
+    for cost in (dynamic, same):
+        assert cost.at_most is None
+        assert "at_most" not in cost.to_dict()
+        assert "at most" not in str(cost)
+
+
+def test_upper_bounds_add_up_and_scale_with_their_costs(cost_of):
+    bounded = cost_of(lambda p, x: lax.cond(p, lambda y: y @ y, lambda y: y + 1, x), True, SQUARE).cost
+    exact = cost_of(lambda x: x @ x, SQUARE).cost
+    unbounded = cost_of(lambda x, n: lax.fori_loop(0, n, lambda _, c: c @ c, x), SQUARE, 3).cost
+    most = (exact + bounded).scaled(2).at_most
+    assert most is not None
+    assert most.matrix_flops == 4 * PRODUCT
+    assert (bounded + unbounded).at_most is None
+    assert (exact + exact).at_most is None
 
 
 def test_a_conditional_whose_branches_cost_the_same_is_exact(cost_of):
@@ -116,7 +141,9 @@ def test_operations_add_up_to_the_module(cost_of):
     assert any(operation.executions == 0 and operation.once.matrix_flops for operation in found.operations)
 
 
-def test_rematerialised_products_are_counted_and_named(cost_of):
+def test_products_named_as_rematerialised_that_run_once_are_first_work(cost_of):
+    """A gradient alone needs no forward pass beside the repeated one: the compiler leaves one of them."""
+
     def layer(w, x):
         return jnp.sin(jnp.sin(x @ w) @ w)
 
@@ -125,10 +152,38 @@ def test_rematerialised_products_are_counted_and_named(cost_of):
 
     plain = cost_of(jax.grad(loss(layer)), SQUARE, SQUARE).cost
     again = cost_of(jax.grad(loss(jax.checkpoint(layer))), SQUARE, SQUARE).cost
-    assert plain.matrix_flops == 5 * PRODUCT
-    assert plain.rematerialized_flops == 0
-    assert again.rematerialized_flops_by_type == {"float32": 2 * PRODUCT}
-    assert again.matrix_flops - again.rematerialized_flops == 3 * PRODUCT
+    assert plain.matrix_flops == again.matrix_flops == 5 * PRODUCT
+    assert plain.rematerialized_flops == again.rematerialized_flops == 0
+
+
+NAMED = """ENTRY e {{
+  x = f32[256,256]{{1,0}} parameter(0)
+  a = f32[256,256]{{1,0}} dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}},
+    metadata={{op_name="jit(f)/jvp({forward})/dot_general"}}
+  b = f32[256,256]{{1,0}} dot(a, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}},
+    metadata={{op_name="jit(f)/transpose(jvp({again}))/checkpoint/rematted_computation/dot_general"}}
+  c = f32[256,256]{{1,0}} dot(b, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}},
+    metadata={{op_name="jit(f)/transpose(jvp({again}))/checkpoint/{deeper}dot_general"}}
+  ROOT d = f32[256,256]{{1,0}} add(a, c)
+}}"""
+DEEPER = "rematted_computation/checkpoint/rematted_computation/"
+
+
+@pytest.mark.parametrize(
+    ("forward", "again", "deeper", "repeated"),
+    [
+        ("layer", "layer", "", 1),
+        ("layer", "layer", DEEPER, 2),
+        ("other", "layer", "", 0),
+        ("other", "layer", DEEPER, 1),
+    ],
+)
+def test_a_product_is_repeated_where_its_scope_has_a_forward_one(text_cost, forward, again, deeper, repeated):
+    cost = text_cost(NAMED.format(forward=forward, again=again, deeper=deeper)).cost
+    assert cost.matrix_flops == 3 * PRODUCT
+    assert cost.rematerialized_flops == repeated * PRODUCT
+    left = cost.rematerialized_float32_flops_by_precision
+    assert left == ({"default": repeated * PRODUCT} if repeated else {})
 
 
 def test_rematerialisation_inside_a_scan_is_multiplied(cost_of):

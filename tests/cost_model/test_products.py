@@ -123,6 +123,68 @@ def test_a_precision_algorithm_decides_the_executed_type_and_its_passes(text_cos
     assert found.cost.executed_matrix_flops_by_type == {"bfloat16": 3 * 2 * 64 * 32 * 16}
 
 
+@pytest.mark.parametrize(
+    ("function", "shapes", "multiply_adds"),
+    [
+        (lambda a, b: jnp.einsum("bi,bi->b", a, b), [(64, 128), (64, 128)], 64 * 128),
+        (jnp.vdot, [(1000,), (1000,)], 1000),
+        (jnp.dot, [(10**6,), (10**6,)], 10**6),
+        (lambda a: jnp.dot(a, a), [(4096,)], 4096),
+        (
+            lambda a, w, b: jnp.einsum("bi,ij,bj->b", a, w, b),
+            [(64, 32), (32, 16), (64, 16)],
+            64 * 32 * 16 + 64 * 16,
+        ),
+    ],
+    ids=["rows", "vdot", "dot", "with itself", "bilinear"],
+)
+@pytest.mark.parametrize(("dtype", "each"), [("float32", 2), ("bfloat16", 2), ("complex64", 8)])
+def test_products_that_the_compiler_takes_apart_stay_products(
+    cost_of, function, shapes, multiply_adds, dtype, each
+):
+    cost = cost_of(function, *(jnp.ones(shape, dtype) for shape in shapes)).cost
+    assert cost.matrix_flops_by_type == {dtype: each * multiply_adds}
+    assert cost.vector_flops == 0
+
+
+def test_a_sum_of_multiplications_that_the_program_wrote_is_vector_work(cost_of):
+    cost = cost_of(lambda a, b: (a * b).sum(-1), jnp.ones((64, 128)), jnp.ones((64, 128))).cost
+    assert cost.matrix_flops == 0
+    assert cost.vector_flops == 64 * 128 + 64 * 127
+
+
+PRECISION = """ENTRY e {{
+  a = {type}[64,32]{{1,0}} parameter(0)
+  b = {type}[32,16]{{1,0}} parameter(1)
+  ROOT d = {type}[64,16]{{1,0}} dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{said}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "said", "left"),
+    [
+        ("f32", "", "default"),
+        ("f32", ", operand_precision={default,default}", "default"),
+        ("f32", ", operand_precision={default,high}", "high"),
+        ("f32", ", operand_precision={highest,highest}", None),
+        ("f32", ", algorithm=dot_f32_f32_f32", None),
+        ("c64", "", "default"),
+        ("bf16", "", None),
+        ("f64", "", None),
+    ],
+)
+def test_a_float32_products_precision_is_told_where_it_is_left_to_the_device(text_cost, type_, said, left):
+    cost = text_cost(PRECISION.format(type=type_, said=said)).cost
+    assert cost.float32_flops_by_precision == ({left: cost.matrix_flops} if left else {})
+    assert cost.to_dict()["float32_flops_by_precision"] == cost.float32_flops_by_precision
+
+
+def test_what_the_program_asks_of_jax_is_in_the_module(cost_of):
+    for precision, left in (("default", "default"), ("high", "high"), ("highest", None)):
+        cost = cost_of(lambda a, b, at=precision: jnp.matmul(a, b, precision=at), SQUARE, SQUARE).cost
+        assert cost.float32_flops_by_precision == ({left: 2 * N**3} if left else {})
+
+
 def test_dense_factorisations(cost_of):
     factor = cost_of(jnp.linalg.cholesky, SQUARE).cost
     assert factor.matrix_flops == pytest.approx(N**3 / 3)

@@ -166,3 +166,52 @@ def test_an_asynchronous_copy_counts_once(text_cost):
     }""")
     assert found.cost.bytes == 512
     assert [operation.opcode for operation in found.operations] == ["copy-start"]
+
+
+NESTED = """
+inner {{
+  table = f32[100,64]{{1,0}} parameter(0)
+  row = f32[1,64]{{1,0}} slice(table), slice={{[{row}:{after}],[0:64]}}
+  ROOT doubled = f32[1,64]{{1,0}} add(row, row)
+}}
+outer {{
+  table = f32[100,64]{{1,0}} parameter(0)
+  q = f32[1,64]{{1,0}} fusion(table), kind=kLoop, calls=inner
+  {end}
+}}
+ENTRY e {{
+  table = f32[100,64]{{1,0}} parameter(0)
+  ROOT r = {shape}{{1,0}} fusion(table), kind=kLoop, calls=outer
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "end", "expected"),
+    [
+        ("f32[1,64]", "ROOT d = f32[1,64]{1,0} multiply(q, q)", 4 * (64 + 64)),
+        ("f32[1,16]", "ROOT d = f32[1,16]{1,0} slice(q), slice={[0:1],[0:16]}", 4 * (16 + 16)),
+    ],
+)
+def test_a_fusion_inside_a_fusion_reads_what_it_takes(text_cost, shape, end, expected):
+    text = NESTED.format(row=3, after=4, shape=shape, end=end)
+    assert text_cost(text).cost.bytes == expected
+
+
+def test_what_the_host_runs_is_no_work_of_the_device(text_cost):
+    cost = text_cost("""
+    k {
+      x = f32[64,64]{1,0} parameter(0)
+      ROOT d = f32[64,64]{1,0} dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    }, execution_thread="host"
+
+    ENTRY e {
+      x = f32[64,64]{1,0} parameter(0)
+      s = ((f32[64,64]{1,0}), f32[64,64]{1,0}, s32[]) call-start(x), async_execution_thread="host", to_apply=k
+      b = f32[64,64]{1,0} call-done(s)
+      ROOT c = f32[64,64]{1,0} add(b, x)
+    }""")
+    assert cost.cost.flops == 64 * 64
+    assert cost.cost.bytes == 3 * 4 * 64 * 64
+    assert cost.cost.unmodelled == ("computation on the host",)
+    (named,) = (operation for operation in cost.operations if operation.once.unmodelled)
+    assert named.opcode == "async-start"

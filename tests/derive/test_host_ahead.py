@@ -13,6 +13,7 @@ from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.components import IN_FLIGHT, components_of
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile, Part
+from jaxobs.derive.profile_document import profile_document
 from jaxobs.derive.series import Series
 from jaxobs.derive.traced_steps import host_is_ahead
 from jaxobs.derive.window import Slice
@@ -20,7 +21,7 @@ from jaxobs.derive.window_parts import parts_of
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
 from jaxobs.trace.stretches import stretch_time
-from tests.derive.made_up import PEAKS, applied, at, created, new_fold, step
+from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
 from tests.derive.test_loops import completed
 from tests.derive.test_window_parts import loop, span
 
@@ -137,6 +138,50 @@ def test_no_time_of_a_run_is_taken_from_completions_around_a_checkpoint() -> Non
     document = fold.snapshot(at(1)).to_dict()
     assert document["loops"]["train"]["step_seconds"] is None
     assert [one["seconds_per_run"] for one in document["executables"]] == [None]
+
+
+def test_a_loop_with_a_checkpoint_between_any_two_completions_has_its_hosts_turns_for_step_time() -> None:
+    fold = new_fold()
+    for number in range(40):
+        fold.apply(step(number, number, number + 1, checkpoint=0.5, runs=(1,)))
+        if number % 4 == 3:
+            fold.apply(completed(number, number + 0.9))
+    loop = fold.snapshot(at(40)).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(1.0), "host")
+
+
+def test_checkpoints_that_wait_for_the_device_leave_a_steady_pace_and_so_a_sure_label() -> None:
+    """Twenty runs of 20 ms are dispatched in 2 ms, and later in 10; a checkpoint then waits for them."""
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1.6e10, moved=1e6), "")
+    fold.apply(FunctionWatched(1, "f", "", at(0)))
+    now, number = 0.0, 0
+    for cycle in range(30):
+        turn = 1e-4 if cycle < 10 else 5e-4
+        for _ in range(20):
+            fold.apply(step(number, now, now + turn, runs=(1,)))
+            now, number = now + turn, number + 1
+        rest = 21 * 0.02 - 20 * turn
+        fold.apply(step(number, now, now + rest, checkpoint=rest, runs=(1,)))
+        now, number = now + rest, number + 1
+        if cycle < 10:
+            fold.apply(ExecutableRan(1, 0.02, 0.0, at(now)))
+        fold.snapshot(at(now))
+    told = fold.snapshot(at(now + 0.1)).to_dict()["loops"]["train"]["bottleneck"]
+    assert (told["label"], told["runner_up"]) == ("compute", None)
+    assert told["confidence"] > 0.4  # its executable is charged as a whole
+
+
+def test_a_hosts_turns_are_not_compared_with_traced_ones_where_it_runs_ahead() -> None:
+    found = profile(steps=8, seconds=0.16, runs=8, per_run=0.02, calls=8)
+    steady, ahead = (profile_document(found, 0.01, ahead=ahead) for ahead in (False, True))
+    assert steady is not None
+    assert ahead is not None
+    assert steady["slowdown"] == pytest.approx(2.0)
+    assert ahead["slowdown"] is None
+    assert "ahead" in ahead["slowdown_reason"]
+    assert (steady["host_is_ahead"], ahead["host_is_ahead"]) == (False, True)
 
 
 def test_the_edges_of_a_window_are_idle_no_longer_than_its_longest_operation() -> None:

@@ -56,6 +56,13 @@ def test_without_samples_a_run_takes_what_it_took_in_windows() -> None:
     assert window(window(executable(), 1e-3), 3e-3).timed_seconds_per_run == pytest.approx(2e-3)
 
 
+def test_without_samples_traced_runs_take_no_longer_than_untraced_ones_follow_each_other() -> None:
+    """Tracing makes six hundred operations of half a microsecond four times as long."""
+    made = window(executable(), 1.28e-3)
+    made.spacings.extend([0.29e-3, 0.30e-3, 0.31e-3])
+    assert made.timed_seconds_per_run == pytest.approx(0.30e-3)
+
+
 times = st.lists(st.floats(1e-5, 10.0), min_size=1, max_size=SAMPLES_KEPT)
 
 

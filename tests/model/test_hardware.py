@@ -234,12 +234,68 @@ def test_a_slice_of_an_impossible_size_has_no_memory_peak() -> None:
     assert peaks_for("NVIDIA B200 MIG 7g.999gb", "gpu").memory is None
 
 
-def test_float32_is_without_tensorfloat32_unless_told() -> None:
-    assert peaks_for("NVIDIA H200", "gpu").matrix["float32"].value == 67e12
-    assert peaks_for("NVIDIA H200", "gpu", tensorfloat32_allowed=True).matrix["float32"].value == 494.7e12
+def test_float32_is_tensorfloat32_where_the_precision_is_left_to_the_device_unless_told_otherwise() -> None:
+    peaks = peaks_for("NVIDIA H200", "gpu")
+    assert peaks.matrix["float32"].value == 67e12
+    assert peaks.float32_products == {"default": ("tensorfloat32", 1)}
+    assert peaks.to_dict()["float32_products"] == {"default": {"type": "tensorfloat32", "passes": 1}}
+    every = peaks_for("NVIDIA H200", "gpu", tensorfloat32_allowed=True)
+    assert every.matrix["float32"].value == 494.7e12
+    assert every.float32_products == {}
+    none = peaks_for("NVIDIA H200", "gpu", tensorfloat32_allowed=False)
+    assert none.matrix["float32"].value == 67e12
+    assert none.float32_products == {}
     assert peaks_for("Tesla T4", "gpu", tensorfloat32_allowed=True).matrix["float32"].value == 8.1e12
     told = peaks_for("NVIDIA H200", "gpu", {"matrix.float32": 5e13}, tensorfloat32_allowed=True)
     assert told.matrix["float32"] == Peak(5e13, "user", "settings")
+
+
+@pytest.mark.parametrize(
+    ("kind", "platform", "default"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "gpu", ("tensorfloat32", 1)),
+        ("NVIDIA B200", "gpu", ("tensorfloat32", 1)),
+        ("Tesla V100-SXM2-16GB", "gpu", None),
+        ("Tesla T4", "gpu", None),
+        ("AMD Instinct MI300X", "gpu", None),  # it has the type, XLA does not use it
+        ("TPU v4", "tpu", ("bfloat16", 1)),
+        ("TPU v5 lite", "tpu", ("bfloat16", 1)),
+        ("cpu", "cpu", None),
+        ("unheard of", "gpu", None),
+    ],
+)
+def test_how_a_device_multiplies_float32_follows_its_kind(
+    kind: str, platform: str, default: tuple[str, int] | None
+) -> None:
+    assert peaks_for(kind, platform).float32_products.get("default") == default
+
+
+def test_the_links_of_a_tpu_v3_are_four_of_a_chip_of_two_cores() -> None:
+    link = peaks_for("TPU v3", "tpu").link
+    assert link is not None
+    assert link.value == 4 * 100e9 / 2
+    assert "scaling-book" in link.source
+
+
+def test_a_users_own_float32_peak_is_that_of_float32_products() -> None:
+    assert peaks_for("NVIDIA H200", "gpu", {"matrix.float32": 5e13}).float32_products == {}
+    assert peaks_for("TPU v4", "tpu", {"matrix.float32": 5e13}).float32_products == {}
+    both = peaks_for("NVIDIA H200", "gpu", {"matrix.float32": 5e13, "matrix.tensorfloat32": 4e14})
+    assert both.float32_products == {"default": ("tensorfloat32", 1)}
+
+
+@given(
+    st.dictionaries(st.sampled_from(["float32", "complex64", "bfloat16", "float64"]), st.floats(0, 1e18)),
+    st.dictionaries(st.sampled_from(["default", "high"]), st.floats(0, 1e18)),
+)
+def test_flops_keep_their_sum_on_their_way_to_the_types_they_run_in(
+    flops: dict[str, float], by_precision: dict[str, float]
+) -> None:
+    total = pytest.approx(sum(flops.values()), rel=1e-9)
+    for kind, platform in (("NVIDIA H200", "gpu"), ("TPU v4", "tpu"), ("cpu", "cpu")):
+        peaks = peaks_for(kind, platform)
+        assert sum(peaks.types_run_in(flops, by_precision, passes=False).values()) == total
+        assert sum(peaks.types_run_in(flops, by_precision).values()) >= total.expected * (1 - 1e-9)
 
 
 def test_a_processor_without_calibration_has_no_peaks_and_says_what_to_run() -> None:

@@ -23,7 +23,7 @@ def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | Non
         found = known_peaks(kind, device.platform, jaxlib, settings)
     else:
         overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
-        allowed = bool(settings.get("tensorfloat32"))
+        allowed = settings.get("tensorfloat32")
         found = peaks_for(kind, device.platform, overrides, tensorfloat32_allowed=allowed)
     figures = device.capabilities
     if found.memory is None:

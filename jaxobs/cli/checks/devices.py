@@ -127,4 +127,9 @@ def peaks_lines(peaks: Mapping[str, Any]) -> list[str]:
         for what, unit, peak in rows
         if peak is not None
     ]
+    lines += [
+        f"  float32 products at `{precision}` precision run in {runs['type']}"
+        + (f", {runs['passes']} passes" if runs["passes"] > 1 else "")
+        for precision, runs in peaks["float32_products"].items()
+    ]
     return [*lines, f"  {peaks['reason']}"] if peaks["reason"] else lines

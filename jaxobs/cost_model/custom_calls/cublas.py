@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cost_model.dot import dot_multiply_adds, multiply_add_flops
+from jaxobs.cost_model.precision import executed_by_cublas
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:
@@ -44,16 +45,19 @@ def gemm(call: CustomCall) -> Cost | None:
     product = call.results[0]
     epilogue = str(configuration.get("epilogue", "DEFAULT"))
     additions = ("BIAS" in epilogue) + (float(configuration.get("beta", 0)) != 0)
-    workspaces = 1 if len(call.results) > 1 and call.results[-1].type.name in ("int8", "uint8") else 0
     gelu = product.elements if "GELU" in epilogue else 0
     # The tanh form of GELU: 8 additions and multiplications and one tanh for each element.
     vector = float(additions * product.elements + 8 * gelu)
+    narrower = min((left, right), key=lambda side: side.type.bits)
+    executed = executed_by_cublas(configuration, narrower.type.part)
     return call.matrix(
         flops,
-        of=min((left, right), key=lambda side: side.type.bits),
+        of=narrower,
+        executed=executed.type,
+        precision=executed.precision,
         vector_flops_by_type={product.type.part: vector} if vector else {},
         transcendentals=float(gelu),
-        bytes=call.memory_bytes(workspaces=workspaces),
+        bytes=call.memory_bytes(workspaces=call.workspaces),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from jaxobs.cost_model.convolution import convolution_multiply_adds
 from jaxobs.cost_model.dot import multiply_add_flops
+from jaxobs.cost_model.precision import executed_by_cudnn
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
@@ -24,10 +25,18 @@ def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, 
         input_, kernel, output, message.convolution_dimension_numbers, message.window
     )
     flops = multiply_add_flops(*call.operands[:2]) * multiply_adds
-    moved = call.memory_bytes(workspaces=1 if len(call.results) > 1 else 0)
+    moved = call.memory_bytes(workspaces=call.workspaces)
     vector = float(additions * call.results[0].elements)
     part = call.results[0].type.part
-    return call.matrix(flops, bytes=moved, vector_flops_by_type={part: vector} if vector else {})
+    floating = next((operand for operand in call.operands if operand.floating), call.results[0])
+    executed = executed_by_cudnn(call.instruction, floating.type.part)
+    return call.matrix(
+        flops,
+        of=floating,
+        precision=executed.precision,
+        bytes=moved,
+        vector_flops_by_type={part: vector} if vector else {},
+    )
 
 
 def forward(call: CustomCall) -> Cost:

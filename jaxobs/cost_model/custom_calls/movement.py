@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def moves(call: CustomCall) -> Cost:
     """Operands are read and results written; comparisons and integer work are no FLOPs."""
-    return call.movement()
+    return Cost(bytes=call.memory_bytes(workspaces=call.workspaces))
 
 
 def nothing(_: CustomCall) -> Cost:
@@ -26,6 +26,7 @@ RULES: Final[dict[str, Rule]] = {
             "TopK",
             "__gpu$TopK",
             "__cub$DeviceRadixSort",
+            "__cub$DeviceRadixSortUnassignedScratchSize",
             "PadToStatic",
             "SliceToDynamic",
             "cu_threefry2x32_ffi",

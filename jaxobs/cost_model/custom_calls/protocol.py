@@ -9,6 +9,8 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from jaxobs.cost_model.custom_calls.workspaces import workspaces
+from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ class CustomCall:
         self.operands: tuple[Shape, ...] = tuple(operand.shape for operand in instruction.operands)
         self.results: tuple[Shape, ...] = instruction.shape.leaves()
         """The arrays of the result, a tuple's in order; libraries append their workspace as the last."""
+
+    @property
+    def workspaces(self) -> int:
+        """How many of the last results are scratch memory of a library that XLA knows."""
+        return workspaces(self.instruction)
 
     @property
     def backend_config(self) -> bytes:
@@ -54,17 +61,28 @@ class CustomCall:
         return found
 
     def matrix(
-        self, flops: float, *, of: Shape | None = None, executed: str | None = None, **rest: Any
+        self,
+        flops: float,
+        *,
+        of: Shape | None = None,
+        executed: str | None = None,
+        precision: str | None = None,
+        **rest: Any,
     ) -> Cost:
         """A cost of matrix FLOPs in the element type of ``of``, by default the first floating operand.
 
-        ``executed`` is the real type it runs in, by default that type's parts; ``rest`` are other fields of
+        ``executed`` is the real type it runs in, by default that type's parts; ``precision`` is that of float32
+        products whose precision the program left to the device (`default`, `high`). ``rest`` are other fields of
         ``Cost``, where bytes default to ``memory_bytes()``.
         """
         shape = of or next((operand for operand in self.operands if operand.floating), self.results[0])
         rest.setdefault("bytes", self.memory_bytes())
         if self.instruction.rematerialized:
             rest["rematerialized_flops_by_type"] = {shape.type.name: flops}
+        if precision is not None and shape.type.name in FLOAT32_SOURCES:
+            rest["float32_flops_by_precision"] = {precision: flops}
+            if self.instruction.rematerialized:
+                rest["rematerialized_float32_flops_by_precision"] = {precision: flops}
         return Cost(
             matrix_flops_by_type={shape.type.name: flops},
             executed_matrix_flops_by_type={executed or shape.type.part: flops},
@@ -120,6 +138,8 @@ def _checked(cost: Any) -> Cost | None:
         cost.executed_matrix_flops_by_type,
         cost.vector_flops_by_type,
         cost.rematerialized_flops_by_type,
+        cost.float32_flops_by_precision,
+        cost.rematerialized_float32_flops_by_precision,
     ):
         amounts += by_type.values()
     wrong = next((amount for amount in amounts if not 0 <= amount < inf), None)

@@ -34,6 +34,8 @@ class _Products:
     all: float = 0.0
     share: float = 0.0
     confidence: float = 1.0
+    full_precision: bool = False
+    """Whether any of them is float32 for certain, and not TensorFloat-32 already."""
 
 
 def small_batch(facts: Facts) -> Iterator[Finding]:
@@ -69,11 +71,12 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
         return
     of_function: dict[str, _Products] = {}
     for work in facts.work:
-        amount = work.executed.get("float32", 0.0)
+        amount = work.executed.get("float32", 0.0) + work.executed.get("tensorfloat32", 0.0)
         if work.label == "compute" and amount:
             products = of_function.setdefault(work.subject["function"], _Products())
             products.confidence = min(products.confidence, work.confidence)
             products.single += amount * work.share / work.seconds
+            products.full_precision = products.full_precision or "float32" in work.executed
             products.all += sum(work.executed.values()) * work.share / work.seconds
             products.share += work.share * min(1.0, amount / single / work.seconds)
     tensorfloat32 = facts.matrix_peaks.get("tensorfloat32", 0.0) > facts.matrix_peaks["float32"]
@@ -89,7 +92,7 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
             f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix FLOPs "
             f"that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
             "compute products in bfloat16 and keep the parameters in float32"
-            + (also if tensorfloat32 else ""),
+            + (also if tensorfloat32 and products.full_precision else ""),
             products.confidence,
             min(1.0, products.share) * (1 - single / half),
         )

@@ -39,9 +39,11 @@ def test_a_trace_in_good_order() -> None:
     assert told(traced()) == []
 
 
-def test_products_in_float32() -> None:
-    document = traced(executed_matrix_flops_by_type={"float32": 1e14})
+@pytest.mark.parametrize("executed", ["float32", "tensorfloat32"])
+def test_products_in_float32(executed: str) -> None:
+    document = traced(executed_matrix_flops_by_type={executed: 1e14})
     (piece,) = advise_on_trace(document)
+    assert ("default_matmul_precision" in str(piece)) == (executed == "float32")
     assert (piece["condition"], piece["function"]) == ("slow_element_type", "jit_train_step")
     # Half of the span, of that what the products take at least in TensorFloat-32, of that a half.
     assert piece["saves_ratio"] == pytest.approx(0.5 * (1e14 / 494.7e12) / 2)

@@ -1,0 +1,46 @@
+"""Scratch memory that library calls list among their results: the compiler's to give, and no traffic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.instructions import Instruction
+
+_BYTES: Final = ("int8", "uint8")
+
+# How many arrays at the end of the result are scratch, by target: the whole one, or its prefix. openxla/xla,
+# xla/service/gpu/cublas_cudnn.h and gpu_sort_rewriter.cc; of cuSOLVER a workspace and a status.
+_LAST: Final[dict[str, int]] = {
+    "__cublas$gemm": 1,
+    "__cublas$lt$matmul": 1,
+    "__cublas$lt$matmul$f8": 1,
+    "__cub$DeviceRadixSort": 1,
+    "__cub$DeviceRadixSortUnassignedScratchSize": 1,
+    "__cusolver$cholesky": 2,
+    "te_fused_attn_forward_ffi": 1,
+    "te_fused_attn_backward_ffi": 1,
+}
+_LAST_BY_PREFIX: Final = ("__cudnn$conv", "__cudnn$fmha")
+_ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
+"""These append scratch to their result or leave it out: it is there if the last array is one of bytes."""
+
+
+def workspaces(call: Instruction) -> int:
+    """How many of a custom call's last results are scratch memory."""
+    target = call.target
+    last = 1 if target.startswith(_LAST_BY_PREFIX) else _LAST.get(target, 0)
+    if not last:
+        return 0
+    results = call.shape.leaves()
+    if len(results) <= last:
+        return 0
+    if target.startswith(_ONLY_OF_BYTES) and results[-1].type.name not in _BYTES:
+        return 0
+    return last
+
+
+def workspace_bytes(call: Instruction) -> float:
+    """Their size."""
+    last = workspaces(call)
+    return float(sum(result.bytes for result in call.shape.leaves()[-last:])) if last else 0.0

@@ -1,0 +1,74 @@
+"""A snapshot names the types in which the device multiplies, and a conditional's dearest branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxobs.cli.checks.devices import peaks_lines
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.measured_run import measured_run
+from jaxobs.derive.roofline import bound_time, model_flops_utilization
+from jaxobs.model.cost import Cost
+from jaxobs.model.events import FunctionWatched
+from jaxobs.model.hardware import peaks_for
+from tests.derive.made_up import applied, at, backend, created, families, module, new_fold, step, unexplained
+
+H200 = "NVIDIA H200"
+DEFAULT = {"float32_flops_by_precision": {"default": 40e12}}
+
+
+def on_an_h200(**more: Any) -> Fold:
+    fold = applied(new_fold(), [backend(H200), created(1), FunctionWatched(-1, "f", "x", at(1))])
+    fold.bind_peaks(H200, peaks_for(H200, "gpu"))
+    fold.analysed(1, module(60e12, executed_matrix_flops_by_type={"float32": 60e12}, **more))
+    return applied(fold, [step(number, 1.0 + number, 2.0 + number, runs=(1,)) for number in range(10)])
+
+
+def test_the_entry_of_an_executable_names_the_types_of_the_device() -> None:
+    snapshot = on_an_h200(**DEFAULT).snapshot(at(12))
+    (made,) = snapshot.document["executables"]
+    assert made["cost"]["matrix_flops_by_type"] == {"float32": 60e12}
+    assert made["cost"]["executed_matrix_flops_by_type"] == {"tensorfloat32": 40e12, "float32": 20e12}
+    assert made["bound_seconds"] == pytest.approx(40 / 494.7 + 20 / 67)
+    assert unexplained(snapshot.to_dict()) == []
+
+
+def test_counted_flops_have_the_type_whose_peak_counts() -> None:
+    series = families(on_an_h200(**DEFAULT).snapshot(at(12)))["jaxobs_flops_total"]
+    assert series["train", "tensorfloat32", "model"] == 10 * 40e12
+    assert series["train", "float32", "model"] == 10 * 20e12
+
+
+def test_the_upper_bound_is_in_the_entry_and_absent_where_there_is_none() -> None:
+    dearest = Cost({"float32": 9e13}, bytes=2e6)
+    snapshot = on_an_h200(exact=False, inexact_reasons=("a conditional",), at_most=dearest).snapshot(at(12))
+    (made,) = snapshot.document["executables"]
+    assert made["cost"]["at_most"]["flops"] == 9e13
+    assert made["cost"]["at_most"]["bytes"] == 2e6
+    assert unexplained(snapshot.to_dict()) == []
+    (exact,) = on_an_h200().snapshot(at(12)).document["executables"]
+    assert "at_most" not in exact["cost"]
+
+
+def text_of(cost: Cost, kind: str, platform: str) -> str:
+    peaks = peaks_for(kind, platform)
+    used = model_flops_utilization(cost, 1.0, peaks)
+    return str(measured_run(cost, bound_time(cost, peaks), 1.0, None, 1, used, kind, peaks))
+
+
+def test_a_roofline_says_in_which_type_float32_is_multiplied() -> None:
+    asked = Cost({"float32": 60e12}, float32_flops_by_precision={"default": 60e12})
+    said = "products asked for in float32 run in "
+    assert said + "tensorfloat32 here" in text_of(asked, H200, "gpu")
+    assert said + "bfloat16 here" in text_of(asked, "TPU v4", "tpu")
+    assert said not in text_of(Cost({"float32": 60e12}), H200, "gpu")
+    assert said not in text_of(asked, "Tesla V100-SXM2-16GB", "gpu")
+
+
+def test_peaks_say_what_the_device_makes_of_float32() -> None:
+    lines = peaks_lines(peaks_for("TPU v4", "tpu").to_dict())
+    assert "  float32 products at `default` precision run in bfloat16" in lines
+    assert "  float32 products at `highest` precision run in bfloat16, 6 passes" in lines
+    assert not any("precision" in line for line in peaks_lines(peaks_for("Tesla T4", "gpu").to_dict()))
