@@ -1,0 +1,277 @@
+"""The loops of `labels.py`, each run in a process of its own: prints what jaxobs says of it, as JSON.
+
+python benchmarks/label_loops.py --loop input --seconds 7 [--steps 3] [--every 10] [--watched]
+python benchmarks/label_loops.py --inject checkpoint --seconds 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+WARM_UP = 6.0
+"""Seconds. The first window comes after three without a compile."""
+
+PAUSE = 0.005
+"""Seconds of an injected wait."""
+
+
+def noise(size: int) -> Any:
+    """A square matrix whose products neither grow nor shrink.
+
+    Not one value throughout: by such a constant jaxlib 0.10.2 multiplies wrongly on CPUs, reading beyond its end.
+    """
+    import jax.numpy as jnp
+    import numpy
+
+    return jnp.asarray(numpy.random.default_rng(0).standard_normal((size, size), numpy.float32) / size**0.5)
+
+
+Watch = Callable[[Any], Any]
+"""What wraps the functions of a loop: `obs.watch`, or nothing."""
+
+
+def small_step(watch: Watch, layers: int = 2) -> Callable[[Any], Any]:
+    """A fraction of a millisecond of products a layer, and some milliseconds to compile."""
+    import jax
+    import jax.numpy as jnp
+
+    weights = noise(256)
+
+    @watch
+    @jax.jit
+    def step(batch: Any) -> Any:
+        for _ in range(layers):
+            batch = jnp.tanh(batch @ weights)
+        return jnp.mean(batch)
+
+    whole: Callable[[Any], Any] = step
+    return whole
+
+
+Turn = Callable[[int], Any]
+"""One turn of a loop, by its number; gives what the device will have made when it is done."""
+
+
+def compute(watch: Watch) -> Turn:
+    """Products."""
+    import jax
+    import jax.numpy as jnp
+
+    wide = noise(512)
+
+    @watch
+    @jax.jit
+    def products(x: Any) -> Any:
+        for _ in range(4):
+            x = x @ wide
+        return jnp.sum(x)
+
+    return lambda _: products(wide)
+
+
+def memory(watch: Watch) -> Turn:
+    """A triad over more than any cache holds."""
+    import jax
+    import jax.numpy as jnp
+
+    # 128 MiB: no cache holds it. Donated: memory that is new each time is slow at its first touch.
+    triad = watch(jax.jit(lambda x, y: x * 0.5 + y, donate_argnums=0))
+    ones = jnp.ones((32, 2**20))
+    held = [triad(jnp.ones((32, 2**20)), ones)]
+
+    def stream(_: int) -> Any:
+        held[0] = triad(held[0], ones)
+        return held[0]
+
+    return stream
+
+
+def latency(watch: Watch) -> Turn:
+    """Many products of next to nothing."""
+    import jax
+    import jax.numpy as jnp
+
+    tiny = jnp.ones((8, 8)) / 8
+
+    @watch
+    @jax.jit
+    def chain(x: Any) -> Any:
+        for _ in range(600):  # not `fori_loop`: XLA compiles a small one into one function
+            x = x @ tiny + 1
+        return x
+
+    return lambda _: chain(tiny)
+
+
+def communication(watch: Watch) -> Turn:
+    """An all-reduce over eight devices."""
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(jax.devices(), ("data",))
+    by_row, whole = PartitionSpec("data", None), PartitionSpec()  # type: ignore[no-untyped-call]
+    rows = jax.device_put(jnp.ones((8, 2**22)), NamedSharding(mesh, by_row))
+    reduce = watch(jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=NamedSharding(mesh, whole)))
+    return lambda _: reduce(rows)
+
+
+def waiting(watch: Watch) -> Turn:
+    """A small step; what takes the time is around it."""
+    import jax.numpy as jnp
+
+    step = small_step(watch)
+    batch = jnp.ones((64, 256))
+    return lambda _: step(batch)
+
+
+def recompiling(watch: Watch) -> Turn:
+    """A new shape each step."""
+    import numpy
+
+    step = small_step(watch)
+    return lambda number: step(numpy.ones((64 + number, 256), numpy.float32))
+
+
+TURNS = {
+    "compute": compute,
+    "memory": memory,
+    "latency": latency,
+    "communication": communication,
+    "compile": recompiling,
+    "copying": compute,
+}
+
+
+def asked(obs: Any) -> Any:
+    """What jaxobs says of the loop."""
+    for _ in range(5):
+        loops = obs.snapshot(timeout=5.0).to_dict()["loops"]
+        if loops:
+            return loops["train"]
+    raise SystemExit("the agent does not answer")
+
+
+def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool) -> None:
+    """Runs in a process of its own, waits `every` so many steps for the device; prints what jaxobs says of the loop."""
+    import numpy
+
+    import jaxobs
+
+    with jaxobs.instrument() as obs:
+        turn = TURNS.get(name, waiting)(obs.watch if watched else lambda function: function)
+        turn(0).block_until_ready()  # its compile is not the loop's
+        started = time.perf_counter()
+
+        def numbers() -> Iterator[int]:
+            number = 0
+            while time.perf_counter() - started < seconds and number != steps:
+                number += 1
+                if name == "input":
+                    time.sleep(4 * PAUSE)
+                yield number
+
+        for number in obs.steps(numbers()):
+            made = turn(number)
+            if name == "host":
+                time.sleep(4 * PAUSE)
+            if number % every == 0:
+                saves = name in {"checkpoint", "copying"}
+                with obs.phase("checkpoint") if saves else contextlib.nullcontext():
+                    if name == "copying":
+                        numpy.array(made)
+                    made.block_until_ready()
+                    time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
+        told = asked(obs)
+        while (
+            name != "compile"
+            and steps is None
+            and not told["profile"]
+            and time.perf_counter() - started < 2 * seconds
+        ):
+            time.sleep(0.2)  # the last window is being read
+            told = asked(obs)
+    print(json.dumps({**told["bottleneck"], "windows": (told["profile"] or {}).get("windows", 0)}))
+
+
+def inject(name: str, seconds: float, every: int) -> None:
+    """The same for known seconds: prints what was injected, what came back, and wall time and the components' sum."""
+    import jax.numpy as jnp
+    import numpy
+
+    import jaxobs
+
+    injected = 0.0
+    with jaxobs.instrument() as obs:
+        # JAX spends some milliseconds around a compile: one that takes long makes them few.
+        step = small_step(obs.watch, 100 if name == "compile" else 2)
+        batch = jnp.ones((64, 256))
+        began = time.perf_counter()
+        for _ in obs.steps(iter(lambda: time.perf_counter() - began > WARM_UP, True)):
+            # Until runs have been timed, or a window read, it is not known when the device is idle.
+            step(batch).block_until_ready()
+        before = asked(obs)
+        started = time.perf_counter()
+
+        # The host has work of its own in each step; and where it runs ahead, what the device does for a fraction of a
+        # millisecond meanwhile is no input wait and no host's.
+        pauses = {"host": 8 * PAUSE, "input": (8 if every > 1 else 1) * PAUSE, "checkpoint": every * PAUSE}
+
+        def pause() -> None:
+            nonlocal injected
+            begun = time.perf_counter()
+            time.sleep(pauses[name])
+            injected += time.perf_counter() - begun
+
+        def batches() -> Iterator[Any]:
+            while time.perf_counter() - started < seconds:
+                if name == "input":
+                    pause()
+                yield batch
+
+        for number, item in enumerate(obs.steps(batches())):
+            again = name == "compile" and number and number % 20 == 0
+            given = numpy.ones((64 + number, 256), numpy.float32) if again else item
+            begun = time.perf_counter()
+            done = step(given)
+            injected += time.perf_counter() - begun if again else 0.0
+            waits = number % every == 0
+            if waits:
+                done.block_until_ready()
+            if name == "host":
+                pause()
+            with obs.phase("checkpoint") if name == "checkpoint" and waits else contextlib.nullcontext():
+                if name == "checkpoint" and waits:
+                    pause()
+        told = asked(obs)
+    found = {word: amount - before["components"][word] for word, amount in told["components"].items()}
+    wall = told["wall_seconds"] - before["wall_seconds"]
+    print(json.dumps({"injected": injected, "found": found[name], "wall": wall, "components": found}))
+
+
+def main() -> None:
+    """Run one loop."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--loop", help="one of the loops, by name")
+    which.add_argument("--inject", help="inject known seconds of this")
+    parser.add_argument("--seconds", type=float, default=7.0)
+    parser.add_argument("--steps", type=int, help="end after so many")
+    parser.add_argument("--every", type=int, default=1, help="wait for the device each so many steps")
+    parser.add_argument("--watched", action="store_true", help="watch the loop's function")
+    options = parser.parse_args()
+    if options.loop:
+        loop(options.loop, options.seconds, options.steps, options.every, options.watched)
+    else:
+        inject(options.inject, options.seconds, options.every)
+
+
+if __name__ == "__main__":
+    main()
