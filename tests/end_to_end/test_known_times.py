@@ -94,7 +94,7 @@ def test_times_that_are_known_come_out(start_training: Callable[..., Training]) 
     assert sum(charged.values()) == pytest.approx(document["process"]["seconds"] - 0.6, abs=0.2)
     assert charged["checkpoint"] == near(0.4)
     assert charged["input"] == pytest.approx(
-        sum(loop["components"]["input"] for loop in document["loops"].values()), abs=0.02
+        sum(loop["components"]["input"] for loop in document["loops"].values()), abs=0.05
     )
     loops = sum(loop["wall_seconds"] for loop in document["loops"].values())
     assert charged["productive"] <= loops
