@@ -42,7 +42,8 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def product() -> bytes:
     side = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
     # At the default precision an H200 takes TensorFloat-32.
-    modules = jax.jit(lambda a: jnp.dot(a, a, precision="highest")).lower(side).compile().runtime_executable().hlo_modules()
+    exact = jax.jit(lambda a: jnp.dot(a, a, precision="highest"))
+    modules = exact.lower(side).compile().runtime_executable().hlo_modules()
     serialized: bytes = modules[0].as_serialized_hlo_module_proto()
     return serialized
 
