@@ -101,7 +101,7 @@ def latency(watch: Watch) -> Turn:
     @watch
     @jax.jit
     def chain(x: Any) -> Any:
-        for _ in range(600):  # not `fori_loop`: XLA compiles a small one into one function
+        for _ in range(2000):  # not `fori_loop`: XLA compiles a small one into one function
             x = x @ tiny + 1
         return x
 
