@@ -65,3 +65,13 @@ def test_memory_that_shrinks_is_not_less_than_nothing():
     memory.begin()
     now = 0
     assert memory.grown() == 0
+
+
+def test_arrays_that_come_and_go_in_each_step_are_not_taken_for_events():
+    """The session begins when they are gone, and they come back."""
+    held = iter([8, 136, 8, 136, 8, 150])
+    memory = EventMemory(lambda: next(held) * MEBIBYTE)
+    memory.begin()
+    for _ in range(3):
+        memory.again()
+    assert [memory.grown(), memory.grown()] == [0, 14 * MEBIBYTE]

@@ -51,6 +51,12 @@ class EventMemory:
     def begin(self) -> None:
         self._began, self._more = self._allocated(), 0
 
+    def again(self) -> None:
+        """Once more before it begins: a job that allocates and frees in each step has more now than a moment ago."""
+        now = self._allocated()
+        if now is not None and self._began is not None:
+            self._began = max(self._began, now)
+
     def grown(self) -> int:
         """Bytes that events hold at most, less what the job was seen to allocate by itself; 0 where not known."""
         now = self._allocated()

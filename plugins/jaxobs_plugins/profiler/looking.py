@@ -22,6 +22,9 @@ FIRST_LOOK, LOOK = 0.002, 0.02
 """Seconds between two looks, doubling from the one to the other: what a look takes (up to 0.5 ms, beside the job) is a
 fortieth of it."""
 
+LOOKS_BEFORE, LOOK_BEFORE = 10, 0.004
+"""How often, and how many seconds apart, memory is looked at before a recording: a step's arrays come and go."""
+
 HELD = 32 * 2**20
 """Bytes that the events of a scheduled window may hold: 120 000 to 270 000, 0.3 to 1 s of `stop()`. Windows are planned
 to hold a third of that at most; this is for a job that is suddenly another one."""
@@ -66,11 +69,15 @@ class Looking:
         """
         before = self._job.progress()
         ended, grown, steps = Ended.OTHERS, 0, 0
+        self._memory.begin()
+        for _ in range(LOOKS_BEFORE):
+            if not self._turns.record(LOOK_BEFORE):
+                break
+            self._memory.again()
 
         def wait() -> bool:
             nonlocal ended, grown, steps
             compiled = before.compiled if until_compiled else None
-            self._memory.begin()
             ended = self._watch(length, held, compiled)
             grown = self._memory.grown()
             steps = self._job.progress().steps - before.steps
