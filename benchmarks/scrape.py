@@ -10,6 +10,7 @@ from statistics import median
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT
 from jaxobs_plugins.prometheus.routes import answer
@@ -49,7 +50,8 @@ def main() -> None:
     families = example_families(SERIES)
     page = MetricsPage()
     listener, address = listen(Address("localhost", 0), may_move=True)
-    server = HttpServer(listener, lambda request: answer(request, page), print)
+    hosts = AllowedHosts(LocalNames(), (), from_network=False)
+    server = HttpServer(listener, lambda request: answer(request, page, hosts), print)
     server.start()
     client = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
 

@@ -1,12 +1,14 @@
-"""What a client of the metrics server sends and sees, and a page that fills its buffers."""
+"""What a client of the metrics server sends and sees, a page that fills its buffers, and credentials as a server has."""
 
 import select
 import socket
 import time
+from typing import Any
 
 from jaxobs.model.metrics import Family, Metric
+from jaxobs_plugins.prometheus.credentials import Credentials
 
-GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def large_family(series: int = 60_000) -> Family:
@@ -26,3 +28,10 @@ def is_closed(client: socket.socket, seconds: float) -> bool:
             except ConnectionError:
                 return True
     return False
+
+
+def read_credentials(settings: dict[str, Any]) -> Credentials:
+    credentials = Credentials(settings)
+    credentials.token.refresh()
+    credentials.certificate.refresh()
+    return credentials

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Me
 from jaxobs_plugins.prometheus.address import Address, listen
 from jaxobs_plugins.prometheus.connection import Limits
 from jaxobs_plugins.prometheus.credentials import Token
+from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer
 from jaxobs_plugins.prometheus.server import HttpServer
+from tests.prometheus.dead_mount import DeadMount
 
 RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first"}
+LOOPBACK = AllowedHosts(LocalNames(frozenset({"node1"})), (), from_network=False)
 STEP_SECONDS = (1e-4, 0.01, 1.0, 600.0)
 
 
@@ -83,6 +87,20 @@ def make_agent() -> Callable[..., RecordingAgent]:
 
 
 @pytest.fixture
+def dead_mount(tmp_path: Path) -> Iterator[DeadMount]:
+    """A directory that can be made not to answer; where this user may not mount, the test is skipped."""
+    (tmp_path / "mount").mkdir()
+    mount = DeadMount(tmp_path / "mount")
+    try:
+        mount.die()
+    except OSError as error:
+        pytest.skip(f"a file system cannot be mounted here: {error}")
+    mount.revive()
+    yield mount
+    mount.revive()
+
+
+@pytest.fixture
 def resource() -> dict[str, str]:
     return dict(RESOURCE)
 
@@ -128,13 +146,14 @@ def serve() -> Iterator[Callable[..., Running]]:
         token: Token | None = None,
         ask: Callable[[float, bool], str | None] | None = None,
         tls: ssl.SSLContext | None = None,
+        hosts: AllowedHosts = LOOPBACK,
         **resource: str,
     ) -> Running:
         listener, address = listen(Address("localhost", 0), may_move=True)
         lines: list[str] = []
         page = MetricsPage(families, resource)
         server = HttpServer(
-            listener, lambda request: answer(request, page, token, ask), lines.append, limits, tls
+            listener, lambda request: answer(request, page, hosts, token, ask), lines.append, limits, tls
         )
         server.start()
         running.append(Running(server, address.port, lines, page))

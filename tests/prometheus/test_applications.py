@@ -19,8 +19,10 @@ import pytest
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import asgi_application, wsgi_application
-from jaxobs_plugins.prometheus.credentials import Credentials, Token
+from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.render import OPENMETRICS
+from tests.prometheus.clients import read_credentials
+from tests.prometheus.dead_mount import DeadMount
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -96,7 +98,7 @@ def test_the_agent_decides_who_may_read_and_proves_who_it_is(
     tmp_path: Path,
 ) -> None:
     settings = {"metrics_tls_certificate": certificates.leaf, "metrics_tls_key": certificates.key}
-    server = serve(families, token=Token(b"a-secret"), tls=Credentials(settings).tls)
+    server = serve(families, token=Token(b"a-secret"), tls=read_credentials(settings).tls)
     address = f"https://localhost:{server.port}/metrics"
     server.trusted = ssl.create_default_context(cafile=certificates.authority)
     expected = server.get(Authorization="Bearer a-secret")[2]
@@ -117,6 +119,26 @@ def test_the_agent_decides_who_may_read_and_proves_who_it_is(
         status, _, body = ask(stranger, authorization="Bearer a-secret")
         assert (status, b"a-secret" in body) == (503, False)
         assert b"certificate verify failed" in body
+
+
+@both
+@pytest.mark.parametrize("hangs", ["the file does not answer", "a fifo"])
+def test_a_certificate_that_hangs_is_503_in_time(
+    ask: Callable[..., Answer], dead_mount: DeadMount, hangs: str
+) -> None:
+    """The application runs in the user's web server, on its thread."""
+    path = dead_mount.directory / "certificate.pem"
+    os.mkfifo(path)
+    if hangs != "a fifo":
+        dead_mount.die()
+    source = SimpleNamespace(
+        address="https://localhost:1/metrics", settings=SimpleNamespace(metrics_tls_certificate=path)
+    )
+    started = time.monotonic()
+    status, _, body = ask(source)
+    assert time.monotonic() - started < 10
+    assert (status, body.count(b"\n")) == (503, 1)
+    assert (b"not a regular file" if hangs == "a fifo" else b"no answer for 2 s") in body
 
 
 @both

@@ -1,7 +1,6 @@
-import errno
+import contextlib
 import http.client
 import os
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError, Token
+from jaxobs_plugins.prometheus.credential_files import CredentialsError
+from jaxobs_plugins.prometheus.credentials import Credentials, Token
 from jaxobs_plugins.prometheus.render import TEXT, render
+from tests.prometheus.clients import read_credentials
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"
 
@@ -76,7 +77,7 @@ def test_a_token_cannot_be_read_back() -> None:
 def test_a_file_that_holds_no_token_is_refused(token_file: Path, content: bytes) -> None:
     token_file.write_bytes(content)
     with pytest.raises(CredentialsError, match=r"metrics_token_file: .*/token does not hold one token"):
-        Credentials({"metrics_token_file": str(token_file)})
+        read_credentials({"metrics_token_file": str(token_file)})
 
 
 def test_what_cannot_be_used_is_named_and_nothing_is_served(
@@ -107,77 +108,96 @@ def test_what_cannot_be_used_is_named_and_nothing_is_served(
         exporter.stop(1)
 
 
+def test_before_they_are_read_there_is_no_token_rather_than_none_needed(
+    token_file: Path, certificates: Any
+) -> None:
+    credentials = Credentials(
+        {"metrics_token_file": token_file, "metrics_tls_certificate": certificates.leaf}
+    )
+    with pytest.raises(CredentialsError, match=r"metrics_token_file: .* has not been read yet"):
+        _ = credentials.token.value
+    with pytest.raises(CredentialsError, match=r"metrics_tls_certificate: .* has not been read yet"):
+        _ = credentials.tls
+    assert Credentials({}).token.value is None
+    assert Credentials({}).tls is None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("setting", ["metrics_token_file", "metrics_tls_certificate", "metrics_tls_key"])
+@pytest.mark.parametrize("kind", ["fifo", "directory", "device", "link to a fifo"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(
+    certificates: Any, tmp_path: Path, setting: str, kind: str
+) -> None:
+    path = tmp_path / "strange"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "device":
+        path = Path("/dev/zero")
+    else:
+        os.mkfifo(path)
+    if kind == "link to a fifo":
+        path = tmp_path / "link"
+        path.symlink_to("strange")
+    settings = {setting: str(path)}
+    if setting == "metrics_tls_key":
+        settings["metrics_tls_certificate"] = str(certificates.leaf)
+    with pytest.raises(CredentialsError, match=f"{setting}: {path} cannot be read: not a regular file"):
+        read_credentials(settings)
+
+
+def test_a_file_too_large_for_a_certificate_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CredentialsError, match="large is larger than 1048576 bytes"):
+        read_credentials({"metrics_tls_certificate": str(tmp_path / "large")})
+
+
+def test_no_file_stays_open(token_file: Path, certificates: Any) -> None:
+    def opened() -> list[Path]:
+        return sorted(Path("/proc/self/fd").iterdir())
+
+    before = opened()
+    settings = {"metrics_token_file": token_file, "metrics_tls_certificate": certificates.leaf}
+    for key in (certificates.key, certificates.other_key, token_file.parent, token_file.parent / "nowhere"):
+        with contextlib.suppress(CredentialsError):
+            read_credentials({**settings, "metrics_tls_key": key})
+    assert opened() == before
+
+
 def test_files_that_were_replaced_are_read_again(token_file: Path, certificates: Any, tmp_path: Path) -> None:
     certificate = tmp_path / "both.pem"
     certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
-    held = Credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
-    token, tls = held.token, held.tls
-    assert token is not None
-    assert isinstance(tls, ssl.SSLContext)
-    assert token.admits(f"Bearer {SECRET}")
-    assert not held.refresh()
+    held = read_credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
+    before = held.tls
+    assert held.token.value is not None
+    assert held.token.value.admits(f"Bearer {SECRET}")
+    assert not held.token.refresh()
+    assert not held.certificate.refresh()
     fresh = tmp_path / "fresh"
     fresh.write_text("another")
     fresh.replace(token_file)  # as Kubernetes does it
-    assert held.refresh()
-    assert held.token is not None
-    assert held.token.admits("Bearer another")
-    assert not held.token.admits(f"Bearer {SECRET}")
+    assert held.token.refresh()
+    assert held.token.value.admits("Bearer another")
+    assert not held.token.value.admits(f"Bearer {SECRET}")
     token_file.unlink()
     with pytest.raises(CredentialsError):
-        held.refresh()
-    assert not held.refresh()  # it is said once
-    assert held.token.admits("Bearer another")
-
-
-def test_a_file_that_could_not_be_read_is_tried_again_until_it_can(
-    token_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Credentials({"metrics_token_file": token_file})
-    token_file.write_text("a-new-one")
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", _no_descriptor_left)
-        with pytest.raises(CredentialsError, match="Too many open files"):
-            held.refresh()
-        assert [held.refresh(), held.refresh()] == [False, False]  # tried, and not said again
-    assert held.token is not None
-    assert held.token.admits(f"Bearer {SECRET}")
-    assert held.refresh()  # though nobody has written it since
-    assert held.token.admits("Bearer a-new-one")
-    assert not held.refresh()
-
-
-def test_another_reason_is_said_too(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Credentials({"metrics_token_file": token_file})
-    token_file.write_text("two words")
-    with pytest.raises(CredentialsError, match="does not hold one token"):
-        held.refresh()
-    monkeypatch.setattr(Path, "open", _no_descriptor_left)
-    with pytest.raises(CredentialsError, match="Too many open files"):
-        held.refresh()
-
-
-def test_a_certificate_that_cannot_be_used_keeps_no_replaced_token_in_use(
-    token_file: Path, certificates: Any, tmp_path: Path
-) -> None:
-    certificate = tmp_path / "both.pem"
-    certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
-    held = Credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
-    before = held.tls
-    token_file.write_text("another")
+        held.token.refresh()
+    assert held.token.value.admits("Bearer another")
     certificate.write_bytes(certificates.leaf.read_bytes())  # the key is on its way
-    with pytest.raises(CredentialsError, match="metrics_tls_certificate"):
-        held.refresh()
-    assert held.token is not None
-    assert held.token.admits("Bearer another")
+    with pytest.raises(CredentialsError):
+        held.certificate.refresh()
     assert held.tls is before
-    certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
-    assert held.refresh()
+    certificate.write_bytes(certificates.other.read_bytes() + certificates.other_key.read_bytes())
+    assert held.certificate.refresh()
     assert held.tls is not before
 
 
-def _no_descriptor_left(*_: Any, **__: Any) -> Any:
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+def test_a_file_of_the_same_size_and_age_that_says_something_else_is_read(token_file: Path) -> None:
+    held = read_credentials({"metrics_token_file": token_file})
+    age = token_file.stat().st_mtime_ns
+    token_file.write_text("f" * len(SECRET) + "\n")
+    os.utime(token_file, ns=(age, age))
+    assert held.token.refresh()
 
 
 def test_a_job_that_replaces_its_token_is_served_on(

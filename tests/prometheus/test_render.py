@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric, Value
 from jaxobs_plugins.prometheus.labels import LABEL_LENGTH, label_name, label_value
-from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, negotiate, render
+from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
 
 GAUGE = Metric("example_value", "gauge", "A value.", ("name",))
 COUNTER = Metric("example_seconds_total", "counter", "Seconds.", ("name",), "seconds")
@@ -181,27 +181,6 @@ def test_a_megabyte_of_label_is_cut_and_its_end_still_counts() -> None:
 )
 def test_resource_names_become_label_names(dotted: str, name: str) -> None:
     assert label_name(dotted) == name
-
-
-@pytest.mark.parametrize(
-    ("accept", "content_type"),
-    [
-        ("", TEXT),
-        ("*/*", TEXT),
-        ("text/plain;version=1.0.0;escaping=allow-utf-8", TEXT),
-        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", OPENMETRICS),
-        ("application/openmetrics-text", OPENMETRICS),
-        ("application/openmetrics-text;version=1.0.0;escaping=dots", OPENMETRICS),
-    ],
-)
-def test_the_format_is_the_one_that_the_scraper_asks_for(accept: str, content_type: str) -> None:
-    assert negotiate(accept) == content_type
-
-
-@given(st.text(st.characters(max_codepoint=255), max_size=60))
-def test_no_accept_header_is_an_error(accept: str) -> None:
-    assert negotiate(accept) in {TEXT, OPENMETRICS}
-    assert negotiate(f"application/openmetrics-text;version={accept}") in {TEXT, OPENMETRICS}
 
 
 def test_promtool_finds_nothing(

@@ -86,7 +86,10 @@ def test_one_connection_serves_many_requests(serve: Callable, families: tuple[Fa
 
 def test_requests_sent_at_once_are_answered_in_order(serve: Callable) -> None:
     with serve().connect() as client:
-        client.sendall(b"GET /-/healthy HTTP/1.1\r\n\r\nGET /nothing HTTP/1.1\r\nConnection: close\r\n\r\n")
+        client.sendall(
+            b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
         answer = client.makefile("rb").read()
     assert answer.index(b"200 OK") < answer.index(b"404 Not Found")
 
@@ -104,7 +107,7 @@ def test_what_is_no_request_gets_400_and_the_connection_ends(serve: Callable, se
 
 def test_a_request_body_is_not_taken_for_the_next_request(serve: Callable) -> None:
     with serve().connect() as client:
-        client.sendall(b"POST /metrics HTTP/1.1\r\nContent-Length: 35\r\n\r\n" + GET)
+        client.sendall(b"POST /metrics HTTP/1.1\r\nHost: a.example\r\nContent-Length: 35\r\n\r\n" + GET)
         answer = client.makefile("rb").read()
     assert answer.count(b"HTTP/1.1 ") == 1
 

@@ -5,11 +5,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from jaxobs_plugins.prometheus import announcement
 from jaxobs_plugins.prometheus.service_discovery import TargetFile, target_group
+from tests.prometheus.dead_mount import DeadMount
 
 
 def host() -> str:
@@ -91,10 +94,88 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
         writer.join()
 
 
+def test_what_a_writer_that_was_killed_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, pathlib\n"
+        "from jaxobs_plugins.prometheus.service_discovery import TargetFile\n"
+        "pathlib.Path.replace = lambda *_: os._exit(9)\n"
+        "TargetFile(pathlib.Path(sys.argv[1]), 'localhost:9464').publish({})\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=False)
+    assert done.returncode == 9
+    [draft] = tmp_path.iterdir()
+    assert TargetFile(tmp_path, "localhost:9464").remove_stale() == [draft]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_planted_link_is_written_through(tmp_path: Path) -> None:
+    """Neither under the file's name nor under that of any draft, in a directory that others can write to."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    target = TargetFile(directory, "localhost:9464")
+    for name in (target.path.name, f".{target.path.name}.draft"):
+        (directory / name).symlink_to(victim)
+    target.publish({})
+    assert victim.read_text() == "precious"
+    assert not target.path.is_symlink()
+    target.path.unlink()
+    target.path.symlink_to(victim)
+    target.publish({})
+    assert victim.read_text() == "precious"
+    assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
+
+
+def test_a_directory_that_does_not_answer_is_said_once_and_used_again_when_it_does(
+    dead_mount: DeadMount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcement, "NO_ANSWER_SECONDS", 2.0)
+    lines: list[str] = []
+    target = TargetFile(dead_mount.directory, "localhost:9464")
+    announced = announcement.Announcement(target, lines.append)
+    announced.publish({"run": "1"})
+    assert target.path.exists()
+    dead_mount.die()
+    began = time.monotonic()
+    while not lines and time.monotonic() - began < 20:
+        announced.publish({"run": "2"})
+        time.sleep(0.05)
+    announced.publish({"run": "2"})
+    assert lines == [
+        f"file_sd: {dead_mount.directory} has not answered for 2 s; Prometheus is not told of this process until it does"
+    ]
+    dead_mount.revive()
+    began = time.monotonic()
+    while '"2"' not in target.path.read_text() and time.monotonic() - began < 20:
+        announced.publish({"run": "2"})
+        time.sleep(0.05)
+    announced.withdraw(5)
+    assert list(dead_mount.directory.iterdir()) == []
+
+
+def test_a_file_that_is_written_late_is_withdrawn_all_the_same(dead_mount: DeadMount) -> None:
+    lines: list[str] = []
+    target = TargetFile(dead_mount.directory, "localhost:9464")
+    announced = announcement.Announcement(target, lines.append)
+    dead_mount.die()
+    announced.publish({})
+    began = time.monotonic()
+    announced.withdraw(0.1)
+    assert time.monotonic() - began < 5
+    assert "remove the file yourself" in lines[-1]
+    dead_mount.revive()
+    time.sleep(0.5)
+    assert list(dead_mount.directory.iterdir()) == []
+
+
 def test_only_what_the_dead_of_this_host_left_is_removed(tmp_path: Path) -> None:
     dead = dead_process()
-    stale = {f"jaxobs-{host()}-{dead}.json", f".jaxobs-{host()}-{dead}.json.draft"}
+    stale = {f"jaxobs-{host()}-{dead}.json", f".jaxobs-{host()}-{dead}.json.0123456789abcdef.draft"}
     kept = {
+        f".jaxobs-{host()}-{os.getppid()}.json.0123456789abcdef.draft",
+        f".other-{dead}.json.0123456789abcdef.draft",
         f"jaxobs-{host()}-{os.getppid()}.json",
         f"jaxobs-{host()}x-{dead}.json",
         f"jaxobs-{host()}-{dead}.json.bak",

@@ -18,9 +18,8 @@ import pytest
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.connection import Limits
-from jaxobs_plugins.prometheus.credentials import Credentials
 from jaxobs_plugins.prometheus.render import TEXT, render
-from tests.prometheus.clients import GET, is_closed, large_family
+from tests.prometheus.clients import GET, is_closed, large_family, read_credentials
 from tests.prometheus.test_exporter import batch, steps
 
 Serve = Callable[..., Any]
@@ -37,7 +36,7 @@ def serve_tls(serve: Serve, certificates: Any, trusted: ssl.SSLContext) -> Serve
 
     def start(*arguments: Any, **named: Any) -> Any:
         settings = {"metrics_tls_certificate": certificates.leaf, "metrics_tls_key": certificates.key}
-        server = serve(*arguments, tls=Credentials(settings).tls, **named)
+        server = serve(*arguments, tls=read_credentials(settings).tls, **named)
         server.trusted = trusted
         return server
 
@@ -72,7 +71,7 @@ def test_a_connection_ends_with_a_goodbye(serve_tls: Serve) -> None:
     """Else a client could not tell the end of what is said from a connection that somebody has cut."""
     server = serve_tls()
     with server.trusted.wrap_socket(server.connect(), server_hostname="localhost") as client:
-        client.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         said = b""
         while piece := client.recv(4096):  # raises SSLEOFError where there is no goodbye
             said += piece
@@ -92,7 +91,7 @@ def test_a_client_that_has_said_goodbye_with_its_request_gets_one_too(serve_tls:
             except ssl.SSLWantReadError:
                 client.sendall(sent.read())
                 received.write(client.recv(4096))
-        speaks.write(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        speaks.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         with pytest.raises(ssl.SSLWantReadError):
             speaks.unwrap()
         client.sendall(sent.read())  # in one piece

@@ -81,6 +81,11 @@ def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
     )
 
 
+def is_open_to_network(listener: socket.socket) -> bool:
+    """Whether a listening socket is reached from other hosts too, and not on a loopback address alone."""
+    return not ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
 def _candidates(port: int, may_move: bool) -> Iterator[int]:
     if not may_move:
         yield from [port] if port <= _LAST_PORT else []

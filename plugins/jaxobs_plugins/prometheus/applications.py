@@ -12,7 +12,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from jaxobs.plugin.files import open_regular
 from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
+from jaxobs_plugins.prometheus.credential_files import MOST_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +25,6 @@ TIMEOUT_SECONDS = 2.0
 """The agent answers in milliseconds from what it holds; one that has not by then does not answer."""
 
 _PASSED_ON = ("Accept", "Accept-Encoding", "Authorization")
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _RETURNED = ("Content-Type", "Content-Encoding", "Vary", "WWW-Authenticate")
 
 
@@ -55,11 +57,12 @@ def wsgi_application(
     `address` is the URL of the agent's metrics, or what has or returns it at each request: `obs` will do.
     The answer is 503 with one line where the agent is not there.
     """
+    forwarder = _Forwarder(address)
 
     def application(environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         method = environ["REQUEST_METHOD"]
         wanted = {name: environ.get("HTTP_" + name.upper().replace("-", "_"), "") for name in _PASSED_ON}
-        status, headers, body = _answer(method, address, wanted)
+        status, headers, body = forwarder.answer(method, wanted)
         start_response(f"{status.value} {status.phrase}", headers)
         return [] if method == "HEAD" else [body]
 
@@ -68,6 +71,7 @@ def wsgi_application(
 
 def asgi_application(address: AddressSource) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """The same as `wsgi_application` for ASGI servers on asyncio; their event loop is not blocked."""
+    forwarder = _Forwarder(address)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -79,7 +83,7 @@ def asgi_application(address: AddressSource) -> Callable[[Scope, Receive, Send],
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
         wanted = {name: received.get(name.lower(), "") for name in _PASSED_ON}
-        status, headers, body = await asyncio.to_thread(_answer, scope["method"], address, wanted)
+        status, headers, body = await asyncio.to_thread(forwarder.answer, scope["method"], wanted)
         encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await send({"type": "http.response.start", "status": status.value, "headers": encoded})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
@@ -95,32 +99,55 @@ async def _live(receive: Receive, send: Send) -> None:
             return
 
 
-def _answer(method: str, source: AddressSource, wanted: Mapping[str, str]) -> _Answer:
-    if method not in {"GET", "HEAD"}:
-        return _line(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD", ("Allow", "GET, HEAD"))
-    address = _resolve(source)
-    if address is None:
-        return _line(
-            HTTPStatus.SERVICE_UNAVAILABLE, "jaxobs serves no metrics in this process (see `jaxobs check`)"
-        )
-    try:
-        given = {name: value for name, value in wanted.items() if value}
-        return _fetch(address, given, _certificate_of(source))
-    except (OSError, ValueError) as error:
-        if raised_by_signal_handler(error):  # a server may run this on the main thread
-            raise
-        return _line(
-            HTTPStatus.SERVICE_UNAVAILABLE, f"the jaxobs agent at {address} does not answer: {error}"
-        )
+class _Forwarder:
+    """Asks the agent for one application."""
+
+    def __init__(self, source: AddressSource) -> None:
+        self._source = source
+        # The file may be on a network mount, and this is the user's web server, which must not hang with it.
+        self._certificate = BackgroundCall(self._read_certificate, "jaxobs-certificate")
+
+    def answer(self, method: str, wanted: Mapping[str, str]) -> _Answer:
+        if method not in {"GET", "HEAD"}:
+            return _line(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD", ("Allow", "GET, HEAD"))
+        address = self._address()
+        if address is None:
+            text = "jaxobs serves no metrics in this process (see `jaxobs check`)"
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        try:
+            given = {name: value for name, value in wanted.items() if value}
+            return _fetch(address, given, self._context)
+        except NoAnswerError as silent:
+            text = f"the certificate {_certificate_of(self._source)} cannot be read: {silent}"
+        except (OSError, ValueError) as error:
+            if raised_by_signal_handler(error):  # a server may run this on the main thread
+                raise
+            text = f"the jaxobs agent at {address} does not answer: {error}"
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, text)
+
+    def _address(self) -> str | None:
+        if self._source is None or isinstance(self._source, str):
+            return self._source
+        return self._source() if callable(self._source) else self._source.address
+
+    def _context(self) -> SSLContext:
+        """Trusts the certificate that the observer's agent shows; for a mere address, what the system trusts."""
+        import ssl
+
+        if _certificate_of(self._source) is None:
+            return ssl.create_default_context()
+        from jaxobs_plugins.prometheus.certificate import trusting
+
+        return trusting(self._certificate.result(TIMEOUT_SECONDS))
+
+    def _read_certificate(self) -> str:
+        path = _certificate_of(self._source)
+        assert path is not None
+        with open_regular(path) as file:
+            return file.read(MOST_BYTES).decode("ascii", "replace")
 
 
-def _resolve(source: AddressSource) -> str | None:
-    if source is None or isinstance(source, str):
-        return source
-    return source() if callable(source) else source.address
-
-
-def _fetch(address: str, headers: Mapping[str, str], certificate: Path | None) -> _Answer:
+def _fetch(address: str, headers: Mapping[str, str], context: Callable[[], SSLContext]) -> _Answer:
     """Raises OSError or ValueError. `urllib.request` would go through the environment's proxy."""
     # Here, because it loads `ssl` and `email`: only where metrics are asked for.
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -131,9 +158,7 @@ def _fetch(address: str, headers: Mapping[str, str], certificate: Path | None) -
     connection = (
         HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
         if parts.scheme == "http"
-        else HTTPSConnection(
-            parts.hostname, parts.port, timeout=TIMEOUT_SECONDS, context=_trusting(certificate)
-        )
+        else HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS, context=context())
     )
     try:
         connection.request("GET", parts.path or "/", headers={"Accept-Encoding": "identity", **headers})
@@ -150,22 +175,6 @@ def _fetch(address: str, headers: Mapping[str, str], certificate: Path | None) -
 def _certificate_of(source: AddressSource) -> Path | None:
     """The one that the observer's agent shows; None where only an address was given."""
     return getattr(getattr(source, "settings", None), "metrics_tls_certificate", None)
-
-
-def _trusting(certificate: Path | None) -> SSLContext:
-    """Trusts that very certificate, whoever signed it and whatever names are in it; without one, the system's."""
-    import ssl
-
-    if certificate is None:
-        return ssl.create_default_context()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    text = certificate.read_text(encoding="ascii", errors="replace")
-    begin, end = text.find(_BEGIN), text.find(_END)
-    # The first alone, which is the agent's own: others in a chain would vouch for strangers too.
-    context.load_verify_locations(cadata=text[begin : end + len(_END)])
-    return context
 
 
 def _line(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> _Answer:

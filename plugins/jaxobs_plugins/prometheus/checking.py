@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Remark
-from jaxobs_plugins.prometheus.address import PORT_VARIABLE, AddressError, listen, wanted_address
-from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError
+from jaxobs_plugins.prometheus.address import PORT_VARIABLE, Address, AddressError, listen, wanted_address
+from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
+from jaxobs_plugins.prometheus.credential_files import CredentialsError
+from jaxobs_plugins.prometheus.followed_credentials import FIRST_SECONDS, FollowedCredentials
 from jaxobs_plugins.prometheus.routes import METRICS_PATH
 
 if TYPE_CHECKING:
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Remark]:
-    """By really listening there for a moment."""
+    """By really reading the files and listening there for a moment."""
     if not settings.get("prometheus", True):
         yield Remark("switched off by the setting prometheus")
         return
-    yield _address(settings, environment)
+    yield from _address(settings, environment)
     directory = settings.get("file_sd_directory")
     reason = None if directory is None else _why_no_file(Path(directory))
     if reason is not None:
@@ -34,20 +36,35 @@ def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iter
 
 
 def _why_no_file(directory: Path) -> str | None:
+    try:
+        return BackgroundCall(lambda: _why_not_writable(directory), "jaxobs-file-sd").result(FIRST_SECONDS)
+    except NoAnswerError as silent:
+        return str(silent)
+
+
+def _why_not_writable(directory: Path) -> str | None:
     """The directory itself is made where it is missing, and not those above it."""
     if not os.path.exists(directory.parent):  # noqa: PTH110  # which raises nothing
         return f"there is no directory {directory.parent}"
     return why_not_writable(directory)
 
 
-def _address(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Remark:
+def _address(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Remark]:
+    said: list[str] = []
     try:
-        scheme = "http" if Credentials(settings).tls is None else "https"
+        credentials = FollowedCredentials(settings, said.append)
+        credentials.read_first()
         wanted = wanted_address(environment, int(settings.get("rank_on_host") or 0))
         listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
     except (AddressError, CredentialsError) as error:
-        return Remark(str(error), problem=True)
-    listener.close()
+        yield Remark(str(error), problem=True)
+    else:
+        listener.close()
+        yield _where(wanted, address, "http" if credentials.tls is None else "https")
+    yield from (Remark(line, problem=True) for line in said)
+
+
+def _where(wanted: Address, address: Address, scheme: str) -> Remark:
     if not wanted.port:
         return Remark(f"metrics would be at any free port of {address.host}")
     url = f"{scheme}://{address.netloc()}{METRICS_PATH}"

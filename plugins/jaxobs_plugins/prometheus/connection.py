@@ -9,21 +9,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from jaxobs_plugins.prometheus.messages import (
-    BadRequestError,
-    Request,
-    Response,
-    parse_request,
-    plain,
-    response_head,
-)
+from jaxobs_plugins.prometheus.conversation import Conversation
+from jaxobs_plugins.prometheus.messages import BadRequestError, Request, Response, plain
 from jaxobs_plugins.prometheus.stream import RECEIVE_BYTES, PlainStream, Stream, TlsStream
 
 if TYPE_CHECKING:
     from ssl import SSLContext
-
-_HEAD_BYTES = 16_384  # scrapers send a few hundred; common web servers allow 8 KiB a line
-_END = b"\r\n\r\n"
 
 Answer = Callable[[Request], Response]
 Log = Callable[[str], None]
@@ -61,47 +52,40 @@ class Connection:
         self._answer = answer
         self._log = log
         self._limits = limits
-        self._received = bytearray()
+        self._conversation = Conversation()
 
     async def open(self) -> None:
         """First of all: TLS's handshake, where there is one."""
         async with asyncio.timeout(self._limits.handshake_seconds):
             await self._stream.open()
 
-    async def receive_head(self, seconds: float) -> bytes | None:
-        """The head of the next request; None where the client has closed, and empty where it is too long."""
+    async def receive(self, seconds: float) -> Request | Response | None:
+        """The next request; None where the client has closed, and what to answer where this is no request."""
         async with asyncio.timeout(seconds):
-            while (end := self._received.find(_END)) < 0:
-                if len(self._received) > _HEAD_BYTES:
-                    return b""
-                data = await self._stream.receive()
-                if not data:
-                    return None
-                self._received += data
-        head = bytes(self._received[:end])
-        del self._received[: end + len(_END)]
-        return head
+            try:
+                while (request := self._conversation.next_request()) is None:
+                    data = await self._stream.receive()
+                    if not data:
+                        return None
+                    self._conversation.receive(data)
+            except BadRequestError as error:
+                return plain(HTTPStatus.BAD_REQUEST, str(error))
+        return request
 
-    async def respond(self, head: bytes) -> bool:
-        """Answer one request. Whether another one may follow."""
-        keep_alive, with_body = False, True
-        try:
-            request = parse_request(head)
-            keep_alive, with_body = request.keep_alive, request.method != "HEAD"
-            response = self._answer(request)
-        except BadRequestError as error:
-            response = plain(HTTPStatus.BAD_REQUEST, str(error))
-        except Exception as error:  # noqa: BLE001  the guard: a defect in rendering must not end the server
-            self._log(f"prometheus: a scrape failed: {type(error).__name__}: {error}")
-            response = plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be rendered")
-        await self._send(response, keep_alive, with_body)
-        return keep_alive
+    async def respond(self, received: Request | Response) -> bool:
+        """Answer what was received. Whether another request may follow."""
+        if isinstance(received, Response):
+            await self._send(received)
+        else:
+            await self._send(self._answered(received), received.method)
+        return self._conversation.goes_on()
 
     async def refuse(self) -> None:
         """Say that there are too many clients, without reading what this one asks."""
         headers = {"Retry-After": "1"}
-        busy = plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again later", headers)
-        await self._send(busy, keep_alive=False, with_body=True)
+        await self._send(
+            plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again later", headers)
+        )
 
     async def say_goodbye(self) -> None:
         """Wait a little until the client has closed: an unread byte would turn our close into a reset."""
@@ -115,8 +99,14 @@ class Connection:
         """Close the socket, whatever it was doing."""
         self._client.close()
 
-    async def _send(self, response: Response, keep_alive: bool, with_body: bool) -> None:
+    def _answered(self, request: Request) -> Response:
+        try:
+            return self._answer(request)
+        except Exception as error:  # noqa: BLE001  the guard: a defect in rendering must not end the server
+            self._log(f"prometheus: a scrape failed: {type(error).__name__}: {error}")
+            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be rendered")
+
+    async def _send(self, response: Response, method: str = "GET") -> None:
         async with asyncio.timeout(self._limits.response_seconds):
-            await self._stream.send(response_head(response, keep_alive))
-            if with_body:
-                await self._stream.send(response.body)
+            for piece in self._conversation.answer(response, method):
+                await self._stream.send(piece)

@@ -1,14 +1,15 @@
-"""HTTP/1.1 messages: the head of a request into its parts, a response into bytes. Pure."""
+"""Requests and responses of HTTP/1.1. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from http import HTTPStatus
+
+    import h11
 
 
 class BadRequestError(ValueError):
@@ -17,12 +18,12 @@ class BadRequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`path` without `query`; header names in lower case; `keep_alive`: another one may follow."""
+    """`path` without `query`; header names in lower case; `host`: the name, and port, under which we were asked."""
 
     method: str
     path: str
     headers: dict[str, str]
-    keep_alive: bool
+    host: str = ""
     query: str = ""
     has_body: bool = False
     """It is not read, whatever it says."""
@@ -44,55 +45,19 @@ def plain(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) 
     )
 
 
-def parse_request(head: bytes) -> Request:
-    """`head` ends before the empty line. Raises BadRequestError.
-
-    A request that announces a body is served, but its connection is not used again: the body is never read.
-    """
-    if not head:
-        raise BadRequestError("the head of the request is empty or too long")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    parts = first.split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[0].isalpha():
-        raise BadRequestError(f"not an HTTP/1.x request line: {first[:80]!r}")
-    try:
-        target = urlsplit(parts[1])
-    except ValueError as error:
-        raise BadRequestError(f"not a request target: {parts[1][:80]!r}") from error
+def request_from(event: h11.Request, has_body: bool) -> Request:
+    """The request that h11 has read. Raises BadRequestError."""
+    if not event.http_version.startswith(b"1."):
+        raise BadRequestError(f"not HTTP/1.x: HTTP/{event.http_version.decode('latin-1')}")
     headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise BadRequestError(f"not a header: {line[:80]!r}")
-        name, value = name.lower(), value.strip()
+    for raw_name, raw_value in event.headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    close = "close" in headers.get("connection", "").lower()
-    keep_alive = parts[2] == "HTTP/1.1" and not has_body and not close
-    return Request(parts[0], target.path, headers, keep_alive, target.query, has_body)
-
-
-def response_head(response: Response, keep_alive: bool) -> bytes:
-    """Status line and headers, the empty line included."""
-    lines = [
-        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
-        f"Date: {formatdate(usegmt=True)}",
-        *(f"{name}: {value}" for name, value in response.headers.items()),
-        f"Content-Length: {len(response.body)}",
-        f"Connection: {'keep-alive' if keep_alive else 'close'}",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether an `Accept-Encoding` header allows gzip; weight 0 forbids it (RFC 9110, section 12.5.3)."""
-    for part in accept_encoding.lower().split(","):
-        coding, *parameters = (piece.strip() for piece in part.split(";"))
-        if coding in {"gzip", "x-gzip"}:
-            return not any(_is_zero_weight(parameter) for parameter in parameters)
-    return False
-
-
-def _is_zero_weight(parameter: str) -> bool:
-    name, _, weight = parameter.partition("=")
-    return name.strip() == "q" and weight.strip().strip("0") in {"", "."}
+    text = event.target.decode("latin-1")
+    try:
+        target = urlsplit(text)
+    except ValueError as error:
+        raise BadRequestError(f"not a request target: {text[:80]!r}") from error
+    # An address in the target holds, whatever Host says (RFC 9112, section 3.2.2).
+    host = target.netloc or headers.get("host", "")
+    return Request(event.method.decode("latin-1"), target.path, headers, host, target.query, has_body)

@@ -16,7 +16,6 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     InfoMetricFamily,
 )
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -46,15 +45,6 @@ _openmetrics: Callable[[Collector], bytes] = (
 _number: Callable[[float], str] = floatToGoString
 
 Series = tuple[list[str], float | HistogramValue]
-
-
-def negotiate(accept: str) -> str:
-    """The content type to answer an `Accept` header with. Where it cannot be understood: the text format."""
-    try:
-        content_type = choose_encoder(accept)[1]
-    except (TypeError, ValueError):  # a version that is no number
-        return TEXT
-    return OPENMETRICS if content_type.startswith("application/openmetrics-text") else TEXT
 
 
 def render(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from jaxobs_plugins.prometheus.messages import Request, Response, accepts_gzip, plain
+from jaxobs_plugins.prometheus.hosts import AllowedHosts, refusal
+from jaxobs_plugins.prometheus.messages import Request, Response, plain
+from jaxobs_plugins.prometheus.negotiation import accepts_gzip, negotiate
 from jaxobs_plugins.prometheus.profile_request import PROFILE_PATH, AskForProfile, answer_profile_request
-from jaxobs_plugins.prometheus.render import negotiate
 
 if TYPE_CHECKING:
     from jaxobs_plugins.prometheus.credentials import Token
@@ -18,14 +19,22 @@ HEALTH_PATH = "/-/healthy"
 
 
 def answer(
-    request: Request, page: MetricsPage, token: Token | None = None, ask: AskForProfile | None = None
+    request: Request,
+    page: MetricsPage,
+    hosts: AllowedHosts,
+    token: Token | None = None,
+    ask: AskForProfile | None = None,
 ) -> Response:
     """The response to `request`, from what `page` holds.
 
     With a `token`, who does not bring it learns nothing, not even which paths there are. Only with one can `ask` be
-    called, which asks the job for a profiler window: whoever may read must not be able to slow the job.
+    called, which asks the job for a profiler window: whoever may read must not be able to slow the job. Without one,
+    who asks under a name that is not among `hosts` learns nothing either: a web page cannot bring a token, but it can
+    give our address a name of its own.
     """
     if token is None:
+        if not hosts.admit(request.host):
+            return plain(HTTPStatus.MISDIRECTED_REQUEST, refusal(request.host))
         return _answer_reader(request, page)
     if not token.admits(request.headers.get("authorization", "")):
         challenge = {"WWW-Authenticate": 'Bearer realm="jaxobs"'}

@@ -150,9 +150,9 @@ class HttpServer:
         seconds = self._limits.first_request_seconds
         with suppress(OSError):  # gone, or too slow: TimeoutError is an OSError
             await connection.open()
-            while (head := await connection.receive_head(seconds)) is not None:
+            while (received := await connection.receive(seconds)) is not None:
                 self._set_waiting(False)
-                again = await connection.respond(head)
+                again = await connection.respond(received)
                 self._set_waiting(True)
                 if not again:
                     await connection.say_goodbye()

@@ -6,9 +6,9 @@ import json
 import os
 import re
 import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from jaxobs.plugin.files import DRAFT_NAME, write_whole
 from jaxobs_plugins.prometheus.labels import label_name, label_value
 
 if TYPE_CHECKING:
@@ -52,17 +52,10 @@ class TargetFile:
         took it for a dead one's.
         """
         text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
-        if text == self._written and self.path.exists():
+        if text == self._written and self.path.is_file() and not self.path.is_symlink():
             return
         self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not come to be
-        draft = self.path.with_name(f".{self.path.name}.draft")  # not matched by Prometheus's `*.json`
-        try:
-            draft.write_text(text, encoding="utf-8")
-            draft.replace(self.path)
-        except OSError:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-            raise
+        write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 
     def remove(self) -> None:
@@ -71,11 +64,12 @@ class TargetFile:
 
     def remove_stale(self) -> list[Path]:
         """Remove what processes of this host left behind that were killed, and return it. Raises OSError."""
-        name = re.compile(rf"\.?jaxobs-{re.escape(self._host)}-(\d{{1,10}})\.json(\.draft)?")
+        name = re.compile(rf"jaxobs-{re.escape(self._host)}-(\d{{1,10}})\.json")
         stale = []
         if self._directory.is_dir():
             for path in self._directory.iterdir():
-                match = name.fullmatch(path.name)
+                draft = DRAFT_NAME.fullmatch(path.name)
+                match = name.fullmatch(draft["name"] if draft else path.name)
                 if match and not _is_alive(int(match[1])):
                     path.unlink(missing_ok=True)
                     stale.append(path)

@@ -1,0 +1,165 @@
+"""Until when a certificate is taken, and who is told of it in time."""
+
+import ssl
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs_plugins.prometheus import PrometheusExporter, followed_credentials
+from jaxobs_plugins.prometheus.certificate import SOON_SECONDS, Validity, server_context, validity
+from jaxobs_plugins.prometheus.followed_credentials import FollowedCredentials
+
+DAY = 86_400.0
+Make = Callable[..., Path]
+
+_AUTHORITY = """
+[ca]
+default_ca = self
+[self]
+database = index
+new_certs_dir = .
+serial = serial
+default_md = sha256
+policy = any
+x509_extensions = extensions
+[any]
+commonName = supplied
+[extensions]
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path, certificates: Any) -> Make:
+    """A certificate signed by itself and its key in one file. In all versions `openssl ca` can set both dates."""
+
+    def run(*arguments: str) -> None:
+        done = subprocess.run(
+            ["openssl", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    def make(begins: float, ends: float, *key: str, extensions: str = "") -> Path:
+        dates = [time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment)) for moment in (begins, ends)]
+        (tmp_path / "index").write_text("")
+        (tmp_path / "serial").write_text("01\n")
+        (tmp_path / "ca.cnf").write_text(_AUTHORITY + extensions)
+        kind = key or ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+        run("req", "-new", "-newkey", *kind, "-nodes", "-subj", "/CN=x", "-keyout", "key", "-out", "request")
+        signing = ("-config", "ca.cnf", "-batch", "-selfsign", "-keyfile", "key", "-notext")
+        run("ca", *signing, "-startdate", dates[0], "-enddate", dates[1], "-in", "request", "-out", "made")
+        both = tmp_path / "both.pem"
+        both.write_bytes((tmp_path / "key").read_bytes() + (tmp_path / "made").read_bytes())
+        return both
+
+    return make
+
+
+def validity_of(file: Path, key: Path | None = None) -> Validity:
+    return validity(server_context(str(file), str(key) if key else None), file.read_text())
+
+
+@pytest.mark.parametrize("key", [(), ("rsa:2048",)], ids=["P-256", "RSA"])
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [(-DAY, 30 * DAY), (-30 * DAY, -DAY), (DAY, 30 * DAY)],
+    ids=["valid", "expired", "not yet valid"],
+)
+def test_its_dates_are_known_whether_it_is_valid_or_not(
+    make: Make, begins: float, ends: float, key: tuple[str, ...]
+) -> None:
+    now = int(time.time())
+    assert validity_of(make(now + begins, now + ends, *key)) == Validity(now + begins, now + ends)
+
+
+def test_of_a_chain_the_first_certificate_counts(make: Make, certificates: Any, tmp_path: Path) -> None:
+    now = int(time.time())
+    long_gone = make(now - 30 * DAY, now - DAY)
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(b"".join(file.read_bytes() for file in (certificates.leaf, long_gone)))
+    assert validity_of(chain, certificates.key) == validity_of(certificates.leaf, certificates.key)
+    assert validity_of(chain, certificates.key).ends > now
+
+
+def test_through_tls_1_2_too(certificates: Any) -> None:
+    context = server_context(str(certificates.leaf), str(certificates.key))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    text = certificates.leaf.read_text()
+    assert validity(context, text) == validity_of(certificates.leaf, certificates.key)
+    assert validity(context, text).ends > time.time()
+
+
+def test_where_it_cannot_be_found_out_the_reason_is_said(make: Make, certificates: Any) -> None:
+    now = time.time()
+    for_clients = make(now - DAY, now + 30 * DAY, extensions="extendedKeyUsage = clientAuth\n")
+    problem = validity_of(for_clients).problem(now)
+    assert problem is not None
+    assert problem.startswith("when it expires could not be found out: OpenSSL does not verify it: ")
+    context = server_context(str(certificates.leaf), str(certificates.key))
+    for text in ("", "-----BEGIN CERTIFICATE-----", certificates.other.read_text()):
+        problem = validity(context, text).problem(now)
+        assert problem is not None
+        assert problem.startswith("when it expires could not be found out: ")
+        assert "\n" not in problem
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+def test_a_problem_is_said_exactly_where_there_is_one(begins: float, ends: float, now: float) -> None:
+    problem = Validity(begins, ends).problem(now)
+    assert (problem is None) is (begins <= now < ends and ends - now >= SOON_SECONDS)
+
+
+def test_the_line_says_when(make: Make) -> None:
+    assert Validity(0, 10 * DAY).problem(3 * DAY) == "it expires on 1970-01-11 00:00 UTC, in 7.0 days"
+    assert Validity(0, 10 * DAY).problem(11 * DAY) == (
+        "it expired on 1970-01-11 00:00 UTC, and clients refuse it"
+    )
+    assert Validity(10 * DAY, 20 * DAY).problem(0) == (
+        "it is not valid before 1970-01-11 00:00 UTC, and clients refuse it until then"
+    )
+
+
+def test_it_is_said_at_the_start_and_then_now_and_again(
+    make: Make, certificates: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make(time.time() - DAY, time.time() + 3 * DAY)
+    lines: list[str] = []
+    credentials = FollowedCredentials({"metrics_tls_certificate": file}, lines.append)
+    credentials.read_first()
+    for _ in range(3):
+        credentials.follow()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"metrics_tls_certificate: {file}: it expires on ")
+    assert "in 3.0 days; a new one in its place" in lines[0]
+    monkeypatch.setattr(followed_credentials, "REMINDER_SECONDS", 0.0)
+    credentials.follow()
+    assert len(lines) == 2
+    file.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    credentials.follow()
+    credentials.follow()
+    assert len(lines) == 2
+    monkeypatch.undo()
+    make(time.time() - 2 * DAY, time.time() - DAY)  # another one in the same file
+    credentials.follow()
+    credentials.follow()
+    assert len(lines) == 3
+    assert "it expired on" in lines[2]
+
+
+def test_check_says_it_as_a_problem(make: Make, certificates: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+
+    def problems(file: Path) -> list[str]:
+        settings = {"metrics_tls_certificate": str(file)}
+        return [remark.text for remark in PrometheusExporter().check(settings) if remark.problem]
+
+    [problem] = problems(make(time.time() - 2 * DAY, time.time() - DAY))
+    assert "it expired on" in problem
+    [problem] = problems(make(time.time() - 2 * DAY, time.time() + 13 * DAY))
+    assert "it expires on" in problem
+    assert problems(make(time.time() - 2 * DAY, time.time() + 15 * DAY)) == []
