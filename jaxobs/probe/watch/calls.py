@@ -6,17 +6,18 @@ times slower by Python, and a call looks up a dozen.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import FunctionCalled, FunctionWatched
+from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
-from jaxobs.probe.completions import Completions, OutputLeaf
-from jaxobs.probe.executables import Executables
 from jaxobs.probe.jax_internals import executables_alive
 from jaxobs.probe.loops import Current
-from jaxobs.probe.signatures import (
+from jaxobs.probe.watch.completions import Completions, OutputLeaf
+from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.signatures import (
     Signature,
     leaf_signature,
     placed_signature,
@@ -59,15 +60,42 @@ def is_jitted(function: Any) -> bool:
     return True
 
 
+def arrays_within(function: Any) -> int:
+    """How many arrays a callable holds for JAX to find, as a pytree; 0 for any that is none."""
+    tree_util = sys.modules.get("jax.tree_util")
+    leaves = getattr(tree_util, "tree_leaves", None)
+    with Suppressed(Exception):  # the user's own flattening may raise anything
+        found = leaves(function) if callable(leaves) else ()
+        return sum(hasattr(type(leaf), "dtype") and hasattr(type(leaf), "shape") for leaf in found)
+    return 0
+
+
+class Alive:
+    """Dies with what holds it, and takes nothing with it: whether a function is still there can be asked of this."""
+
+    __slots__ = ("__weakref__",)
+
+
 Read = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
+
+
+class Learned(NamedTuple):
+    """What was found out of a function's executables, under the number that it had."""
+
+    known: list[tuple[Signature, int]]
+    table: dict[tuple[Any, ...], int]
+    read: Read | None
+    run: int | None
+    complete: bool
+    number: int
 
 
 class Calls:
     """`number` (negative) stands for this function wherever it is not visible which of its executables ran."""
 
     __slots__ = (
-        "_earlier", "_emit", "_failed", "_known", "_name", "_outside_told", "_table", "complete", "completions",
-        "current", "executables", "function", "leaf", "new", "number", "outside", "read", "run",
+        "_earlier", "_emit", "_failed", "_known", "_name", "_table", "alive", "complete", "completions", "current",
+        "executables", "function", "leaf", "new", "number", "outside", "read", "run",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +117,7 @@ class Calls:
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
+        self.alive = Alive()
         self.outside: dict[int, int] = {}
         self._emit = emit
         self._failed = failed
@@ -97,8 +126,25 @@ class Calls:
         self._table: dict[tuple[Any, ...], int] = {}
         self._earlier = executables_alive(function)
         self.complete = True  # whether every executable it has is known here
-        self._outside_told: dict[int, int] = {}
         self._explain(NOT_SEEN if is_jitted(function) else NOT_JITTED)
+
+    def learned(self) -> Learned:
+        """What an observer after this one need not learn anew."""
+        run = None if self.run == self.number else self.run
+        return Learned(self._known, self._table, self.read, run, self.complete, self.number)
+
+    def inherit(self, learned: Learned) -> None:
+        """Go on from what was learned before, if nothing was compiled or let go of since."""
+        if self._earlier is None or self._earlier != len(learned.known):
+            return
+        self.read, self.complete = learned.read, learned.complete
+        self._known = [(seen, self._own(run, learned)) for seen, run in learned.known]
+        self._table = {seen: self._own(run, learned) for seen, run in learned.table.items()}
+        self.run = self.number if learned.run is None else learned.run
+        self.new = False
+
+    def _own(self, run: int, learned: Learned) -> int:
+        return self.number if run == learned.number else run
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The function raised it, but what it compiled before may be there for the calls that follow."""
@@ -184,13 +230,3 @@ class Calls:
 
     def _explain(self, reason: str) -> None:
         self._emit(FunctionWatched(self.number, self._name, reason, now()))
-
-    def outside_steps(self) -> list[FunctionCalled]:
-        """Calls outside any step since this was last asked: an event each would flood a loop that marks no steps."""
-        calls = []
-        for run, total in list(self.outside.items()):
-            new = total - self._outside_told.get(run, 0)
-            if new:
-                self._outside_told[run] = total
-                calls.append(FunctionCalled(run, new, now()))
-        return calls

@@ -13,28 +13,64 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Mapping
+from types import FunctionType
 from typing import Any
 
+from jaxobs.model.foreign_objects import is_of, name_of
 from jaxobs.probe.jax_internals import committed_to
 
 Path = tuple[tuple[str, Hashable], ...]
 Signature = Mapping[Path, tuple[Any, ...]]
 
+CONTAINER_PACKAGES = ("collections", "flax", "haiku", "optax")
+"""Whose containers have an item access written in Python that may be called (FrozenDict)."""
+
 LEAVES_LOOKED_AT = 3
 """At most so many leaves a call; signatures that need more stay untold."""
 
 
+ARRAY_PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes")
+"""Arrays and numbers of these are asked for what they have. Of the user's types nothing is called."""
+
+
+_array_kinds: list[type] = []
+"""Types of these packages that were met: a set would ask the hash of a type, which may be the user's."""
+
+
+def is_array_kind(kind: type) -> bool:
+    """Whether objects of exactly this type may be asked for their shape."""
+    for known in _array_kinds:
+        if kind is known:
+            return True
+    if not is_of(kind, *ARRAY_PACKAGES):
+        return False
+    _array_kinds.append(kind)
+    return True
+
+
 def leaf_signature(leaf: Any) -> tuple[Any, ...]:
     """Shape, element type and weak type of an array; the bare type of anything else."""
-    shape = getattr(leaf, "shape", None)
-    if type(shape) is tuple:
-        return (shape, str(getattr(leaf, "dtype", "")), bool(getattr(leaf, "weak_type", False)))
-    return (type(leaf).__name__,)
+    kind = type(leaf)
+    if is_array_kind(kind):
+        shape = getattr(leaf, "shape", None)
+        if type(shape) is tuple:
+            return (shape, str(getattr(leaf, "dtype", "")), bool(getattr(leaf, "weak_type", False)))
+    return (name_of(kind),)
 
 
 def placed_signature(leaf: Any) -> tuple[Any, ...]:
     """The same, and the kind of sharding that the array is committed to."""
-    return (*leaf_signature(leaf), committed_to(leaf))
+    where = committed_to(leaf) if is_array_kind(type(leaf)) else ""
+    return (*leaf_signature(leaf), where)
+
+
+def step_into(value: Any, how: str, key: Any) -> Any:
+    """What lies at a key of a container, or at an attribute, without a method of the user's. Raises LookupError."""
+    if how == "attribute":
+        return object.__getattribute__(value, str(key))
+    if type(type(value).__getitem__) is FunctionType and not is_of(type(value), *CONTAINER_PACKAGES):
+        raise LookupError(f"items of {name_of(type(value))} are the user's own")
+    return value[key]
 
 
 def unplaced(seen: Signature) -> Signature:
@@ -91,7 +127,7 @@ def reader(
         for path in paths:
             value: Any = (args, kwargs)
             for how, key in path:
-                value = value[key] if how == "item" else getattr(value, str(key))
+                value = step_into(value, how, key)
             found.append(of_leaf(value))
         return tuple(found)
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.model.clock import now, seconds
+from jaxobs.model.clock import now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.readiness import is_askable, is_ready
+from jaxobs.probe.watch.readiness import is_askable, is_ready
+from jaxobs.probe.watch.signatures import step_into
 
 BURST = 4
 """Calls in a row that one sample looks at. The device may be far behind the host: the wait for the first is long and its
@@ -78,8 +78,8 @@ class OutputLeaf:
         while self._ways:
             value = result
             try:
-                for key in self._ways[0]:
-                    value = getattr(value, key[1]) if type(key) is tuple else value[key]
+                for how, key in self._ways[0]:
+                    value = step_into(value, how, key)
                 if is_askable(value):
                     return value
             except (AttributeError, KeyError, IndexError, TypeError) as error:
@@ -174,7 +174,7 @@ class Completions:
         """The polling thread's life."""
         while not self._stop.wait(self._interval):
             self._round()
-            self.cpu_seconds = time.thread_time()
+            self.cpu_seconds = thread_time()
 
     def stop(self) -> None:
         self.armed = False
@@ -266,7 +266,7 @@ class Completions:
 
 
 def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
-    """Paths to the array leaves, smallest first: the loss before the parameters. An attribute is ("", name)."""
+    """Paths to the array leaves, smallest first: the loss before the parameters. Steps are those of `step_into`."""
     from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
 
     found: list[tuple[int, int, tuple[Any, ...]]] = []
@@ -276,11 +276,11 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
         way: list[Any] = []
         for key in path:
             if isinstance(key, SequenceKey):
-                way.append(key.idx)
-            elif isinstance(key, DictKey) and type(key.key) is not tuple:
-                way.append(key.key)
+                way.append(("item", key.idx))
+            elif isinstance(key, DictKey):
+                way.append(("item", key.key))
             elif isinstance(key, GetAttrKey):
-                way.append(("", key.name))
+                way.append(("attribute", key.name))
             else:
                 break
         else:

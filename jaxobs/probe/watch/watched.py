@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import FunctionCalled
-from jaxobs.probe.calls import Calls
+from jaxobs.probe.watch.calls import Calls, Learned
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 class Watched(Generic[Parameters, Result]):
-    """Called like the function it wraps; `.lower`, `.trace`, `.clear_cache` and all else are the function's."""
+    """Called like the function it wraps; `.lower`, `.trace`, `.clear_cache` and all else are the function's.
 
-    def __init__(self, function: Callable[Parameters, Result], calls: Calls) -> None:
+    `calls` notes what it runs for the observer of the moment; None where there is none.
+    """
+
+    def __init__(
+        self, function: Callable[Parameters, Result], original: weakref.ref[Any] | None = None
+    ) -> None:
         functools.update_wrapper(self, function)
+        self.__wrapped__ = getattr(function, "__wrapped__", function)  # of a jitted function, the user's own
         self._function = function
-        self._calls = calls
+        self._calls: Calls | None = None
+        self._learned: Learned | None = None
+        self.original = original
+        """The function that was given, where `function` is a twin of it."""
 
-    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901  # hot
         calls = self._calls
+        if calls is None:
+            return self._function(*args, **kwargs)
         executables = calls.executables
         count = executables.count
         step = calls.current.step
@@ -42,6 +53,8 @@ class Watched(Generic[Parameters, Result]):
             if step is not None:
                 step.fail()
             calls.failed(error, count, args, kwargs)
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
             raise
         if executables.count != count or calls.new:
             sampling = (
@@ -54,11 +67,11 @@ class Watched(Generic[Parameters, Result]):
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
             calls.outside[run] = calls.outside.get(run, 0) + 1
-        elif step.runs:
+        elif step.run:
             step.later_runs.append(run)
             step.dispatch += ended - started
         else:
-            step.runs = (run,)
+            step.run = run
             step.dispatch = ended - started
         if sampling:
             loop, number = (step.loop, step.number) if step is not None else ("", 0)
@@ -89,11 +102,26 @@ class Watched(Generic[Parameters, Result]):
 
     def _clear_cache(self) -> None:
         self._function.clear_cache()  # type: ignore[attr-defined]  # only reached where the function has it
-        self._calls.forget()
+        if self._calls is not None:
+            self._calls.forget()
 
-    def calls_outside(self) -> list[FunctionCalled]:
-        """Calls outside any step since this was last asked."""
-        return self._calls.outside_steps()
+    @property
+    def is_noted(self) -> bool:
+        """Whether an observer notes what it runs."""
+        return self._calls is not None
+
+    @property
+    def function(self) -> Callable[Parameters, Result]:
+        """What is watched."""
+        return self._function
+
+    def note_for(self, calls: Calls | None) -> None:
+        """From now on note what it runs there; None notes nothing."""
+        if self._calls is not None:
+            self._learned = self._calls.learned()
+        if calls is not None and self._learned is not None:
+            calls.inherit(self._learned)
+        self._calls = calls
 
 
 def _as_it_is(function: Any) -> Any:

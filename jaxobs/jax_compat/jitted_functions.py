@@ -1,0 +1,28 @@
+"""Jitted functions as objects: what `jax.jit` returns, apart from what calling it does."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from jaxobs.model.foreign_objects import is_of, name_of
+from jaxobs.plugin.guard import Suppressed
+
+JITTED = "PjitFunction"
+"""The type of what `jax.jit` returns, of jaxlib's own (0.6.2, 0.8.2 and 0.10.2)."""
+
+
+def twin(function: Any) -> Any:
+    """Another object for the same jitted function: same executables, caches and attributes; None of anything else.
+
+    Who holds the twin does not hold the function, so an attribute of the function may. By `copy.copy`, which jaxlib
+    supports as it does pickling.
+    """
+    if name_of(type(function)) != JITTED or not is_of(type(function), "jax", "jaxlib"):
+        return None
+    with Suppressed(Exception):
+        made = copy.copy(function)
+        if type(made) is type(function) and made is not function:
+            vars(made).update(vars(function))
+            return made
+    return None

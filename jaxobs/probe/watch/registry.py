@@ -1,0 +1,159 @@
+"""Which functions are watched, and what they ran outside any step: none of them is kept alive by that.
+
+What `watch()` returns lies in the attributes of the jitted function, so whoever watches the function again gets the same
+object: it costs no compile as a static argument, or under another `jax.jit`. It holds a twin of the function and not the
+function itself, so no circle keeps both until Python's garbage collector comes by. Of functions that have no twin it is
+the same object for as long as somebody holds it. Nothing here is called back when something dies: what a signal handler
+raises in such a call would be lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jaxobs.jax_compat.jitted_functions import twin
+from jaxobs.model.clock import now
+from jaxobs.model.events import FunctionCalled
+from jaxobs.probe.watch.calls import Calls, name_of
+from jaxobs.probe.watch.watched import Watched
+
+ATTRIBUTE = "__jaxobs_watched__"
+
+FEWEST = 64
+"""Entries of what has died are cleared away when there are twice as many as living ones, and more than this."""
+
+_lock = threading.RLock()  # a finalizer that watches may run within
+_without_twin: dict[int, weakref.ref[Watched[Any, Any]]] = {}
+"""By the identity of the function, which lives as long as what watches it."""
+
+
+class _Living:
+    """Weak references to all that is watched in this process."""
+
+    def __init__(self) -> None:
+        self._references: list[weakref.ref[Watched[Any, Any]]] = []
+        self._prune_at = FEWEST
+
+    def add(self, found: Watched[Any, Any]) -> None:
+        self._references.append(weakref.ref(found))
+        if len(self._references) >= self._prune_at:
+            self._references = [reference for reference in self._references if reference() is not None]
+            self._prune_at = max(FEWEST, 2 * len(self._references))
+
+    def __iter__(self) -> Iterator[Watched[Any, Any]]:
+        for reference in list(self._references):
+            found = reference()
+            if found is not None:
+                yield found
+
+
+_living = _Living()
+
+
+def watched(function: Any) -> Watched[Any, Any]:
+    """The one object that watches this function."""
+    if isinstance(function, Watched):
+        return function
+    found = _held_by(function)
+    if found is not None:
+        return found
+    with _lock:
+        found = _held_by(function)
+        if found is not None:
+            return found
+        other = twin(function)
+        if other is None:
+            found = Watched(function)
+            for key in [key for key, reference in _without_twin.items() if reference() is None]:
+                del _without_twin[key]
+            _without_twin[id(function)] = weakref.ref(found)
+        else:
+            found = vars(function)[ATTRIBUTE] = Watched(other, weakref.ref(function))
+        _living.add(found)
+        return found
+
+
+def _held_by(function: Any) -> Watched[Any, Any] | None:
+    """What was made for this function before, and not for one whose attributes were copied to it."""
+    held = getattr(function, "__dict__", None)
+    found = held.get(ATTRIBUTE) if type(held) is dict else None
+    if isinstance(found, Watched) and found.original is not None and found.original() is function:
+        return found
+    reference = _without_twin.get(id(function))
+    found = None if reference is None else reference()
+    return found if found is not None and found.function is function else None
+
+
+class Watching:
+    """The functions watched for one observer. `make` makes what notes the calls of a function under a number."""
+
+    def __init__(self, make: Callable[[Any, int], Calls]) -> None:
+        self._make = make
+        self._noted: list[_Noted] = []
+        self._numbers = 0
+        self._free: defaultdict[str, list[int]] = defaultdict(list)
+
+    def begin(self) -> None:
+        """What an observer before this one watched is watched on."""
+        for found in _living:
+            if not found.is_noted:
+                self._attach(found)
+
+    def watch(self, function: Any) -> Watched[Any, Any]:
+        found = watched(function)
+        if not found.is_noted:
+            self._attach(found)
+        return found
+
+    def end(self) -> None:
+        """Nothing is noted any more. In a forked child too."""
+        for found in _living:
+            found.note_for(None)
+
+    def calls_outside_steps(self) -> Iterator[FunctionCalled]:
+        """Calls outside any step since this was last asked: an event each would flood a loop that marks no steps.
+
+        Those of a function that has died since are among them; its number is then another's of the same name.
+        """
+        dead = []
+        for noted in list(self._noted):
+            gone = noted.alive() is None  # first: what was called until then is counted
+            yield from noted.new_calls()
+            if gone:
+                dead.append(noted)
+        for noted in dead:
+            self._noted.remove(noted)
+            self._free[noted.name].append(noted.number)
+
+    def _attach(self, found: Watched[Any, Any]) -> None:
+        name = name_of(found.function)
+        if self._free[name]:
+            number = self._free[name].pop()
+        else:
+            self._numbers += 1
+            number = -self._numbers
+        calls = self._make(found.function, number)
+        self._noted.append(_Noted(name, number, calls))
+        found.note_for(calls)
+
+
+class _Noted:
+    """The calls of one function outside any step, which stay when the function dies."""
+
+    def __init__(self, name: str, number: int, calls: Calls) -> None:
+        self.name = name
+        self.number = number
+        self.alive = weakref.ref(calls.alive)
+        self._outside = calls.outside
+        self._told: dict[int, int] = {}
+
+    def new_calls(self) -> Iterator[FunctionCalled]:
+        for run, total in list(self._outside.items()):
+            new = total - self._told.get(run, 0)
+            if new:
+                self._told[run] = total
+                yield FunctionCalled(run, new, now())
