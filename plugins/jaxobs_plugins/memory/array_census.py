@@ -1,24 +1,26 @@
 """When live arrays are counted, and how much of it at a time.
 
 Listing them is one call that holds the interpreter lock and cannot be cut in pieces; so whether it would take too long
-is known before: from about how many arrays there are, and what one has cost. Then those are counted that were followed
-from when they were made. Counting is done in slices.
+is known before: from about how many arrays there are, and what one has cost. Too many are listed only while the job
+stands still anyway. Counting what was listed is done in slices.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 
-from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep, thread_time_ns
 from jaxobs.model.events import LiveArraysCounted
-from jaxobs.probe.followed_arrays import FollowedArrays, NotCounted
 from jaxobs.probe.jax_internals import arrays_alive
 from jaxobs.probe.live_arrays import Census, list_arrays
 
 LOCK_NANOSECONDS = 1_200_000
 """Listing may hold the interpreter lock so long: no step may be delayed by more than 2 ms, on a busy machine either."""
+
+STILL_NANOSECONDS = 50_000_000
+"""The same while the job stands still, where only its other threads wait. Enough for some 100 000 arrays; with so many
+it took up to three times as long as was expected (`benchmarks/live_array_census.py`)."""
 
 ARRAY_NANOSECONDS = 300.0
 LEAST_ARRAY_NANOSECONDS = 200.0
@@ -33,12 +35,7 @@ LEAST_MEASURED = 500
 SLICE_NANOSECONDS = 300_000
 SLEEP_SECONDS = 0.001
 TURN_SECONDS = 0.05
-FOLLOWED_TURN_SECONDS = 0.25
-"""A turn counts in slices with sleeps between, no longer than this; what is left goes on in the next turn. Followed
-arrays take longer to count, and those that the job replaces meanwhile are missed."""
-
-ATTEMPTS = 3
-"""So many turns in a row try to count followed arrays before it is said that they cannot be counted."""
+"""A turn counts in slices with sleeps between, no longer than this; what is left goes on in the next turn."""
 
 FIRST_INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS = 10.0
@@ -53,13 +50,11 @@ LINES = 10
 
 
 class ArrayCensus:
-    """Call `turn` about once a second."""
+    """Call `turn` about once a second. `stands_still` says whether a step is kept waiting anyway."""
 
-    def __init__(self, followed: FollowedArrays | None = None) -> None:
+    def __init__(self, stands_still: Callable[[], bool] = lambda: False) -> None:
         self.lock_nanoseconds = 0
-        self._followed = followed or FollowedArrays()
-        self._counts_followed = False
-        self._attempts = 0
+        self._stands_still = stands_still
         self._census: Census | None = None
         self._lines_reason = ""
         self._next = 0.0
@@ -68,86 +63,60 @@ class ArrayCensus:
         self._array_cost = ARRAY_NANOSECONDS
         self._traceback_cost = TRACEBACK_NANOSECONDS
         self._measured_for = LEAST_MEASURED
+        self._reason = ""
 
     def turn(self, stopped: Callable[[], bool]) -> Iterator[LiveArraysCounted]:
         """Go on with a census, or begin one where it is time; gives it when it is done, or why there is none."""
-        if self._census is None:
-            upkeep = self._followed.upkeep()
-            _in_slices(lambda until: advance(upkeep, until), TURN_SECONDS, stopped)
-            if time.monotonic() < self._next:
-                return
+        if self._census is None and monotonic() >= self._next:
             reason = self._begin()
-            if reason:
+            if reason and reason != self._reason:
                 yield not_counted(reason)
-                return
-        census = self._census
-        if census is None:
-            return
-        try:
-            done = _in_slices(
-                self._advance, FOLLOWED_TURN_SECONDS if self._counts_followed else TURN_SECONDS, stopped
-            )
-        except NotCounted as why:
-            self._attempts += 1
-            if self._attempts < ATTEMPTS:
-                self._census = None
-                return
-            self._end()
-            self._followed.refused()
-            yield not_counted(f"{self._too_many()}; {why}")
-            return
-        if done:
-            yield self._counted(census)
+            self._reason = reason
+        if self._census is not None and self._count(stopped):
+            yield self._counted(self._census)
             self._end()
 
     def give_up(self) -> None:
         """Forget the census under way; the next begins when its time comes."""
         self._end()
 
-    def _advance(self, until: int) -> bool:
-        """A slice of the census under way."""
-        if self._census is None:
-            return True
-        began, began_here = time.perf_counter_ns(), time.thread_time_ns()
+    def _count(self, stopped: Callable[[], bool]) -> bool:
+        """Go on for a turn, in slices with sleeps between; whether the census is done."""
+        end = monotonic() + TURN_SECONDS
+        while not stopped():
+            if self._advance():
+                return True
+            if monotonic() >= end:
+                break
+            sleep(SLEEP_SECONDS)
+        return False
+
+    def _advance(self) -> bool:
+        """Count for one slice; whether the census is done."""
+        assert self._census is not None
+        began = thread_time_ns()
         try:
-            return self._census.advance(until - began)
+            return self._census.advance(SLICE_NANOSECONDS)
         finally:
-            took = time.thread_time_ns() - began_here
-            self._spent += took
-            if self._counts_followed:
-                self.lock_nanoseconds = max(self.lock_nanoseconds, took)
+            self._spent += thread_time_ns() - began
 
     def _begin(self) -> str:
-        """Of the listed arrays, or of the followed ones where listing would hold the lock too long; or the reason."""
+        """List the arrays; or say why that is not done now. It is then looked at again in the next turn."""
         alive = arrays_alive()
-        self._counts_followed = False
         if alive is None:
             return self._begin_blindly()
+        still = self._stands_still()
+        most = STILL_NANOSECONDS if still else LOCK_NANOSECONDS
         expected = alive * self._cost_of_one(alive)
-        with_lines = expected + alive * self._traceback_cost <= LOCK_NANOSECONDS
-        if self._followed.following and not with_lines:
-            self._count_followed()
-            return ""
-        if expected > LOCK_NANOSECONDS:
-            self._end()
+        if expected > most:
             # What was measured on a busy machine need not hold for ever.
             self._array_cost = max(LEAST_ARRAY_NANOSECONDS, 0.9 * self._array_cost)
-            return f"{self._too_many()}; they are not followed: {self._followed.reason}"
-        self._list(tracebacks=with_lines)
+            return (
+                f"too many arrays to list while steps run: {_rounded(alive)} would hold the interpreter lock for about "
+                f"{expected / 1e6:.2g} ms. They are listed during a compile or a checkpoint that takes some seconds"
+            )
+        self._list(tracebacks=expected + alive * self._traceback_cost <= most)
         return ""
-
-    def _too_many(self) -> str:
-        alive = arrays_alive() or 0
-        milliseconds = alive * self._cost_of_one(alive) / 1e6
-        return f"to list some {alive} arrays would hold the interpreter lock for {milliseconds:.1f} ms"
-
-    def _count_followed(self) -> None:
-        self.lock_nanoseconds = 0
-        if self._attempts == 0:
-            self._spent = 0
-        self._lines_reason = ""
-        self._counts_followed = True
-        self._census = Census(self._followed.listings())
 
     def _begin_blindly(self) -> str:
         """Where the number of arrays cannot be asked for, what the last listing took must do."""
@@ -165,11 +134,11 @@ class ArrayCensus:
         )
 
     def _list(self, *, tracebacks: bool) -> None:
-        began, began_here = time.perf_counter_ns(), time.thread_time_ns()
+        began, began_here = perf_counter_ns(), thread_time_ns()
         listing = list_arrays(tracebacks=tracebacks)
-        took = self._spent = time.thread_time_ns() - began_here  # without what other programs took meanwhile
-        self.lock_nanoseconds = time.perf_counter_ns() - began
-        self._census = Census([listing])
+        took = self._spent = thread_time_ns() - began_here  # without what other programs took meanwhile
+        self.lock_nanoseconds = perf_counter_ns() - began
+        self._census = Census(listing)
         self._lines_reason = (
             "" if tracebacks else "so many arrays that reading the line of each takes too long"
         )
@@ -182,8 +151,7 @@ class ArrayCensus:
 
     def _end(self) -> None:
         self._census = None
-        self._attempts = 0
-        self._next = time.monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
+        self._next = monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
         self._interval = min(2 * self._interval, INTERVAL_SECONDS)
 
     def _counted(self, census: Census) -> LiveArraysCounted:
@@ -194,23 +162,11 @@ class ArrayCensus:
         )  # fmt: skip
 
 
-def advance(work: Iterator[None], until: int) -> bool:
-    """Until `time.perf_counter_ns()` says so, or to the end; whether that was reached."""
-    return all(time.perf_counter_ns() < until for _ in work)
-
-
-def _in_slices(advanced: Callable[[int], bool], seconds: float, stopped: Callable[[], bool]) -> bool:
-    """Slices with sleeps between, for so long at most; whether the work is done."""
-    end = time.monotonic() + seconds
-    while not stopped():
-        if advanced(time.perf_counter_ns() + SLICE_NANOSECONDS):
-            return True
-        if time.monotonic() >= end:
-            break
-        time.sleep(SLEEP_SECONDS)
-    return False
-
-
 def not_counted(reason: str) -> LiveArraysCounted:
     """The event that says why there is no census."""
     return LiveArraysCounted(None, None, (), (), "", 0.0, reason, now())
+
+
+def _rounded(count: int) -> str:
+    """A number of arrays with its two leading digits: they come and go, and the reason is told again when it changes."""
+    return f"some {float(f'{count:.2g}'):.0f}"

@@ -6,13 +6,10 @@ each failure; nothing of JAX is called meanwhile.
 
 from __future__ import annotations
 
-import time
-
-from jaxobs.model.clock import now
+from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured, MemorySampled
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe.followed_arrays import FollowedArrays
 from jaxobs.probe.jax_internals import backend_exists
 from jaxobs.probe.memory_statistics import (
     DeviceStatistics,
@@ -22,6 +19,7 @@ from jaxobs.probe.memory_statistics import (
 )
 from jaxobs_plugins.memory.array_census import ArrayCensus, not_counted
 from jaxobs_plugins.memory.process_memory import ProcessMemory
+from jaxobs_plugins.memory.stillness import Stillness
 
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
@@ -55,8 +53,7 @@ class MemoryProbe:
     def __init__(self) -> None:
         self._job: Job | None = None
         self._process = ProcessMemory()
-        self._followed = FollowedArrays()
-        self._census = ArrayCensus(self._followed)
+        self._census = ArrayCensus(Stillness(self._in_checkpoint))
         self._silent: set[int] = set()
         self._known: set[int] = set()
         self._samples = 0
@@ -65,11 +62,9 @@ class MemoryProbe:
 
     def start(self, job: Job) -> None:
         self._job = job
-        self._followed.start(job.guard)
 
     def stop(self) -> None:
         self._job = None
-        self._followed.stop()
 
     def sample(self) -> None:
         """A second's turn. Does not raise for what a backend does."""
@@ -82,7 +77,7 @@ class MemoryProbe:
         job.emit(self._process.read())
         for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
             job.emit(Measured(metric.name, (), float(amount), now()))
-        if time.monotonic() < self._not_before:
+        if monotonic() < self._not_before:
             return
         try:
             for told in device_statistics():
@@ -108,9 +103,12 @@ class MemoryProbe:
             self._silent.add(told.device)
             job.emit(_nothing(told.device, IN_THE_PROCESS if told.platform == "cpu" else NOTHING_TOLD))
 
+    def _in_checkpoint(self) -> bool:
+        return self._job is not None and self._job.progress().in_checkpoint
+
     def _failed(self, job: Job, error: Exception) -> None:
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
-        self._not_before = time.monotonic() + self._pause
+        self._not_before = monotonic() + self._pause
         self._census.give_up()
         reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
         job.emit(not_counted(reason))
