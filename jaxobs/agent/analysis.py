@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from jaxobs.cost_model import module_cost
 from jaxobs.derive.kept_operations import OPERATIONS_KEPT
 from jaxobs.derive.profiled import Profiled, join
 from jaxobs.derive.profiles import WindowToRead
+from jaxobs.model.clock import monotonic, sleep
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.pacing import Between
 from jaxobs.model.trace import Trace
@@ -108,11 +108,11 @@ class Analysis:
 
     def settle(self, timeout: float) -> list[Done]:
         """Wait until nothing is waiting, for the last snapshot of a short job."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         done = self.finished()
         with self._slices.hurried():
-            while self._pending > 0 and time.monotonic() < deadline:
-                time.sleep(0.005)
+            while self._pending > 0 and monotonic() < deadline:
+                sleep(0.005)
                 done += self.finished()
         return done
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Event
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
@@ -18,6 +18,9 @@ from jaxobs.plugin.protocol import Agent, Batch
 EVENTS_KEPT = 20_000
 SPANS_KEPT = 5_000
 """What waits for an exporter that is slow; its oldest are dropped and counted."""
+
+QUICK_SECONDS = 0.5
+"""What takes longer than this is not waited for at the end of a job."""
 
 STUCK_SECONDS = 10.0
 """An exporter or a collector that has not returned for so long is reported as not up, until it returns."""
@@ -45,6 +48,13 @@ class Exporting:
         self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-exporter", daemon=True)
         self._thread.start()
 
+    @property
+    def takes_events(self) -> bool:
+        """Whether it wants to be given events; those that say nothing do."""
+        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
+            return bool(getattr(self._plugin, "takes_events", True))
+        return True
+
     def offer(self, snapshot: Snapshot, events: Iterable[Event], spans: Iterable[Span]) -> None:
         """Never waits. The snapshot is the newest only; events and spans lose their oldest."""
         with self._news:
@@ -54,7 +64,7 @@ class Exporting:
                 return
             before = len(self._events) + len(self._spans)
             added = 0
-            for event in events:
+            for event in events if self.takes_events else ():
                 self._events.append(event)
                 added += 1
             for span in spans:
@@ -77,6 +87,28 @@ class Exporting:
             f"at least {self._dropped}: what it was given when export() failed may be lost or not",
         )
 
+    def worth_waiting_for(self) -> bool:
+        """Whether it has lately succeeded, and is not taking long now: then the end of the job may wait for it."""
+        own: object = True
+        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
+            own = getattr(self._plugin, "worth_waiting_for", True)
+        return bool(own) and self.guard.up and self.guard.waiting_seconds() < QUICK_SECONDS
+
+    def undelivered(self) -> str:
+        """What it was given and has not delivered, in words; empty where that is nothing, or not known."""
+        own: object = ""
+        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
+            own = getattr(self._plugin, "undelivered", "")
+        told = [own] if isinstance(own, str) and own else []
+        waiting = len(self._events) + len(self._spans)
+        if waiting and self.guard.waiting_seconds() >= QUICK_SECONDS:
+            told.append(
+                f"no answer for {self.guard.waiting_seconds():.1f} s; {waiting} events and spans wait for it"
+            )
+        elif waiting and self.guard.set_aside:
+            told.append(f"{waiting} events and spans were not taken: {self.guard.reason}")
+        return "; ".join(told)
+
     def job_ended(self) -> None:
         """Tell a plugin that wants to know it at once."""
         told = getattr(self._plugin, "job_ended", None)
@@ -88,7 +120,7 @@ class Exporting:
     def finish(self, timeout: float) -> None:
         """Ask for a last turn and the end; `join` waits for it."""
         with self._news:
-            self._stopping = time.monotonic() + timeout
+            self._stopping = monotonic() + timeout
             self._news.notify()
 
     def join(self, timeout: float) -> None:
@@ -118,7 +150,7 @@ class Exporting:
         stopping = self._stopping
         # Having let go of everything is no success of a plugin that could not start: it stays down, with its reason.
         guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
-        guard.call(self._plugin.stop, max(0.0, stopping - time.monotonic()) if stopping is not None else 0.0)
+        guard.call(self._plugin.stop, max(0.0, stopping - monotonic()) if stopping is not None else 0.0)
 
     def _has_work(self) -> bool:
         """What comes while a plugin is set aside waits for its next try, as for one that is slow."""

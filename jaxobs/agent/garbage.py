@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
+
+from jaxobs.model.clock import monotonic
 
 NEVER: Final = 2**30
 
@@ -49,7 +50,7 @@ class Garbage:
         """Everything, where it is time; `busy`: something large may be half made, so that it waits a while."""
         if self._inline:
             return
-        late = time.monotonic() - self._full_at
+        late = monotonic() - self._full_at
         grown = (self._resident() or 0) > self._resident_then + GROWN_BYTES
         if late >= (FULL_SECONDS if busy else 0.0) or (grown and not busy):
             if grown:
@@ -59,7 +60,7 @@ class Garbage:
     def _collect(self) -> None:
         gc.collect()
         gc.freeze()
-        self._full_at = time.monotonic() + FULL_SECONDS
+        self._full_at = monotonic() + FULL_SECONDS
         self._resident_then = self._resident() or 0
 
     @contextlib.contextmanager

@@ -26,11 +26,15 @@ class Plugins:
     undeclared: dict[str, str] = field(default_factory=dict)
     """Probes whose metrics could not be declared, with the reason: what they measure is refused."""
 
+    @property
+    def events_are_taken(self) -> bool:
+        """Whether any exporter wants events one by one."""
+        return any(exporter.takes_events for exporter in self.exporters)
+
     def declare(self, found: Found, catalogue: Catalogue) -> bool:
         """Raises ValueError for a metric that contradicts another, or a reading of a metric that is none of its own."""
         metrics = found.plugin.metrics if found.plugin is not None else ()
-        for metric in metrics:
-            catalogue.add(metric)
+        catalogue.declare(metrics, f"{found.group}:{found.name}")
         readings: list[DeviceReading] = list(getattr(found.plugin, "device_readings", ()))
         for reading in readings:
             if reading.metric not in metrics:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from jaxobs.agent.service import Service
 from jaxobs.agent.without_jax import refuse_jax
 from jaxobs.flow import wire
+from jaxobs.model.clock import sleep
 
 NICENESS = 10
 """The job comes first where both want the same core: of a busy one the agent gets a tenth. That is its share over many
@@ -38,7 +38,10 @@ def main(descriptor: int) -> int:
     refuse_jax()
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
-    serve(socket.socket(fileno=descriptor), started=give_way)
+    pipe = socket.socket(fileno=descriptor)
+    with contextlib.suppress(OSError):  # the job is gone already, which `serve` will find
+        pipe.sendall(wire.frame(wire.STARTED, os.getpid()))
+    serve(pipe, started=give_way)
     # Threads of exporters that hang must not keep the process: everything that could be flushed has been.
     os._exit(0)
 
@@ -59,7 +62,7 @@ def _lower(autogroup: Path) -> None:
         try:
             autogroup.write_text(str(NICENESS))
         except BlockingIOError:
-            time.sleep(AUTOGROUP_RETRY_SECONDS)
+            sleep(AUTOGROUP_RETRY_SECONDS)
         except OSError:  # not ours to change, or no autogroups in this kernel
             return
         else:

@@ -10,7 +10,6 @@ import select
 import socket
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,12 +17,14 @@ from typing import Any
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import STUCK_SECONDS
 from jaxobs.agent.garbage import Garbage
+from jaxobs.agent.last_flush import LastFlush
+from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
 from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.slices import Slices
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
-from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -32,17 +33,19 @@ from jaxobs.model.events import (
     ProfileWindow,
     SourceReported,
     SpanEnded,
+    StepRows,
+    steps_of_rows,
 )
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 
-LAST_FLUSH_SECONDS = 5.0
-"""For the exporters' last turn when the job died without a word."""
-
 SETTLE_SECONDS = 2.0
-"""For modules that are still being decoded, so that a short job's last snapshot has its costs. At most a third of the
-time there is: the rest is for the fold and, on a machine that is busy, for being scheduled at all."""
+"""For modules that are still being decoded, so that a snapshot that somebody asks for has their costs. At most a third of
+the time there is: the rest is for the fold and, on a machine that is busy, for being scheduled at all."""
+
+LAST_SETTLE_SECONDS = 0.4
+"""The same at the end of the job, which waits: some 50 000 instructions of modules."""
 
 LONGEST_PATIENCE = 1.0
 """Seconds of pauses while more and more arrives. What comes in one interval must be folded in one; and where that is
@@ -59,6 +62,7 @@ class Service:
         self.catalogue = Catalogue(CORE_METRICS)
         self._inline = inline
         self._pipe = pipe
+        self._summary_file = summary_file(self.settings.get("summary_directory"), hello.get("name"))
         self._send_lock = threading.Lock()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
@@ -73,11 +77,14 @@ class Service:
         self._plugins = load_plugins(self.catalogue, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         facts |= hello.get("facts", {})
+        facts["summary_file"] = self._summary_file
+        facts["summary_file_reason"] = None if self._summary_file else "there is no directory to leave one in"
         limit = int(self.settings["series_limit"])
         readings = tuple(self._plugins.readings)
         self.fold = Fold(
             self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings, self._slices
         )
+        self.fold.agent_pid = None if inline else os.getpid()
 
     def start(self) -> None:
         self._analysis.start()
@@ -96,18 +103,18 @@ class Service:
 
     def announce_address(self, address: str) -> None:
         self.fold.address = address
-        self._send(wire.ADDRESS, address)
+        self._send(wire.ADDRESS, (address, self._summary_file))
 
     def log(self, message: str) -> None:
         """At most once a minute each message."""
-        if time.monotonic() - self._logged.get(message, -1e9) >= 60.0:
-            self._logged[message] = time.monotonic()
+        if monotonic() - self._logged.get(message, -1e9) >= 60.0:
+            self._logged[message] = monotonic()
             self._send(wire.LOG, message)
 
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
         """Receive until the pipe ends or the job says that nothing follows; then the last flush."""
         interval = float(self.settings["interval"])
-        next_turn = time.monotonic() + min(interval, 0.2)
+        next_turn = monotonic() + min(interval, 0.2)
         finish: float | None = None
         ended = False
         while not ended:
@@ -118,8 +125,8 @@ class Service:
             waiting = []
             if finish is not None:  # nothing follows, and somebody waits
                 break
-            if time.monotonic() >= next_turn:
-                next_turn = time.monotonic() + interval
+            if monotonic() >= next_turn:
+                next_turn = monotonic() + interval
                 self._turn()
             readable = self._wait(next_turn)
             self._fold_arrivals()
@@ -127,14 +134,14 @@ class Service:
                 piece = self._receive()
                 ended = not piece
                 waiting = list(frames.feed(piece)) if piece else []
-        self._end(LAST_FLUSH_SECONDS if finish is None else finish)
+        self._end(finish)
 
     def _wait(self, until: float) -> list[socket.socket]:
         """For something to read; what there is."""
         ends = [self._pipe, self._wake_read]
         readable, _, _ = select.select(ends, [], [], 0.0)
         if self._pipe not in readable:  # all that came is folded
-            readable, _, _ = select.select(ends, [], [], max(0.0, until - time.monotonic()))
+            readable, _, _ = select.select(ends, [], [], max(0.0, until - monotonic()))
             self._slices.rested()
         if self._wake_read in readable:
             self._wake_read.recv(4096)
@@ -159,18 +166,29 @@ class Service:
         elif kind == wire.PAYLOAD:
             self._payloads.append(body)
         elif kind == wire.REQUEST:
-            number, patience = body
-            with self._slices.hurried():
-                self._read_windows()
-                self._analysed(self._analysis.settle(min(SETTLE_SECONDS, float(patience) / 3)))
-                self._send(wire.REPLY, (number, dict(self._turn().document)))
+            self._answer(*body)
         elif kind == wire.FINISH:
             return float(body)
         return None
 
-    def _fold(self, events: Iterator[Event]) -> None:
+    def _answer(self, number: int, until: int) -> None:
+        """A request for a snapshot, unless nobody waits for it any more."""
+        patience = seconds(until - now())
+        if patience <= 0:
+            return
+        with self._slices.hurried():
+            self._read_windows()
+            self._analysed(self._analysis.settle(min(SETTLE_SECONDS, patience / 3)))
+            self._send(wire.REPLY, (number, dict(self._turn().document)))
+
+    def _fold(self, events: Iterator[Event | StepRows]) -> None:
         for event in events:
             self._slices()
+            if isinstance(event, list):
+                self.fold.apply_steps(event)
+                if self._plugins.events_are_taken:
+                    self._new_events += steps_of_rows(event)
+                continue
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 apart = not event.proto and self._payloads
                 self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
@@ -181,7 +199,8 @@ class Service:
                 told = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
             self.fold.apply(told)
-            self._new_events.append(_without_payload(told))
+            if self._plugins.events_are_taken:
+                self._new_events.append(_without_payload(told))
             if isinstance(event, BackendFound):
                 self._bind(event)
 
@@ -198,7 +217,8 @@ class Service:
             event = self._arrived.popleft()
             if isinstance(event, Measured | SpanEnded):
                 self.fold.apply(event)
-                self._new_events.append(event)
+                if self._plugins.events_are_taken:
+                    self._new_events.append(event)
             else:
                 self.fold.refused += 1
         self._analysed(self._analysis.finished())
@@ -239,7 +259,7 @@ class Service:
             self._slices()
             self.fold.apply(guard.report(STUCK_SECONDS))
         if not self._inline:
-            self.fold.agent_measured(time.process_time(), _resident())
+            self.fold.agent_measured(process_time(), _resident())
         for exporter in self._plugins.exporters:
             self.fold.exporter_dropped(exporter.guard.source, *exporter.dropped())
         self._garbage.collect(busy=self._analysis.busy)
@@ -252,20 +272,28 @@ class Service:
             exporter.offer(snapshot, events, spans)
         return snapshot
 
-    def _end(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+    def _end(self, patience: float | None) -> None:
+        """`patience`: how many seconds the job waits at most; None where it died without a word."""
         for exporter in self._plugins.exporters:
             exporter.job_ended()
         for collector in self._plugins.collectors:
             collector.stop()
         with self._slices.hurried():
             self._read_windows(final=True)
-            self._analysed(self._analysis.settle(min(SETTLE_SECONDS, timeout / 3)))
-            self._turn()
-        for exporter in self._plugins.exporters:
-            exporter.finish(max(0.0, deadline - time.monotonic()))
-        for exporter in self._plugins.exporters:
-            exporter.join(max(0.0, deadline - time.monotonic()))
+            settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
+            self._analysed(self._analysis.settle(settle))
+            snapshot = self._turn()
+        if patience is None:
+            leave_summary(self._summary_file, snapshot.served_no_more())
+        flush = LastFlush(self._plugins.exporters, patience or 0.0)
+        if patience is not None:
+            undelivered = flush.while_the_job_waits(patience)
+            self._send(wire.LAST, (last_document(snapshot.document, undelivered), undelivered))
+            with contextlib.suppress(OSError):
+                self._pipe.shutdown(
+                    socket.SHUT_RDWR
+                )  # the job waits for this, and need not wait for the rest
+        flush.to_the_end()
         self._analysis.stop()
         self._wake_read.close()
         self._wake_write.close()

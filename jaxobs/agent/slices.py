@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator
 from typing import Final
+
+from jaxobs.model.clock import perf_counter, sleep
 
 SLICE_SECONDS: Final = 0.0002
 """Of work. The calls lie up to 0.2 ms apart, so that it may become 0.4 ms."""
@@ -19,7 +20,6 @@ SLICE_SECONDS: Final = 0.0002
 PAUSE_SECONDS: Final = 0.001
 """Of sleep after each: a thread takes a quarter of a core at most, and reads 30 000 instructions of modules a second."""
 
-INLINE_SLICE_SECONDS: Final = 0.0002
 INLINE_PAUSE_SECONDS: Final = 0.0002
 """On a thread of the job, where a step waits for the interpreter's lock no longer than a slice."""
 
@@ -32,7 +32,6 @@ class Slices:
     """
 
     def __init__(self, *, inline: bool = False, patience: float = math.inf) -> None:
-        self._slice = INLINE_SLICE_SECONDS if inline else SLICE_SECONDS
         self._pause = INLINE_PAUSE_SECONDS if inline else PAUSE_SECONDS
         self._patience = patience
         self._used_up_at = self._patient_until = 0.0
@@ -40,13 +39,13 @@ class Slices:
 
     def __call__(self) -> None:
         """Takes 0.1 µs where nothing is to be done (measured)."""
-        if time.perf_counter() >= self._used_up_at:
+        if perf_counter() >= self._used_up_at:
             self._give_way()
 
     def rested(self) -> None:
         """The thread has waited for something to do: a slice begins."""
-        started = time.perf_counter()
-        self._used_up_at = started + self._slice
+        started = perf_counter()
+        self._used_up_at = started + SLICE_SECONDS
         self._patient_until = started + self._patience
 
     @contextlib.contextmanager
@@ -59,6 +58,6 @@ class Slices:
             self._somebody_waits = before
 
     def _give_way(self) -> None:
-        if not self._somebody_waits and time.perf_counter() < self._patient_until:
-            time.sleep(self._pause)
-        self._used_up_at = time.perf_counter() + self._slice
+        if not self._somebody_waits and perf_counter() < self._patient_until:
+            sleep(self._pause)
+        self._used_up_at = perf_counter() + SLICE_SECONDS

@@ -11,33 +11,36 @@ from __future__ import annotations
 import marshal
 import mmap
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaxobs.model.events import (
     EVENT_TYPES,
-    STEP_ENDED,
+    ROW_LENGTH,
     Event,
     ExecutableCreated,
     Measured,
     ProfileWindow,
     SpanContext,
-    StepRow,
+    StepRows,
 )
 
 _HEADER = struct.Struct(">cI")
 _NUMBERS: dict[type, int] = {event_type: number for number, event_type in enumerate(EVENT_TYPES)}
-_STEP_ROW_LENGTH = 1 + len(EVENT_TYPES[STEP_ENDED]._fields)
 _HAVE_PARENT = tuple(event_type._fields[-1] == "parent" for event_type in EVENT_TYPES)
 
 HELLO = b"H"  # job to agent, first: settings, resource, clock
-EVENTS = b"E"  # job to agent: a list of (event type number, *fields)
-REQUEST = b"Q"  # job to agent: (request number, seconds until the answer is of no use)
+EVENTS = b"E"  # job to agent: a list of (event type number, *fields), and of lists that are rows of steps
+REQUEST = b"Q"  # job to agent: (request number, when the answer is of no use any more, by `now()`)
 REPLY = b"R"  # agent to job: (request number, answer)
-ADDRESS = b"A"  # agent to job: the URL an exporter serves at
+ADDRESS = (
+    b"A"  # agent to job: (the URL an exporter serves at, where the last summary of a killed job is left)
+)
 LOG = b"L"  # agent to job: one line for the logger `jaxobs`
 FOLDED = b"K"  # agent to job: so many more frames of events are folded
-FINISH = b"F"  # job to agent: nothing follows; flush and end within so many seconds
+FINISH = b"F"  # job to agent: nothing follows; the job waits so many seconds at most
+LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what exporters have not delivered, by name)
+STARTED = b"S"  # agent to job, first: the number of its process
 PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
 PAYLOAD = (
     b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
@@ -56,8 +59,11 @@ def frame(kind: bytes, body: Any) -> bytes:
     return _HEADER.pack(kind, len(encoded)) + encoded
 
 
-def events_frame(events: Sequence[Event | StepRow]) -> tuple[bytes, int]:
-    """A frame of events, and how many were refused because a plugin put something into them that cannot travel."""
+def events_frame(events: Sequence[Event | StepRows]) -> tuple[bytes, int]:
+    """A frame of events, and how many were refused because a plugin put something into them that cannot travel.
+
+    Rows of steps hold what the hot path notes, which always can.
+    """
     rows = [row for event in events if (row := _row(event)) is not None]
     try:
         return frame(EVENTS, rows), len(events) - len(rows)
@@ -66,12 +72,17 @@ def events_frame(events: Sequence[Event | StepRow]) -> tuple[bytes, int]:
         return frame(EVENTS, sound), len(events) - len(sound)
 
 
-def payloads_apart(events: Sequence[Event | StepRow]) -> tuple[list[Event | StepRow], list[bytes]]:
+def count(events: Iterable[Event | StepRows]) -> int:
+    """How many events these are; a list is as many steps as it has rows."""
+    return sum(len(event) // ROW_LENGTH if type(event) is list else 1 for event in events)
+
+
+def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | StepRows], list[bytes]]:
     """The events with modules and traces taken out, and what is to be written before them: a header and one, in turn.
 
     They have megabytes, and each copy of one would hold the interpreter lock. `b""` stands in their place.
     """
-    told: list[Event | StepRow] = []
+    told: list[Event | StepRows] = []
     pieces: list[bytes] = []
     for event in events:
         light, payload = _payload_apart(event)
@@ -86,7 +97,7 @@ def payloads_apart(events: Sequence[Event | StepRow]) -> tuple[list[Event | Step
     return told, pieces
 
 
-def _payload_apart(event: Event | StepRow) -> tuple[Event | StepRow, bytes | None]:
+def _payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | None]:
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=b""), event.xspace
     if isinstance(event, ExecutableCreated):
@@ -94,7 +105,7 @@ def _payload_apart(event: Event | StepRow) -> tuple[Event | StepRow, bytes | Non
     return event, None
 
 
-def _without_payload(event: Event | StepRow, size: int) -> Event | StepRow:
+def _without_payload(event: Event | StepRows, size: int) -> Event:
     reason = f"it has {size} bytes, and the agent takes {MAXIMUM_BODY}"
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=None, outcome="too_large", reason=reason)
@@ -102,10 +113,14 @@ def _without_payload(event: Event | StepRow, size: int) -> Event | StepRow:
     return event._replace(proto=None, proto_reason=reason)
 
 
-def events_of(body: list[tuple[Any, ...]]) -> Iterator[Event]:
-    """The events of a frame's body. Raises WireError where it is no list of events."""
+def events_of(body: list[tuple[Any, ...] | StepRows]) -> Iterator[Event | StepRows]:
+    """The events of a frame's body, steps still as rows. Raises WireError where it is no list of events."""
     try:
-        for number, *fields in body:
+        for row in body:
+            if isinstance(row, list):
+                yield row
+                continue
+            number, *fields = row
             if _HAVE_PARENT[number] and isinstance(fields[-1], tuple) and len(fields[-1]) == 3:
                 fields[-1] = SpanContext(*fields[-1])
             yield EVENT_TYPES[number](*fields)
@@ -172,10 +187,10 @@ class Frames:
         self._pieces += piece
 
 
-def _row(event: Event | StepRow) -> tuple[Any, ...] | None:
+def _row(event: Event | StepRows) -> tuple[Any, ...] | StepRows | None:
     """What marshal takes: plain tuples. `parent`, always the last field, is the one named tuple inside an event."""
-    if type(event) is tuple:
-        return event if len(event) == _STEP_ROW_LENGTH and event[0] == STEP_ENDED else None
+    if type(event) is list:
+        return event
     number = _NUMBERS.get(type(event))
     if number is None:
         return None
@@ -189,7 +204,7 @@ def _row(event: Event | StepRow) -> tuple[Any, ...] | None:
     return (number, *event)
 
 
-def _encodable(row: tuple[Any, ...]) -> bool:
+def _encodable(row: tuple[Any, ...] | StepRows) -> bool:
     try:
         marshal.dumps(row)
     except ValueError:

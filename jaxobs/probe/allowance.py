@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from jaxobs.model.clock import perf_counter_ns
 
 
 class Allowance:
@@ -11,11 +11,11 @@ class Allowance:
     def __init__(self, burst: int, share: float) -> None:
         self._burst, self._share = burst, share
         self._left = float(burst)
-        self._since = time.perf_counter_ns()
+        self._since = perf_counter_ns()
 
     def spend(self, nanoseconds: int) -> bool:
         """Whether there was as much."""
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         self._left = min(self._burst, self._left + self._share * (now - self._since)) - nanoseconds
         self._since = now
         return self._left >= 0

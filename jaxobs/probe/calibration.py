@@ -10,7 +10,6 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ import jaxlib.version
 from jaxobs.cost_model.executed_types import executed_types
 from jaxobs.model.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.model.calibration_file import processor_model, usable_cores
+from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
 from jaxobs.probe.calibration_programs import Program, programs
 from jaxobs.probe.other_load import OtherLoad
 
@@ -74,7 +74,7 @@ def calibrate(
         chosen: Programs to time instead of all those for the default backend.
     """
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
-    start, load = time.perf_counter(), OtherLoad()
+    start, load = perf_counter(), OtherLoad()
     device = jax.devices()[0]
     every = [_Timed(program) for program in (programs(device.platform) if chosen is None else chosen)]
     ready, left_out = _compiled(every, _LONGEST_CALL * seconds, progress)
@@ -88,8 +88,8 @@ def calibrate(
         cores=usable_cores(),
         jax=jax.__version__,
         jaxlib=jaxlib.version.__version__,
-        created=time.time(),
-        seconds=time.perf_counter() - start,
+        created=wall_now() / NANOSECONDS,
+        seconds=perf_counter() - start,
         matrix=_rates(ready, "matrix"),
         vector=_rates(ready, "vector"),
         transcendentals=_rates(ready, "transcendentals"),
@@ -134,9 +134,9 @@ def _compile_kind(kind: list[_Timed], longest: float) -> LeftOut | None:
         try:
             run = timed.program.prepare()
             run()
-            before = time.perf_counter()
+            before = perf_counter()
             run()
-            rate = timed.program.work / (time.perf_counter() - before)
+            rate = timed.program.work / (perf_counter() - before)
         except (RuntimeError, MemoryError):  # no such arithmetic on this backend, or too little memory for it
             continue
         timed.run = run
@@ -171,7 +171,7 @@ def _rounds(
     for number in count(1):
         worth = [timed for timed in ready if number <= 2 or _worth_repeating(timed, ready)]
         for timed in worth:
-            elapsed = time.perf_counter() - start
+            elapsed = perf_counter() - start
             if number > 1 and elapsed >= seconds:
                 return
             share = min(1.0, elapsed / seconds)
@@ -188,10 +188,10 @@ def _block(timed: _Timed) -> None:
         run = timed.program.prepare()
         run()
     calls: list[float] = []
-    start = before = time.perf_counter()
+    start = before = perf_counter()
     while before - start < (_BLOCK_SECONDS if len(calls) >= _FEWEST_CALLS else _LONG_BLOCK_SECONDS):
         run()
-        after = time.perf_counter()
+        after = perf_counter()
         calls.append(after - before)
         before = after
     timed.rates.append(timed.program.work / statistics.median(calls))

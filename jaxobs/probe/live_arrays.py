@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
-import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import compress, filterfalse, repeat
-from operator import attrgetter, call, is_not, methodcaller
+from itertools import repeat
+from operator import attrgetter
 from pathlib import PurePath
 from types import CodeType
 from typing import Any, NamedTuple
 
 from jaxobs.derive.out_of_memory import speaks_of_memory
+from jaxobs.model.clock import perf_counter_ns
 from jaxobs.model.shardings import ONE_DEVICE, layout_text
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import own_packages
-from jaxobs.probe.young_arrays import in_one_call
 
 _AVAL = attrgetter("aval")
 _SHARDING = attrgetter("sharding")
 _TRACEBACK = attrgetter("traceback")
-_IS_DELETED = methodcaller("is_deleted")
-_IS_SOMETHING = partial(is_not, None)
 
 ROWS_BETWEEN_LOOKS = 16
 """So many arrays are counted before the clock is read again: some 20 µs."""
@@ -83,32 +78,6 @@ class Line:
     bytes: int
 
 
-def read_arrays(
-    references: Iterable[weakref.ref[Any]],
-) -> tuple[Listing, list[weakref.ref[Any]]]:
-    """Those of the arrays that are alive and not deleted, with tracebacks; and the references to living ones.
-
-    All within one call of compiled code: a thread of the job's that lets go of an array must not find it held here.
-    Whether an array is deleted is asked first: one that is just being made says yes to that, and has nothing else yet.
-    """
-    given = list(references)
-    there: list[weakref.ref[Any]] = []
-    alive: list[Any] = []
-    avals: list[Any] = []
-    shardings: list[Any] = []
-    made_by: list[Any] = []
-    find = partial(there.extend, compress(given, map(is_not, map(call, given), repeat(None))))
-    hold = partial(alive.extend, filterfalse(_IS_DELETED, filter(_IS_SOMETHING, map(call, there))))
-    describe = (partial(avals.extend, map(_AVAL, alive)), partial(shardings.extend, map(_SHARDING, alive)))
-    # Arrays of another make than JAX's own remember no traceback.
-    remember = partial(made_by.extend, map(getattr, alive, repeat("traceback"), repeat(None)))
-    try:
-        in_one_call((find, hold, *describe, remember, alive.clear))
-    finally:
-        alive.clear()
-    return Listing(avals, shardings, made_by), there
-
-
 def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
     """Needs a backend to exist. Holds the interpreter lock throughout: 0.2 µs an array, and as much for tracebacks.
 
@@ -147,16 +116,12 @@ def memory_ran_out(array: Any) -> bool:
 
 
 class Census:
-    """Counts what was listed, as far as it is let; then `groups` and `lines` say what there is, the largest first.
+    """Counts what was listed, as far as it is let; then `groups` and `lines` say what there is, the largest first."""
 
-    `listings` may be made while it counts: the next is asked for when the last is counted.
-    """
-
-    def __init__(self, listings: Iterable[Listing]) -> None:
-        self.count = 0
+    def __init__(self, listing: Listing) -> None:
+        self.count = len(listing.avals)
         self.bytes = 0
-        self.knows_lines = True
-        self._listings = listings
+        self.knows_lines = listing.tracebacks is not None
         self._kinds: dict[tuple[tuple[int, ...], Any], int] = {}
         self._places: list[Any] = []
         self._place_of: dict[int, int] = {}  # by the identity of what is in `_places`, and so lives as long
@@ -164,12 +129,12 @@ class Census:
         self._tracebacks: dict[Any, int] = {}
         self._by_kind: dict[tuple[str, str, str], dict[str, list[int]]] = {}
         self._by_line: dict[str, list[int]] = {}
-        self._work = self._counting()
+        self._work = self._counting(listing)
 
     def advance(self, nanoseconds: int) -> bool:
-        """Count for so long, or until the end. Whether everything is counted. Raises what the listings raise."""
-        until = time.perf_counter_ns() + nanoseconds
-        return all(time.perf_counter_ns() < until for _ in self._work)
+        """Count for so long, or until the end. Whether everything is counted."""
+        until = perf_counter_ns() + nanoseconds
+        return all(perf_counter_ns() < until for _ in self._work)
 
     def groups(self, most: int) -> list[Group]:
         """The largest `most` groups."""
@@ -187,13 +152,9 @@ class Census:
         lines = [Line(line, count, size) for line, (count, size) in self._by_line.items()]
         return sorted(lines, key=lambda line: (-line.bytes, -line.count, line.line))[:most]
 
-    def _counting(self) -> Iterator[None]:
+    def _counting(self, listing: Listing) -> Iterator[None]:
         counts: dict[int, int] = {}
-        for listing in self._listings:
-            self.count += len(listing.avals)
-            self.knows_lines = self.knows_lines and listing.tracebacks is not None
-            yield from self._count(listing, counts)
-            yield
+        yield from self._count(listing, counts)
         of_kind, of_line = list(self._kinds), list(self._tracebacks)
         texts = {number: text for text, number in self._texts.items()}
         for position, (key, count) in enumerate(counts.items()):
@@ -204,7 +165,7 @@ class Census:
                 yield
 
     def _count(self, listing: Listing, counts: dict[int, int]) -> Iterator[None]:
-        """Adds up `counts` by kind, place and line. What is known by identity holds for this listing's objects only."""
+        """Adds up `counts` by kind, place and line."""
         kinds: dict[int, int] = {}
         places: dict[int, int] = {}
         made_by = self._tracebacks

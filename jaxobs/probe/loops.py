@@ -1,7 +1,8 @@
 """Steps, loops and phases as the user marks them: the hot path.
 
-One turn of a loop costs a few clock readings and one append to the ring. A `Step` object is made once for each loop and
-used again for each turn. Which step a watched call belongs to is known by thread.
+One turn of a loop costs a few clock readings and one row in the ring. A `Step` object is made once for each loop and used
+again for each turn: no object is made that outlives the turn and counts with Python's garbage collector. Which step a
+watched call belongs to is known by thread.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from jaxobs.flow.ring import Ring
+from jaxobs.flow.ring import PADDING, Ring
 from jaxobs.model.clock import now
-from jaxobs.model.events import STEP_ENDED, LoopDeclared, LoopEnded
+from jaxobs.model.events import LoopDeclared, LoopEnded, StepEnded
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.plain_values import amount, as_name, given_amount
 from jaxobs.probe.trace_context import current_span_context
@@ -39,7 +40,8 @@ class Step:
     """The step under way on a thread; watched calls add to it."""
 
     __slots__ = (
-        "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "plain", "runs", "thread",
+        "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "plain", "run", "several",
+        "thread",
     )  # fmt: skip
 
     def __init__(self, loop: str) -> None:
@@ -52,18 +54,27 @@ class Step:
         self.nested = 0
         self.checkpoint = 0
         self.failed = False
-        # Most steps run one watched function: its tuple is ready to be sent, and only what comes after it needs a list.
-        self.runs: tuple[int, ...] = ()
+        self.run = 0  # of the first watched call; no run has this number
         self.later_runs: list[int] = []
+        self.several: tuple[int, ...] = ()  # what the last step ran, where that was several
 
     def ran(self, run: int, dispatch: int) -> None:
         """A watched call ran this. `Watched.__call__` does the same in its own lines: a call costs as much again."""
-        if self.runs:
+        if self.run:
             self.later_runs.append(run)
             self.dispatch += dispatch
         else:
-            self.runs = (run,)
+            self.run = run
             self.dispatch = dispatch
+
+    def runs(self) -> int | tuple[int, ...]:
+        """What ran in it, as a row of the ring has it. Steps that run the same share one tuple."""
+        if not self.later_runs:
+            return self.run
+        runs = (self.run, *self.later_runs)
+        if runs != self.several:
+            self.several = runs
+        return self.several
 
     def fail(self) -> None:
         """A watched function raised in it."""
@@ -128,6 +139,8 @@ class Loops:
         """To be told of an error on its way through, and of the watched function that raised it; must not raise."""
         self.emit = ring.emit
         self.ring = ring
+        self.checkpoints: list[object] = []
+        """Marks of the phases `checkpoint` that are under way, on all threads."""
         self._loops: dict[str, LoopState] = {}
 
     def state(self, name: str) -> LoopState:
@@ -164,13 +177,22 @@ class Loops:
         state.average = average + ((duration - average) >> 2) if average else duration
         slow = duration > SLOW * average and number > SLOW
         parent = current_span_context() if slow else None
-        self.emit(
-            (
-                STEP_ENDED, state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
-                examples, tokens, step.failed, step.thread, (*step.runs, *step.later_runs),
-                None if parent is None else tuple(parent),
-            )
-        )  # fmt: skip
+        runs = step.runs()
+        if step.plain and parent is None:
+            self.ring.extend(
+                (
+                    state.name, number, start, end, gap, input_wait, step.dispatch, examples, tokens, step.thread, runs,
+                )
+            )  # fmt: skip
+            self.ring.advance()
+        else:
+            ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
+            self.emit(
+                StepEnded(
+                    state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
+                    examples, tokens, step.failed, step.thread, ran, parent,
+                )
+            )  # fmt: skip
         state.steps = number + 1
         state.last_end = end
 
@@ -224,7 +246,7 @@ class Steps(Generic[Item]):
         iterator = iter(self._iterable)
         step.number = state.steps
         current.step = step
-        append, advance = loops.ring.append, loops.ring.advance
+        extend, advance = loops.ring.extend, loops.ring.advance
         name, thread, later_runs = state.name, step.thread, step.later_runs
         slow_after = SLOW * state.average
         try:
@@ -247,11 +269,10 @@ class Steps(Generic[Item]):
                 number = state.steps
                 if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
                     # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
-                    append(
+                    extend(
                         (
-                            STEP_ENDED, name, number, start, end, 0, ready - start, step.dispatch, 0, 0,
-                            examples_now, tokens_now, False, thread,
-                            (*step.runs, *later_runs) if later_runs else step.runs, None,
+                            name, number, start, end, 0, ready - start, step.dispatch, examples_now, tokens_now, thread,
+                            step.runs() if later_runs else step.run,
                         )
                     )  # fmt: skip
                     advance()
@@ -263,7 +284,7 @@ class Steps(Generic[Item]):
                     step.failed, step.plain = False, True
                 start = end
                 step.dispatch = 0
-                step.runs = ()
+                step.run = 0
                 if later_runs:
                     later_runs.clear()
                 step.number = number + 1
@@ -278,7 +299,7 @@ class Steps(Generic[Item]):
                     annotation.__exit__(None, None, None)
                 end = now()
                 body = 0
-                if open_step and (step.runs or step.failed):
+                if open_step and (step.run or step.failed):
                     if step.failed:
                         examples_now = tokens_now = None
                     loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
@@ -294,5 +315,5 @@ class Steps(Generic[Item]):
                 left = LoopEnded(name, now(), 0)
                 raise
             finally:
-                append(left)
+                extend((left, *PADDING))
                 advance()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
 from jaxobs.model.events import PhaseEnded, PhaseStarted
 from jaxobs.probe.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
@@ -94,6 +95,8 @@ class PhaseMark:
         current.phase = self
         inside = self._outer.loop if self._outer is not None else None
         try:
+            if self._name == CHECKPOINT:
+                self._loops.checkpoints.append(self)
             self._loops.emit(PhaseStarted(self._name, inside, self._start))
         except BaseException:  # of a signal handler: `__exit__` is not called then
             self.__exit__(None, None, None)
@@ -108,12 +111,15 @@ class PhaseMark:
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         try:
             end = now()
+            if self in self._loops.checkpoints:
+                self._loops.checkpoints.remove(self)
             inside = outer.loop if outer is not None else None
             event = PhaseEnded(self._name, inside, self._start, end, nested)
         except BaseException:  # of a signal handler: the phase that was told of has to end
             self.__exit__(None, None, None)
             raise
-        self._loops.ring.append(event)  # in one call, which is over before a handler runs
+        # In one call, which is over before a handler runs.
+        self._loops.ring.extend((event, *PADDING))
         self._loops.ring.advance()
         if outer is not None:
             own = end - self._start - nested

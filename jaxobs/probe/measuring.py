@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import statistics
-import time
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, overload
@@ -18,13 +17,14 @@ from jaxobs.cost_model import module_cost
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.derive.measured_run import Roofline, measured_run
 from jaxobs.derive.roofline import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.element_type_names import checked_element_type
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.saying import warn
-from jaxobs.probe.watched import Watched
+from jaxobs.probe.watch.watched import Watched
 
 WARM_UP = 3
 LEAST_BATCH_SECONDS = 0.005
@@ -151,7 +151,7 @@ def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tupl
 
     while True:
         if isinstance(function, Watched):
-            function = function.__wrapped__
+            function = function.function
         elif isinstance(function, MethodType) and hasattr(function.__func__, "lower"):
             function, args = function.__func__, (function.__self__, *args)
         else:
@@ -212,9 +212,9 @@ def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated
 
     def batch(size: int) -> float:
         prepared = wait([arguments() for _ in range(size)])
-        started = time.perf_counter()
+        started = perf_counter()
         wait([jitted(*positional, **named) for positional, named in prepared])
-        return (time.perf_counter() - started) / size
+        return (perf_counter() - started) / size
 
     single = min(batch(1) for _ in range(WARM_UP))
     # Results of a batch are alive together, so a batch is short.

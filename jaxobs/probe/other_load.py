@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
+
+from jaxobs.model.clock import perf_counter, process_time
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _IDLE_COLUMNS = (3, 4, 8, 9)
@@ -16,16 +17,16 @@ class OtherLoad:
 
     def __init__(self, statistics: Path = Path("/proc/stat")) -> None:
         self._statistics = statistics
-        self._start = time.perf_counter()
+        self._start = perf_counter()
         self._busy = self._busy_seconds()
-        self._own = time.process_time()
+        self._own = process_time()
 
     def cores(self) -> float | None:
         """Cores' worth of time that other processes have taken since; None where it is not known."""
-        busy, elapsed = self._busy_seconds(), time.perf_counter() - self._start
+        busy, elapsed = self._busy_seconds(), perf_counter() - self._start
         if busy is None or self._busy is None or elapsed <= 0:
             return None
-        own = time.process_time() - self._own
+        own = process_time() - self._own
         return max(0.0, (busy - self._busy - own) / elapsed)
 
     def _busy_seconds(self) -> float | None:

@@ -10,11 +10,11 @@ import builtins
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jaxobs.derive.out_of_memory import speaks_of_memory
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory_evidence import Ask, gather
@@ -100,7 +100,7 @@ class OutOfMemory:
                 if seen != self._seen:
                     self._seen = seen
                     self._left -= 1
-                    self._report(found, function, time.monotonic() + timeout)
+                    self._report(found, function, monotonic() + timeout)
             finally:
                 self._writing.release()
         except Exception as problem:  # the user's error is the one that matters

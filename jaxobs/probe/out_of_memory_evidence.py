@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import re
-import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from jaxobs.derive.out_of_memory import matching_executable, requested_bytes
 from jaxobs.derive.out_of_memory_summary import summary_text
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import backend_exists
@@ -70,7 +70,7 @@ def gather(
     ask: Ask,
     deadline: float,
 ) -> dict[str, bytes]:
-    """The report's files by name. `deadline` is of `time.monotonic()`; parts that come too late are left out."""
+    """The report's files by name. `deadline` is of `monotonic()`; parts that come too late are left out."""
     missing: dict[str, str] = {}
 
     def part(file: str, get: Callable[[], Any]) -> Any:
@@ -91,7 +91,7 @@ def gather(
     report["live_arrays"] = part("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
     report["memory_statistics"] = part("memory_statistics.json", _statistics)
     profile = part("allocations.pprof", _allocations)
-    left = max(0.1, min(SNAPSHOT_SECONDS, deadline - time.monotonic() - 0.5))
+    left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = part("recent.json", lambda: ask.snapshot(left)) or {}
     report["process"] = part("recent.json", lambda: _known(document, "process"))
     report["executables"] = document.get("executables") or part(
@@ -148,9 +148,9 @@ def _live_arrays(deadline: float) -> dict[str, Any] | None:
     if not backend_exists():
         return None
     listing = list_arrays(tracebacks=True, without_failed=True)
-    census = Census([listing])
+    census = Census(listing)
     while not census.advance(SLICE_NANOSECONDS):
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             raise TimeoutError(f"{census.count} live arrays could not be counted in time")
     return {
         "count": census.count,

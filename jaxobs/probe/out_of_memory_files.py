@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from jaxobs.model.clock import monotonic
+from jaxobs.plugin.directories import temporary_directory
 from jaxobs.plugin.guard import raised_by_signal_handler
 
 NAMES_TRIED = 10
@@ -23,14 +23,19 @@ class DiskTooSlowError(OSError):
 def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadline: float) -> Path:
     """Write `files` to a new directory in `root` (default: the system's temporary directory) by `deadline`.
 
-    `deadline` is of `time.monotonic()`. Only the user may read the directory. Raises OSError where it cannot be written,
+    `deadline` is of `monotonic()`. Only the user may read the directory. Raises OSError where it cannot be written,
     DiskTooSlowError where the deadline came first.
     """
     outcome: list[Path | OSError] = []
 
     def write() -> None:
         try:
-            directory = _new_directory(Path(root or tempfile.gettempdir()), name)
+            place = Path(root) if root else temporary_directory()
+            if place is None:
+                raise FileNotFoundError(
+                    "the system has no temporary directory: set JAXOBS_OUT_OF_MEMORY_DIRECTORY"
+                )
+            directory = _new_directory(place, name)
             for file, content in files.items():
                 (directory / file).write_bytes(content)
             outcome.append(directory)
@@ -46,7 +51,7 @@ def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadli
             raise
         write()
     else:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(max(0.0, deadline - monotonic()))
     if not outcome:
         raise DiskTooSlowError("the disk did not answer in time")
     if isinstance(outcome[0], OSError):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from jaxobs.cost_model.element_types import ELEMENT_TYPES
-from jaxobs.model.serialized_fields import LENGTH, VARINT, FieldError, fields
+from jaxobs.model.serialized_fields import LENGTH, VARINT, FieldError, fields, numbers
 
 # Fields of openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
 _PROGRAM_SHAPE = 4 << 3 | LENGTH
@@ -40,26 +40,12 @@ def _sizes(shape: memoryview) -> Iterator[int]:
     bits, dimensions = 0, []
     for key, _, content, end in fields(shape):
         if key == _ELEMENT_TYPE:
-            bits = (
-                ELEMENT_TYPES[number].bits
-                if (number := _numbers(shape[content:end])[0]) in ELEMENT_TYPES
-                else 0
-            )
+            (number,) = numbers(shape[content:end])
+            bits = ELEMENT_TYPES[number].bits if number in ELEMENT_TYPES else 0
         elif key == _DIMENSIONS:
-            dimensions = _numbers(shape[content:end])
+            dimensions = numbers(shape[content:end])
     yield math.prod(dimensions) * -(-bits // 8)
 
 
 def _parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
     return (message[content:end] for key, _, content, end in fields(message) if key == wanted)
-
-
-def _numbers(packed: memoryview) -> list[int]:
-    numbers, value, shift = [], 0, 0
-    for byte in packed:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            numbers.append(value)
-            value = shift = 0
-    return numbers or [0]

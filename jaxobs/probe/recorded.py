@@ -6,14 +6,18 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from jaxobs.jax_compat.tracers import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.loops import Current
-from jaxobs.probe.readiness import is_askable, is_ready
+from jaxobs.probe.watch.readiness import is_askable, is_ready
 
 NAMES = 200
 """At most so many names: they become a label."""
+
+
+NUMBERS = (float, int, bool)
 
 
 class RecordedValues:
@@ -33,6 +37,10 @@ class RecordedValues:
         loop = step.loop if step is not None else ""
         at = now()
         for name, value in values.items():
+            if type(value) not in NUMBERS and is_tracer(value):
+                # Kept until the next turn it would be a leak of JAX's, and it has no value.
+                self._refuse(name, "a traced value has no number: record it outside the jitted function")
+                continue
             key = (loop, name)
             if key not in self._names:
                 if len(self._names) >= NAMES:

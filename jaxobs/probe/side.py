@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jaxobs.flow.ring import Ring
-from jaxobs.model.clock import now
+from jaxobs.jax_compat.source_information import leave_out
+from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
-from jaxobs.plugin.discovery import PROBES, Found, discover
 from jaxobs.plugin.guard import Guard, raised_by_signal_handler
 from jaxobs.plugin.protocol import Progress
-from jaxobs.probe.agent_process import Connection
 from jaxobs.probe.annotations import Profiling, annotate_steps, hook_annotations
 from jaxobs.probe.backend import find_backend
-from jaxobs.probe.calls import Calls
-from jaxobs.probe.completions import Completions
-from jaxobs.probe.executables import Executables
 from jaxobs.probe.loops import Loops, Step
-from jaxobs.probe.payloads import Payloads
 from jaxobs.probe.recorded import RecordedValues
-from jaxobs.probe.sender import Sender
-from jaxobs.probe.watched import Watched
+from jaxobs.probe.sources import Sources
+from jaxobs.probe.transport.agent_process import Connection
+from jaxobs.probe.transport.payloads import Payloads
+from jaxobs.probe.transport.sender import Sender
+from jaxobs.probe.watch import watched
+from jaxobs.probe.watch.calls import Calls
+from jaxobs.probe.watch.completions import Completions
+from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.registry import Watching
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
+
+START_SECONDS = 1.0
+"""The longest that starting the agent may hold up `instrument()`; it takes 15 ms on an idle machine."""
 
 PROFILE_SECONDS = 180.0
 """A window records for a minute at most, and waits for one before it at most."""
@@ -60,8 +63,9 @@ class ProbeJob:
     def progress(self) -> Progress:
         side = self._side
         return Progress(
-            side.loops.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents
-        )
+            side.loops.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents,
+            bool(side.loops.checkpoints),
+        )  # fmt: skip
 
     def annotate_steps(self, session: object | None) -> None:
         profiling = self._side.loops.profiler
@@ -83,23 +87,26 @@ class ProbeSide:
         connect: Callable[[], Connection],
         heard: Callable[[bytes, Any], None],
         log: Callable[[str], None],
+        before: ProbeSide | None = None,
     ) -> None:
+        """`before`: that of an observer that has ended, whose executables may still run."""
         self.settings = settings
         self.ring = Ring(settings["ring_capacity"])
-        self.executables = Executables()
+        self.executables: Executables = before.executables if before is not None else Executables()
         self.loops = Loops(self.ring)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
         self.recorded = RecordedValues(self.loops.current, log)
-        self.sender = Sender(
-            self.ring, connect, hello, self._gather, heard, log, settings["interval"], self._polling_cpu
+        told = before.sender.told_again.to_another_observer() if before is not None else None
+        self.sender: Sender = Sender(
+            self.ring, connect, hello, self._gather, heard, log, settings["interval"], self._other_cpu, told
         )
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
-        self.plugins: list[tuple[Found, Guard]] = []
+        self.sources = Sources(lambda guard: ProbeJob(self, guard), log, self._sample)
         self.when_first_compiled: Callable[[], None] | None = None
         self.compiled: int | None = None
         self._unhook: Callable[[], None] | None = None
         self._log = log
-        self._watched: list[Watched[Any, Any]] = []
+        self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
         self._suspended = threading.local()
         self._threads: list[threading.Thread] = []
@@ -107,16 +114,12 @@ class ProbeSide:
 
     def start_probes(self) -> None:
         """Load the probes and let them hook in. JAX is imported by now."""
+        leave_out(watched.__file__)
+        self.watching.begin()
         annotations = Guard("annotations", "probe", self._log)
         annotations.call(annotate_steps, self.loops)
         self._unhook = annotations.call(hook_annotations, self.loops, annotations.wrap)
-        for found in discover(PROBES):
-            guard = Guard(found.name, "probe", self._log)
-            self.plugins.append((found, guard))
-            if found.error:
-                guard.fail(found.error)
-            else:
-                guard.call(found.plugin.start, ProbeJob(self, guard))
+        self.sources.start()
 
     def start_threads(self) -> None:
         """The polling thread and the sender. Daemons that are joined at exit: never left inside a JAX call.
@@ -137,6 +140,8 @@ class ProbeSide:
             except RuntimeError:
                 self.sender.abandon()
                 raise
+        # So that the process that starts the agent has come and gone before the job looks at its children.
+        self.sender.begun.wait(START_SECONDS)
 
     def executable_number(self) -> int:
         """A fresh number. The first executable is the proof that the job has made a backend."""
@@ -146,63 +151,48 @@ class ProbeSide:
             begin()
         return self.executables.number()
 
-    def watch(self, function: Any) -> Any:
-        if isinstance(function, Watched):
-            return function
-        number = -1 - len(self._watched)
-        calls = Calls(
+    def _calls_of(self, function: Any, number: int) -> Calls:
+        return Calls(
             function, number, self.ring.emit, self.loops.current, self.executables, self.completions,
             self.loops.failed,
         )  # fmt: skip
-        watched: Watched[Any, Any] = Watched(function, calls)
-        self._watched.append(watched)
-        return watched
-
-    def begin_profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult] | None:
-        """Ask the probe that can for a profiler window. None where there is none."""
-        for found, guard in self.plugins:
-            ask = getattr(found.plugin, "profile", None)
-            if callable(ask) and not guard.set_aside:
-                return guard.call(ask, seconds, keep)
-        return None
 
     def profile(self, seconds: float, keep: bool | str) -> ProfileResult:
-        """The same, and wait for its end."""
-        begun = self.begin_profile(seconds, keep)
-        if begun is None:
-            reasons = [guard.reason for found, guard in self.plugins if hasattr(found.plugin, "profile")]
-            return ProfileResult("failed", "", (reasons or ["no probe takes profiles: is JAX imported?"])[0])
+        """Ask the probe that can for a profiler window, and wait for its end."""
+        begun = self.sources.begin_profile(seconds, keep)
+        if isinstance(begun, str):
+            return ProfileResult("failed", "", begun)
         try:
-            return begun.result(PROFILE_SECONDS)
+            result: ProfileResult = begun.result(PROFILE_SECONDS)
         except TimeoutError as error:
             if raised_by_signal_handler(error):
                 raise
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
+        return result
 
     def stop(self, timeout: float) -> None:
         """Unhook, flush, and end the threads, within `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        for found, guard in self.plugins:
-            if not found.error:
-                guard.call(found.plugin.stop)
+        deadline = monotonic() + timeout
+        self.watching.end()
+        self.sources.stop(timeout)
         if self._unhook is not None:
             self._unhook()
         self.completions.stop()
-        self.sender.finish(timeout)
+        self.sender.finish(max(0.0, deadline - monotonic()))
         for thread in self._threads:
             # The sender keeps its own deadline; the little more is for its last line.
-            thread.join(max(0.0, deadline - time.monotonic()) + 0.2)
+            thread.join(max(0.0, deadline - monotonic()) + 0.2)
 
     def forget_in_child(self) -> None:
         """After a fork nothing of ours may run in the child, and no copy of the pipe may keep the agent waiting."""
         self.completions.armed = False
-        for _, guard in self.plugins:
-            guard.close()  # nobody takes what they emit, and a thread that is not here may hold a lock of theirs
+        self.sources.forget_in_child()
         self.sender.abandon()
         self._threads = []
         self.ring.close()
         self.loops.emit = self.ring.emit
-        self._hide_step()  # one under way would remember each watched call for as long as the child lives
+        self.watching.end()
+        self._hide_step()  # one under way would remember what a call under way runs for as long as the child lives
 
     def trace_began(self) -> None:
         """While JAX traces, watched functions that are called run nothing: their marks go to a step nobody sees."""
@@ -226,25 +216,21 @@ class ProbeSide:
     def _gather(self) -> list[Event]:
         """On the sender's thread, once a wake-up: what is read rather than emitted."""
         events: list[Event] = []
+        events += self.watching.calls_outside_steps()
+        events += self.sources.turn()
+        if self.sources.ended:
+            events += self.recorded.ready()
+        return events
+
+    def _sample(self) -> None:
+        """On the thread that samples, once a turn: what JAX is asked for, whose answer a device may keep waiting."""
         if self._backend is None:
             with contextlib.suppress(Exception):  # a backend that is just being made; asked again in a second
                 self._backend = find_backend()
             if self._backend is not None:
-                events.append(self._backend)
-        for watched in list(self._watched):
-            events += watched.calls_outside()
-        events += self.recorded.ready()
-        events += self._plugin_turns()
-        return events
+                self.ring.emit(self._backend)
+        for event in self.recorded.ready():
+            self.ring.emit(event)
 
-    def _plugin_turns(self) -> Iterable[Event]:
-        for found, guard in self.plugins:
-            sample = getattr(found.plugin, "sample", None)
-            if callable(sample):
-                guard.call(sample)
-            with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-                guard.idle_reason = str(getattr(found.plugin, "reason", "") or "")
-            yield guard.report()
-
-    def _polling_cpu(self) -> float:
-        return self.completions.cpu_seconds
+    def _other_cpu(self) -> float:
+        return self.completions.cpu_seconds + self.sources.cpu_seconds

@@ -12,9 +12,9 @@ from typing import Any
 
 from jaxobs.config import Settings
 from jaxobs.flow import wire
-from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.events import Event
-from jaxobs.probe.agent_process import start_agent_process
+from jaxobs.probe.transport.agent_process import start_agent_process
 
 PATIENCE = 20.0
 """Seconds: a loaded machine with two cores needs some to start a process."""
@@ -32,7 +32,8 @@ class AgentProcess:
         self._frames = wire.Frames()
         plain = Settings(**{"interval": 0.1, **settings}).model_dump(mode="json")
         self.ended = False
-        self.pipe, self.wait = start_agent_process()
+        self.pipe, _ = start_agent_process()
+        self.last: tuple[dict[str, Any], dict[str, str]] | None = None
         hello = {
             "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
             "resource": {"service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid())},
@@ -53,7 +54,7 @@ class AgentProcess:
     def snapshot(self) -> dict[str, Any]:
         self._asked += 1
         number = self._asked
-        self.pipe.sendall(wire.frame(wire.REQUEST, (number, PATIENCE)))
+        self.pipe.sendall(wire.frame(wire.REQUEST, (number, now() + int(PATIENCE * NANOSECONDS))))
         self.listen_until(lambda: number in self._replies)
         document: dict[str, Any] = self._replies.pop(number)
         return document
@@ -87,8 +88,8 @@ class AgentProcess:
         return time.monotonic() - began
 
     def close(self) -> None:
+        """The end of the job: as it is then, nobody waits for the agent."""
         self.pipe.close()
-        self.wait(PATIENCE)
 
     def listen_until(self, condition: Any) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -104,11 +105,13 @@ class AgentProcess:
                 if kind == wire.REPLY:
                     self._replies[body[0]] = body[1]
                 elif kind == wire.ADDRESS:
-                    self._address = body
+                    self._address = body[0]
                 elif kind == wire.PROFILE:
                     self.profiles.append(tuple(body))
                 elif kind == wire.LOG:
                     self.logs.append(body)
+                elif kind == wire.LAST:
+                    self.last = body
 
 
 def install(folder: Path, name: str, code: str, entry_points: dict[str, str]) -> None:

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from jaxobs.agent import service, slices
 from jaxobs.agent.main import serve
 from jaxobs.flow import wire
-from jaxobs.model.clock import now
+from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -91,6 +92,7 @@ def test_at_the_end_of_the_pipe_the_port_is_closed_and_the_process_gone(start_ag
     agent = start_agent()
     agent.send(steps(2))
     where = urlsplit(agent.address())
+    process = psutil.Process(agent.snapshot()["agent"]["pid"])
     agent.pipe.close()
     began = time.monotonic()
     while time.monotonic() - began < 5.0:
@@ -100,7 +102,8 @@ def test_at_the_end_of_the_pipe_the_port_is_closed_and_the_process_gone(start_ag
             break
         time.sleep(0.02)
     assert time.monotonic() - began < 2.0
-    agent.wait(5.0)
+    psutil.wait_procs([process], timeout=5.0)
+    assert not process.is_running()
 
 
 def test_asked_to_finish_it_flushes_and_ends_well_before_its_deadline(start_agent: Start) -> None:
@@ -152,7 +155,7 @@ def test_inline_gives_the_same_numbers_and_says_what_it_cannot_know(monkeypatch:
         }  # fmt: skip
         ours.sendall(wire.frame(wire.HELLO, hello) + wire.events_frame(events)[0])
         time.sleep(0.3)
-        ours.sendall(wire.frame(wire.REQUEST, (1, 2.0)))
+        ours.sendall(wire.frame(wire.REQUEST, (1, now() + 2 * NANOSECONDS)))
         frames = wire.Frames()
         reply = None
         while reply is None:

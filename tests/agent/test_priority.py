@@ -27,21 +27,11 @@ for thread in threading.enumerate():
 """
 
 
-def agent_of_this_process() -> int:
-    """Children of this process's threads that lead a session of their own: the agent."""
-    children = [
-        int(child)
-        for tasks in Path("/proc/self/task").glob("*/children")
-        for child in tasks.read_text().split()
-    ]
-    (agent,) = [child for child in children if os.getsid(child) == child]
-    return agent
-
-
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel has no autogroups")
 def test_the_agents_process_and_its_session_come_after_the_job(start_agent: Start) -> None:
-    start_agent().address()
-    agent, before = agent_of_this_process(), AUTOGROUP.read_text()
+    before = AUTOGROUP.read_text()
+    agent = start_agent().snapshot()["agent"]["pid"]
+    assert os.getsid(agent) == agent
     assert os.getpriority(os.PRIO_PROCESS, agent) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
     deadline = time.monotonic() + PATIENCE
     while not (told := Path(f"/proc/{agent}/autogroup").read_text()).endswith(f"nice {NICENESS}\n"):

@@ -37,7 +37,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(slices, "time", made)
+    monkeypatch.setattr(slices, "perf_counter", made.perf_counter)
+    monkeypatch.setattr(slices, "sleep", made.sleep)
     return made
 
 

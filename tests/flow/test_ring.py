@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.flow.ring import Ring
-from jaxobs.model.events import LoopEnded
+from jaxobs.model.events import LoopEnded, steps_of_rows
 
 
 def event(number: int) -> LoopEnded:
@@ -128,6 +128,53 @@ def test_a_closed_ring_takes_nothing_and_keeps_nothing() -> None:
     ring.emit(event(1))
     ring.close()
     ring.emit(event(2))
-    ring.append(event(3))
+    ring.extend((event(3),))
     assert len(ring) == 0
     assert ring.drain() == []
+
+
+def step(number: int) -> tuple[Any, ...]:
+    return ("train", number, number, number + 1, 0, 0, 0, None, None, 1, 0)
+
+
+@given(
+    capacity=st.integers(1, 600),
+    what=st.lists(st.tuples(st.booleans(), st.integers(1, 400)), max_size=8),
+    limit=st.one_of(st.none(), st.integers(1, 700)),
+)
+@settings(max_examples=100, deadline=None)
+def test_steps_come_out_whole_and_in_their_place_among_other_events(
+    capacity: int, what: list[tuple[bool, int]], limit: int | None
+) -> None:
+    ring, sent = Ring(capacity), []
+    for is_step, count in what:
+        for _ in range(count):
+            number = len(sent)
+            if is_step:
+                ring.extend(step(number))
+                ring.advance()
+            else:
+                ring.emit(event(number))
+            sent.append((is_step, number))
+    kept = sent[-capacity:]
+    assert ring.dropped() == len(sent) - len(kept)
+    taken = []
+    for item in ring.drain(limit):
+        if isinstance(item, list):
+            taken += [(True, found.step) for found in steps_of_rows(item)]
+        else:
+            taken.append((False, item.time))  # type: ignore[union-attr]  # only such events were sent
+    assert taken == kept[:limit]
+    assert len(ring) == len(kept) - len(taken)
+
+
+def test_steps_that_wait_bring_the_garbage_collector_to_no_pass() -> None:
+    ring = Ring(65_536)
+    for number in range(10):  # what is made once
+        ring.extend(step(number))
+    gc.collect()
+    before = [generation["collections"] for generation in gc.get_stats()]
+    for number in range(20_000):
+        ring.extend(step(number))
+        ring.advance()
+    assert [generation["collections"] for generation in gc.get_stats()] == before

@@ -14,7 +14,7 @@ from jaxobs.model.events import (
     ExecutableCreated,
     FunctionWatched,
     LoopDeclared,
-    StepRow,
+    StepRows,
 )
 
 RETAINED_BYTES = 8 * 2**20
@@ -27,17 +27,17 @@ class ToldAgain:
     def __init__(self) -> None:
         self._kept: list[Event] = []
         self._bytes = 0
-        self._declared: dict[str, Event] = {}
+        self._declared: dict[str | int, Event] = {}  # loops by name, watched functions by number
 
-    def keep(self, events: Iterable[Event | StepRow]) -> int:
+    def keep(self, events: Iterable[Event | StepRows]) -> int:
         """Keep those that a new agent is told again. Returns how many these are."""
         return sum(map(self._keep, events))
 
-    def _keep(self, event: Event | StepRow) -> bool:
-        if isinstance(event, LoopDeclared):
-            self._declared[event.loop] = event
+    def _keep(self, event: Event | StepRows) -> bool:
+        if isinstance(event, LoopDeclared | FunctionWatched):
+            self._declared[event.loop if isinstance(event, LoopDeclared) else event.number] = event
             return True
-        if not isinstance(event, BackendFound | FunctionWatched | ExecutableCreated):
+        if not isinstance(event, BackendFound | ExecutableCreated):
             return False
         size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0
         if self._bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
@@ -46,6 +46,12 @@ class ToldAgain:
         self._bytes += size
         self._kept.append(event)
         return True
+
+    def to_another_observer(self) -> ToldAgain:
+        """What its agents must know too: the executables that are there."""
+        other = ToldAgain()
+        other.keep(self.executables())
+        return other
 
     def events(self) -> list[Event]:
         """In the order in which they were."""

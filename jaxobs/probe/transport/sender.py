@@ -11,23 +11,25 @@ import contextlib
 import select
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
-from jaxobs.model.clock import now
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, thread_time
 from jaxobs.model.events import Event, ExecutableCreated, ProbeReported
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.probe.agent_process import Connection
-from jaxobs.probe.told_agents import ToldAgain, Unfolded
+from jaxobs.probe.transport.agent_process import Agent, Connection
+from jaxobs.probe.transport.replay import ToldAgain, Unfolded
 
 RESTARTS = 3
 EVENTS_A_FRAME = 1_000
 CLOSE_SECONDS = 0.5
 """Kept back of the shutdown's time for the agent to flush in."""
+
+LOOK_SECONDS = 0.2
+"""At the end it is looked so often whether the agent was suspended: then nobody waits for it."""
 
 
 class Sender:
@@ -43,6 +45,7 @@ class Sender:
         log: Callable[[str], None],
         interval: float,
         other_cpu: Callable[[], float] = lambda: 0.0,
+        told_again: ToldAgain | None = None,
     ) -> None:
         self._ring = ring
         self._connect = connect
@@ -52,20 +55,23 @@ class Sender:
         self._log = log
         self._interval = interval
         self._other_cpu = other_cpu
-        self._told_again = ToldAgain()
+        self.told_again = told_again or ToldAgain()
+        """What each new agent is told; some of it from an observer before this one."""
         self._unfolded = Unfolded()
         self._starts = 0
         self._refused = 0
         self._socket: socket.socket | None = None
-        self._wait_for_agent: Callable[[float], None] = lambda timeout: None
+        self._agent: Agent | None = None
         self._unsent: deque[memoryview] = deque()
         self._frames = wire.Frames()
         self._wake_ends: tuple[socket.socket, socket.socket] | None = None
-        self._requests: list[bytes] = []
+        self._requests: deque[tuple[int, int]] = deque()
         self._finish: float | None = None
         self.listeners_restored = 0
         self.given_up = False
         """No agent will answer any more."""
+        self.begun = threading.Event()
+        """The first agent was started, or could not be."""
         self.finished = threading.Event()
 
     def open(self) -> None:
@@ -77,7 +83,7 @@ class Sender:
 
     def request(self, number: int, timeout: float) -> None:
         """Ask the agent for a snapshot, at once; it comes through `heard`, in `timeout` seconds or not in time."""
-        self._requests.append(wire.frame(wire.REQUEST, (number, timeout)))
+        self._requests.append((number, now() + int(timeout * NANOSECONDS)))
         self._wake()
 
     def unsent_bytes(self) -> int:
@@ -86,7 +92,7 @@ class Sender:
 
     def executables_told(self) -> list[ExecutableCreated]:
         """Those that the agent has been sent, for whoever cannot wait for its answer."""
-        return self._told_again.executables()
+        return self.told_again.executables()
 
     @property
     def agents(self) -> int:
@@ -95,7 +101,7 @@ class Sender:
 
     def finish(self, timeout: float) -> None:
         """Send what there is, tell the agent that nothing follows, and wait for it no longer than `timeout`."""
-        self._finish = time.monotonic() + timeout
+        self._finish = monotonic() + timeout
         self._wake()
 
     def abandon(self) -> None:
@@ -103,16 +109,19 @@ class Sender:
         for end in (self._socket, *(self._wake_ends or ())):
             if end is not None:
                 end.close()
+        if self._agent is not None:
+            self._agent.forget()
 
     def run(self) -> None:
         """The sender thread's life."""
         try:
             self._open()
-            next_flush = time.monotonic()
+            self.begun.set()
+            next_flush = monotonic()
             while self._finish is None:
-                self._listen(max(0.0, next_flush - time.monotonic()))
-                if self._requests or time.monotonic() >= next_flush:
-                    next_flush = time.monotonic() + self._interval
+                self._listen(max(0.0, next_flush - monotonic()))
+                if self._requests or monotonic() >= next_flush:
+                    next_flush = monotonic() + self._interval
                     self._flush(self._interval)
             self._close(self._finish)
         except Exception as error:  # noqa: BLE001  # a thread's traceback on the job's console is nothing of the job's
@@ -122,6 +131,7 @@ class Sender:
         finally:
             self._give_up()
             self.abandon()
+            self.begun.set()
             self.finished.set()
 
     def _wake(self) -> None:
@@ -136,13 +146,13 @@ class Sender:
         self._frames = wire.Frames()
         self._unsent.clear()
         try:
-            self._socket, self._wait_for_agent = self._connect()
+            self._socket, self._agent = self._connect()
         except (
             OSError,
             TypeError,
             ValueError,
         ) as error:  # the last two: a Python that does not know its own path
-            self._socket = None
+            self._socket = self._agent = None
             self._starts = RESTARTS + 1
             self._log(
                 f"the agent could not be started: {error}; nothing is observed (JAXOBS_AGENT=inline may work)"
@@ -151,7 +161,7 @@ class Sender:
             return
         self._socket.setblocking(False)
         self._unsent.append(memoryview(wire.frame(wire.HELLO, self._hello())))
-        if told_again := self._told_again.events():
+        if told_again := self.told_again.events():
             self._unfolded.handed_over(0)
             self._unsent.append(memoryview(wire.events_frame(told_again)[0]))
 
@@ -161,7 +171,10 @@ class Sender:
         self._socket.close()
         self._socket = None
         self._unfolded.agent_died()
-        self._wait_for_agent(0.1)
+        if self._agent is not None:
+            # A thread of the job has to end before the interpreter does; whatever else is there, nobody waits for it.
+            self._agent.gone(0.1 if self._finish is None else max(0.0, self._finish - monotonic()))
+            self._agent = None
         again = self._starts <= RESTARTS and self._finish is None
         if self._finish is None:
             self._log(
@@ -206,6 +219,9 @@ class Sender:
         for kind, body in self._frames.feed(piece):
             if kind == wire.FOLDED:
                 self._unfolded.folded(body)
+            elif kind == wire.STARTED:
+                if self._agent is not None:
+                    self._agent.introduced(body)
             else:
                 self._heard(kind, body)
 
@@ -213,26 +229,34 @@ class Sender:
         if self.given_up:
             self._ring.drain()  # nobody will ask for it, and compiled modules among it are large
             return
-        deadline = time.monotonic() + patience
+        deadline = monotonic() + patience
         for event in self._gather():
             self._ring.emit(event)
         dropped = self._ring.dropped() + self._unfolded.lost
-        cpu = time.thread_time() + self._other_cpu()
+        cpu = thread_time() + self._other_cpu()
         self._ring.emit(ProbeReported(dropped, self._refused, self.listeners_restored, cpu, now()))
         if not self._send(b"", deadline):
             return
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             chunk = self._ring.drain(EVENTS_A_FRAME)
-            told_again = self._told_again.keep(chunk)
+            told_again = self.told_again.keep(chunk)
             told, traces = wire.payloads_apart(chunk)
             encoded, refused = wire.events_frame(told)
             self._refused += refused
-            self._unfolded.handed_over(max(0, len(chunk) - refused - told_again))
+            self._unfolded.handed_over(max(0, wire.count(chunk) - refused - told_again))
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return
-        requests, self._requests = self._requests, []
-        self._send(b"".join(requests), deadline)
+        self._send(b"".join(self._requests_in_time()), deadline)
+
+    def _requests_in_time(self) -> list[bytes]:
+        """Those for whose answer somebody still waits."""
+        frames = []
+        while self._requests:
+            number, until = self._requests.popleft()
+            if now() < until:
+                frames.append(wire.frame(wire.REQUEST, (number, until)))
+        return frames
 
     def _send(self, piece: bytes, deadline: float) -> bool:
         """Whether everything was written by the deadline. What was begun is kept: a frame must end as it began."""
@@ -252,19 +276,25 @@ class Sender:
             except OSError:
                 self._lost()
                 return False
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
+            remaining = deadline - monotonic()
+            if remaining <= 0 or self._need_not_wait():
                 break
-            readable, _, _ = select.select([self._socket], [self._socket], [], remaining)
+            patience = remaining if self._finish is None else min(remaining, LOOK_SECONDS)
+            readable, _, _ = select.select([self._socket], [self._socket], [], patience)
             if readable:
                 self._hear()
         return self._socket is not None and not unsent
 
     def _close(self, deadline: float) -> None:
-        self._flush(max(0.0, deadline - time.monotonic() - CLOSE_SECONDS))
-        if self._socket is None:
-            return
-        self._send(wire.frame(wire.FINISH, max(0.1, deadline - time.monotonic())), deadline)
-        while time.monotonic() < deadline and not self._is_lost():
-            self._listen(max(0.0, deadline - time.monotonic()))  # the last words, then the end of the pipe
-        self._wait_for_agent(max(0.0, deadline - time.monotonic()))
+        """Tell the agent that nothing follows, and wait for its last words and the end of the pipe."""
+        self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
+        if not self._is_lost():
+            self._send(wire.frame(wire.FINISH, max(0.1, deadline - monotonic())), deadline)
+        while monotonic() < deadline and not self._is_lost() and not self._need_not_wait():
+            self._listen(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
+        if self._agent is not None and self._agent.is_stopped():
+            self._agent.kill()  # it cannot end by itself, and would stay for ever
+
+    def _need_not_wait(self) -> bool:
+        """At the end: whether the agent was suspended."""
+        return self._finish is not None and self._agent is not None and self._agent.is_stopped()

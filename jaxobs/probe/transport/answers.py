@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from jaxobs.probe.sender import Sender
+from jaxobs.probe.transport.sender import Sender
 
 
 class Answers:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.flow.ring import Ring
-from jaxobs.model.events import Event, ExecutableCreated, ProfileWindow, StepRow
+from jaxobs.model.events import Event, ExecutableCreated, ProfileWindow
 
 MOST_WAITING_BYTES = 256 * 2**20
 """Four modules of the largest size that is decoded by default, or some hundred usual ones, fit while the agent is slow to
@@ -59,7 +59,7 @@ class Payloads:
         return self._unsent() + sum(map(payload_bytes, self._ring.waiting()))
 
 
-def payload_bytes(event: Event | StepRow) -> int:
+def payload_bytes(event: Event) -> int:
     """Of the module or the trace in it."""
     payload: Any = None
     if type(event) is ExecutableCreated:

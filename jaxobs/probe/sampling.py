@@ -1,0 +1,97 @@
+"""The thread on which probes are sampled, one after the other; one that hangs there loses it to another thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from jaxobs.model.clock import monotonic, thread_time
+
+TURN_SECONDS = 0.05
+"""So long a turn is waited for, that what is sampled goes to the agent at once. It takes 0.3 ms."""
+
+Sample = Callable[[], None]
+
+
+class Sampling:
+    """`turn` is called by one thread, once a second or so. `samples` may change; they must not raise."""
+
+    def __init__(self, samples: Callable[[], Sequence[Sample]], stuck_seconds: float) -> None:
+        self._samples = samples
+        self._stuck_seconds = stuck_seconds
+        self._hanging: set[Sample] = set()
+        self._cpu_before = 0.0
+        self._turns: _Turns | None = None
+        self._stopped = False
+
+    def turn(self) -> None:
+        """Call each that has come back from its last call, and wait a little for that."""
+        turns = self._turns
+        if turns is not None and turns.under_way:
+            if monotonic() - turns.since < self._stuck_seconds:
+                return
+            turns.replaced = True
+            self._cpu_before += turns.cpu_seconds
+            turns = None
+        if turns is None:
+            turns = _Turns(self._samples, self._hanging)
+            try:
+                turns.start()
+            except RuntimeError:  # no thread is to be had: tried again in a second
+                return
+            self._turns = turns
+        turns.begin()
+        if self._stopped:
+            turns.wanted.put(False)
+        turns.done.wait(TURN_SECONDS)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self._cpu_before + (self._turns.cpu_seconds if self._turns is not None else 0.0)
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        return self._turns
+
+    def stop(self) -> None:
+        """End after the turn under way; `thread` can then be joined."""
+        self._stopped = True
+        if self._turns is not None:
+            self._turns.wanted.put(False)
+
+
+class _Turns(threading.Thread):
+    """One thread. `hanging` holds what some thread has not come back from."""
+
+    def __init__(self, samples: Callable[[], Sequence[Sample]], hanging: set[Sample]) -> None:
+        super().__init__(name="jaxobs-sampling", daemon=True)
+        self._samples = samples
+        self._hanging = hanging
+        self.wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.done = threading.Event()
+        self.under_way = False
+        self.since = 0.0
+        self.replaced = False
+        self.cpu_seconds = 0.0
+
+    def begin(self) -> None:
+        self.done.clear()
+        self.since = monotonic()
+        self.under_way = True
+        self.wanted.put(True)
+
+    def run(self) -> None:
+        while not self.replaced and self.wanted.get():
+            for sample in self._samples():
+                if sample in self._hanging:
+                    continue
+                self._hanging.add(sample)
+                self.since = monotonic()
+                sample()
+                self._hanging.discard(sample)
+                if self.replaced:
+                    return
+            self.cpu_seconds = thread_time()
+            self.under_way = False
+            self.done.set()

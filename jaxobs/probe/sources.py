@@ -1,0 +1,139 @@
+"""The probes of this process: loaded, started, sampled once a second and stopped.
+
+One that hangs or fails keeps neither the job nor the others waiting. Plugins of jaxobs itself begin and end on the thread
+that asks, so that they are there before JAX compiles anything. Those of others do so on threads of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+
+from jaxobs.model.clock import monotonic
+from jaxobs.model.events import SourceReported
+from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.discovery import PROBES, Announced, announced
+from jaxobs.plugin.guard import Guard, Suppressed
+from jaxobs.plugin.protocol import Job, Probe
+from jaxobs.probe.sampling import Sampling
+
+STUCK_SECONDS = 5.0
+"""A probe that has not returned for so long is reported as not up, until it returns."""
+
+STOP_SECONDS = 1.0
+"""The end of the job waits so long for all plugins of others together."""
+
+
+class Source:
+    """One probe plugin. It is `ready` once it was loaded and has started."""
+
+    def __init__(self, plugin: Announced, log: Callable[[str], None]) -> None:
+        self.guard = Guard(plugin.name, "probe", log)
+        self.built_in = plugin.built_in
+        self.plugin: Probe | None = None
+        self.ready = False
+        self._load = plugin.load
+
+    def begin(self, job: Job) -> None:
+        """Load it and start it."""
+        found = self.guard.call(self._load)
+        if found is None or found.error:
+            self.guard.fail(found.error if found else "it could not be loaded")
+            return
+        self.plugin = found.plugin
+        failures = self.guard.failures
+        self.guard.call(found.plugin.start, job)
+        self.ready = self.guard.failures == failures
+
+    def sample(self) -> None:
+        """A second's turn. One that has not started, and has said why, gets none: it stays down."""
+        if not self.ready:
+            return
+        sample = getattr(self.plugin, "sample", None)
+        if callable(sample):
+            self.guard.call(sample)
+        with Suppressed(Exception):  # a property of the plugin's may raise anything
+            self.guard.idle_reason = str(getattr(self.plugin, "reason", "") or "")
+
+    def end(self) -> None:
+        self.ready = False
+        if self.plugin is not None:
+            self.guard.call(self.plugin.stop)
+
+
+class Sources:
+    """All probes. `job_of` makes what a probe gets of the job, from its guard; `sample` comes first in each turn."""
+
+    def __init__(
+        self, job_of: Callable[[Guard], Job], log: Callable[[str], None], sample: Callable[[], None]
+    ) -> None:
+        self.ended = False
+        self._job_of = job_of
+        self._log = log
+        self._sources: list[Source] = []
+        self._sampling = Sampling(
+            lambda: [sample, *(source.sample for source in self._sources)], STUCK_SECONDS
+        )
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self._sources)
+
+    def start(self) -> None:
+        """JAX is imported. Returns when those of jaxobs itself have started."""
+        self._sources = [Source(plugin, self._log) for plugin in announced(PROBES)]
+        for source in self._sources:
+            if not source.built_in:
+                _on_a_thread(source.begin, self._job_of(source.guard))
+        for source in self._sources:
+            if source.built_in:
+                source.begin(self._job_of(source.guard))
+
+    def turn(self) -> Iterable[SourceReported]:
+        """Sample all of them, without waiting for one that hangs; and how each fares."""
+        if not self.ended:
+            self._sampling.turn()
+        return [source.guard.report(STUCK_SECONDS) for source in self._sources]
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self._sampling.cpu_seconds
+
+    def begin_profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult] | str:
+        """Ask the probe that can for a profiler window, or say why none can."""
+        reason = "no probe takes profiles: is JAX imported?"
+        for source in self._sources:
+            ask = getattr(source.plugin, "profile", None)
+            if callable(ask):
+                begun = None if source.guard.set_aside else source.guard.call(ask, seconds, keep)
+                if begun is not None:
+                    return begun  # type: ignore[no-any-return]  # an optional method, whose type is in the contract
+                reason = source.guard.reason or reason
+        return reason
+
+    def stop(self, timeout: float) -> None:
+        """Unhook all of them; those of others within STOP_SECONDS."""
+        self.ended = True
+        deadline = monotonic() + min(timeout, STOP_SECONDS)
+        self._sampling.stop()
+        threads = [_on_a_thread(source.end) for source in self._sources if not source.built_in]
+        for source in self._sources:
+            if source.built_in:
+                source.end()
+        for thread in (*threads, self._sampling.thread):
+            if thread is not None:
+                thread.join(max(0.0, deadline - monotonic()))
+
+    def forget_in_child(self) -> None:
+        """After a fork: nobody takes what they emit, and a thread that is not here may hold a lock of theirs."""
+        for source in self._sources:
+            source.guard.close()
+
+
+def _on_a_thread(function: Callable[..., None], *arguments: object) -> threading.Thread | None:
+    thread = threading.Thread(target=function, args=arguments, name="jaxobs-probe", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread is to be had
+        return None
+    return thread
