@@ -1,4 +1,4 @@
-"""Whether a directory of the settings can be written to, found out without leaving anything in it."""
+"""Directories to write to: which the system has, and whether one can be written to, without leaving anything in it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ import tempfile
 from pathlib import Path
 
 from jaxobs.plugin.guard import raised_by_signal_handler
+
+
+def temporary_directory() -> Path | None:
+    """The system's, by TMPDIR and the like; None where there is none that can be written to.
+
+    Python remembers the first answer: the job, which may set TMPDIR later, is not to find one that was asked for here.
+    """
+    remembered = tempfile.tempdir
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        if raised_by_signal_handler(error):
+            raise
+        return None
+    finally:
+        tempfile.tempdir = remembered
 
 
 def why_not_writable(directory: Path) -> str | None:

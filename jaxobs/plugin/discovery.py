@@ -1,12 +1,18 @@
-"""Finding plugins by entry point, each loaded alone: one that cannot be imported is reported and the others run."""
+"""Finding plugins by entry point, each loaded alone: one that cannot be imported is reported and the others run.
+
+Plugins of jaxobs itself are loaded where they are asked for; those of others on threads, since an import or a constructor
+may do anything, and take for ever.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.guard import described, raised_by_signal_handler
 
@@ -22,11 +28,17 @@ REQUIRED_METHODS = {
 }
 
 
+LOAD_SECONDS = 5.0
+"""What somebody else's plugin may take to be imported and made. Imports of large packages take a second or two."""
+
+OWN_DISTRIBUTION = "jaxobs"
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """An entry point: either a `plugin` was made from it, or `error` says why not.
 
-    Of the group `jaxobs.custom_calls` the plugin is the mapping itself; of the others what the entry point makes.
+    In the group `jaxobs.custom_calls` the plugin is the mapping itself; in the others what the entry point makes.
     """
 
     group: str
@@ -37,37 +49,95 @@ class Found:
     error: str = ""
 
 
-def discover(group: str, *, skip: frozenset[str] = frozenset()) -> list[Found]:
-    """One entry for each entry point of the group, in the order of their names; `skip` names plugins not to load."""
-    found: list[Found] = []
-    names: set[str] = set()
-    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
-        if point.name in skip:
-            continue
-        if any(point.value == other.value and point.name == other.name for other in found):
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An entry point of the group that is not loaded yet. `error` says why it must not be, else it is empty."""
+
+    point: EntryPoint
+    built_in: bool
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.point.name
+
+    def load(self) -> Found:
+        """Import it and make the plugin, however long that takes. Raises KeyboardInterrupt alone."""
+        if self.error:
+            return _failed(self.point, self.error)
+        point = self.point
+        try:
+            loaded: Any = point.load()
+            plugin = loaded if point.group == CUSTOM_CALLS else loaded()
+            problem = conformance_problem(point.group, plugin)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin's import may do anything, SystemExit included
+            if raised_by_signal_handler(error):
+                raise
+            return _failed(point, described(error))
+        if problem:
+            return _failed(point, problem)
+        return Found(point.group, point.name, point.value, _distribution(point), plugin)
+
+    def late(self, seconds: float) -> Found:
+        """What is said of it where it was not loaded in time."""
+        return _failed(self.point, f"its import or its constructor has not returned for {seconds:g} s")
+
+
+def announced(group: str) -> list[Announced]:
+    """One for each entry point of the group: jaxobs's own first, then by name.
+
+    Where two have one name the first counts, so nobody takes the place of a built-in plugin.
+    """
+    found: list[Announced] = []
+    seen: dict[str, str] = {}
+    points = [(point, _is_built_in(point)) for point in entry_points(group=group)]
+    for point, built_in in sorted(points, key=lambda pair: (not pair[1], pair[0].name, pair[0].value)):
+        if seen.get(point.name) == point.value:
             continue  # one distribution seen twice on sys.path
-        if point.name in names:
-            found.append(_failed(point, f"another plugin of this group is named {point.name!r} already"))
-            continue
-        names.add(point.name)
-        found.append(_load(point))
+        taken = point.name in seen
+        seen.setdefault(point.name, point.value)
+        reason = f"another plugin of this group is named {point.name!r} already" if taken else ""
+        found.append(Announced(point, built_in, reason))
     return found
 
 
-def _load(point: EntryPoint) -> Found:
-    try:
-        loaded: Any = point.load()
-        plugin = loaded if point.group == CUSTOM_CALLS else loaded()
-        problem = conformance_problem(point.group, plugin)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a plugin's import may do anything, SystemExit included
-        if raised_by_signal_handler(error):
-            raise
-        return _failed(point, described(error))
-    if problem:
-        return _failed(point, problem)
-    return Found(point.group, point.name, point.value, _distribution(point), plugin)
+def discover(group: str, patience: float = LOAD_SECONDS) -> list[Found]:
+    """Load every plugin of the group, each alone. Somebody else's that takes longer than `patience` is left out."""
+    loading = [(plugin, None if plugin.built_in else _Loading(plugin)) for plugin in announced(group)]
+    deadline = monotonic() + patience
+    return [
+        plugin.load() if thread is None else thread.result(max(0.0, deadline - monotonic()), patience)
+        for plugin, thread in loading
+    ]
+
+
+class _Loading:
+    """A plugin of somebody else's that is loaded on a thread of its own, because it may hang."""
+
+    def __init__(self, plugin: Announced) -> None:
+        self._plugin = plugin
+        self._loaded: Found | KeyboardInterrupt | None = None
+        self._thread = threading.Thread(target=self._run, name=f"jaxobs-load-{plugin.name}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loaded = _failed(plugin.point, described(error))
+
+    def result(self, timeout: float, patience: float) -> Found:
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        loaded = self._loaded
+        if isinstance(loaded, KeyboardInterrupt):
+            raise loaded
+        return self._plugin.late(patience) if loaded is None else loaded
+
+    def _run(self) -> None:
+        try:
+            self._loaded = self._plugin.load()
+        except KeyboardInterrupt as error:
+            self._loaded = error
 
 
 def conformance_problem(group: str, plugin: Any) -> str:
@@ -96,6 +166,10 @@ def _problem_of_rules(rules: Any) -> str:
 
 def _failed(point: EntryPoint, error: str) -> Found:
     return Found(point.group, point.name, point.value, _distribution(point), error=error)
+
+
+def _is_built_in(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == OWN_DISTRIBUTION
 
 
 def _distribution(point: EntryPoint) -> str:

@@ -8,12 +8,11 @@ growth. A gauge that is no longer known is taken away rather than left at its la
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from jaxobs.model.clock import now
+from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 
@@ -59,7 +58,7 @@ class Fields(Generic[Subject]):
     whole: Collection[Metric] = ()
     unsupported: Callable[[Exception], bool] = lambda error: isinstance(error, NotImplementedError)
     passed_on: tuple[type[Exception], ...] = ()
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     _states: list[_State] = field(init=False)
     _totals: dict[tuple[str, Labels], float] = field(init=False, default_factory=dict)
 

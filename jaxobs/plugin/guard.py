@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from jaxobs.model.clock import now, seconds
+from jaxobs.model.clock import monotonic, now, seconds
 from jaxobs.model.events import SourceReported
 
 Parameters = ParamSpec("Parameters")
@@ -55,7 +54,7 @@ class Guard:
 
     @property
     def set_aside(self) -> bool:
-        return self._set_aside_at is not None and time.monotonic() - self._set_aside_at < RETRY_SECONDS
+        return self._set_aside_at is not None and monotonic() - self._set_aside_at < RETRY_SECONDS
 
     def call(
         self, function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
@@ -99,9 +98,9 @@ class Guard:
             return
         self.reason = error if isinstance(error, str) else described(error)
         if self._in_a_row >= FAILURES_IN_A_ROW:
-            self._set_aside_at = time.monotonic()
-        if self._last_log is None or time.monotonic() - self._last_log >= LOG_SECONDS:
-            self._last_log = time.monotonic()
+            self._set_aside_at = monotonic()
+        if self._last_log is None or monotonic() - self._last_log >= LOG_SECONDS:
+            self._last_log = monotonic()
             aside = f"; set aside for {RETRY_SECONDS:.0f} s" if self._set_aside_at is not None else ""
             self._log(f"{self.kind} {self.source} failed: {self.reason}{aside}")
 

@@ -74,13 +74,15 @@ class Progress(NamedTuple):
     """How far the job is: steps ended in all loops, and when an executable was last made (None: none yet).
 
     `module_bytes`: how large the modules of all executables are together, serialised. `agents`: how many agents there
-    have been so far; a new one knows nothing of what probes told those before.
+    have been so far; a new one knows nothing of what probes told those before. `in_checkpoint`: whether a phase
+    `checkpoint` is under way on any thread.
     """
 
     steps: int
     compiled: int | None
     module_bytes: int = 0
     agents: int = 1
+    in_checkpoint: bool = False
 
 
 class Agent(Protocol):
@@ -166,6 +168,10 @@ class Exporter(Protocol):
     """In the agent process, on a thread of its own, about once a second and once more at the end.
 
     Optional method: `job_ended()`, called at once when the job is over, before the last flush; it must not wait.
+    Optional attribute: `takes_events`; where it is false its batches have no events, which costs less: a step is one.
+    Optional attribute: `worth_waiting_for`, whether what it sends has lately arrived, and soon: only then does the end of
+    a job wait for it longer than half a second. Optional attribute: `undelivered`, what it was given and has not
+    delivered, in words, for the last summary; empty where that is nothing.
     Optional attribute: `dropped`, how many of the events and spans that it was given it has lost by itself so far. Of an
     exporter without it that is unknown once `export` has raised. While it is set aside, what is new waits for it.
     """

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from jaxobs.model.metrics import Catalogue, Metric
     from jaxobs.plugin.protocol import Agent, Batch
 
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A link that somebody planted under the file's name is not followed, and a FIFO is not waited for."""
+
 MAXIMUM_BYTES = 256 * 2**20
 """Of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
 
@@ -86,6 +89,7 @@ class JsonLinesExporter:
         self._described: dict[str, str] | None = None
         self.dropped = 0
         """Events that could not be written."""
+        self.takes_events = True
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
         """Whether the directory can be written to."""
@@ -99,7 +103,8 @@ class JsonLinesExporter:
 
     def start(self, agent: Agent) -> None:
         """Make the directory and the file."""
-        if not agent.settings.get("jsonl_directory"):
+        self.takes_events = bool(agent.settings.get("jsonl_directory"))
+        if not self.takes_events:
             return
         self._path = Path(agent.settings["jsonl_directory"]) / _file_name(agent)
         self._append(b"", agent)
@@ -137,7 +142,7 @@ class JsonLinesExporter:
     def _open(self) -> int:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(self._path, FLAGS, 0o644)
         except OSError as error:
             reason = _refused(error.strerror)
             raise OSError(error.errno, reason, str(self._path)) from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Measured
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.nvidia import catalogue, library
@@ -29,7 +29,7 @@ class NvidiaCollector:
     interval = 5.0
 
     def __init__(
-        self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
+        self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = monotonic
     ) -> None:
         self.reason = "not started"
         self._clock = clock

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 
 import pynvml
 
-from jaxobs.model.clock import now
+from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.fields import Fields, Query
@@ -27,7 +26,7 @@ class WatchedDevice:
 
     def __init__(
         self, ordinal: str, device: CudaDevice, pid: str | None, xids: XidEvents, log: Callable[[str], None], *,
-        with_board: bool, clock: Callable[[], float] = time.monotonic,
+        with_board: bool, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
         board = device.board
         self._subject = Device(board.uuid, board.handle, (device.instance or board).handle, pid, xids)

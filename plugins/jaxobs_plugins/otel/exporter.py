@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.model.clock import now
+from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs_plugins.otel.checking import remarks
@@ -41,17 +40,38 @@ class OpenTelemetryExporter:
     """
 
     metrics: tuple[Metric, ...] = (DROPPED,)
+    takes_events = False
+    """It sends spans and snapshots."""
 
     def __init__(self) -> None:
         self._workers: tuple[Worker[Any], ...] = ()
         self._dropped: dict[str, int] = {}
         self._emit: Callable[[Measured], None] | None = None
         self._raised = False
+        self._ended = False
 
     @property
     def dropped(self) -> int:
         """Spans that did not arrive. The metrics of a request that failed are in the next one too."""
         return self._dropped.get("traces", 0)
+
+    @property
+    def worth_waiting_for(self) -> bool:
+        """Whether each endpoint has lately accepted what it was sent, and quickly."""
+        return all(worker.delivers for worker in self._workers)
+
+    @property
+    def undelivered(self) -> str:
+        """What has not arrived by now, or never will, by signal and with its reason; empty where all has arrived."""
+        return "; ".join(filter(None, map(self._undelivered, self._workers)))
+
+    def _undelivered(self, worker: Worker[Any]) -> str:
+        name, ended = worker.signal.name, self._ended
+        waiting, why = worker.undelivered()
+        dropped = self._dropped.get(name, 0)
+        parts = [f"{waiting} {ITEMS[name]} wait ({why})"] if waiting and not ended else []
+        parts += [f"{dropped} {ITEMS[name]} were dropped" + (f" ({why})" if ended else "")] if dropped else []
+        return f"{worker.signal.endpoint}: {', '.join(parts)}" if parts else ""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
         """Where spans and metrics would be sent, and whether somebody answers there."""
@@ -68,13 +88,14 @@ class OpenTelemetryExporter:
             agent.log(f"exporter otel: {problem}")
         if endpoints:
             self._emit = getattr(agent, "emit", None)
+            self._ended = False
             self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
             for worker in self._workers:
                 worker.start()
 
     def export(self, batch: Batch) -> None:
         """Hand over what is new, never waiting for the network."""
-        for worker in self._workers:
+        for worker in self._workers if not self._ended else ():
             worker.offer(batch)
         # Never twice in a row: a plugin that always fails is set aside, and then gets nothing to keep.
         quiet, self._raised = self._raised, False
@@ -87,7 +108,9 @@ class OpenTelemetryExporter:
 
     def stop(self, timeout: float) -> None:
         """Send what waits, for at most `timeout` seconds. Raises DeliveryError where a request failed."""
-        workers, deadline = self._workers, time.monotonic() + timeout
+        if self._ended:
+            return
+        workers, deadline = self._workers, monotonic() + timeout
         for worker in workers:
             worker.close(deadline)
         for worker in workers:
@@ -95,7 +118,7 @@ class OpenTelemetryExporter:
         try:
             self._report()
         finally:
-            self._workers = ()
+            self._ended = True
 
     def _report(self) -> None:
         failures = []

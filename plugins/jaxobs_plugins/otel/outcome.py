@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Literal
+
+from jaxobs.model.clock import NANOSECONDS, wall_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,7 @@ def retry_after(value: str | None) -> float | None:
         delay = float(value)
     except ValueError:
         try:
-            delay = parsedate_to_datetime(value).timestamp() - time.time()
+            delay = parsedate_to_datetime(value).timestamp() - wall_now() / NANOSECONDS
         except ValueError:
             return None
     return min(max(delay, 0.0), LONGEST_RETRY_AFTER) if math.isfinite(delay) else None

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import requests
 
+from jaxobs.model.clock import monotonic
 from jaxobs_plugins.otel.outcome import Outcome, of_response
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OneAttemptSession(requests.Session):
         """Always an accepted response; `outcome`, and the `answer` to what was delivered, tell the truth."""
         timeout = float(options.get("timeout") or DEFAULT_TIMEOUT)
         if self.deadline is not None:
-            timeout = max(min(timeout, self.deadline - time.monotonic()), 0.001)
+            timeout = max(min(timeout, self.deadline - monotonic()), 0.001)
         options.update(timeout=timeout, allow_redirects=False, stream=True)
         try:
             with super().request(method, url, *args, **options) as response:

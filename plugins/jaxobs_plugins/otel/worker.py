@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from typing import TYPE_CHECKING, Generic
 
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
+from jaxobs.model.clock import monotonic, sleep
 from jaxobs_plugins.otel.outcome import Outcome
 from jaxobs_plugins.otel.signal import Payload, Signal
 
@@ -19,6 +19,9 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds between attempts, doubled from the first to the longest. OTLP asks for exponential growth and names
 no figures; the longest is the OpenTelemetry Collector's default (`retry_on_failure.max_interval`)."""
+
+QUICK_SECONDS = 0.5
+"""The end of a job waits for receivers that have lately taken no longer than this."""
 
 GIVE_UP_SECONDS = 300.0
 """A payload that was first tried so long ago is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
@@ -33,6 +36,8 @@ class Worker(Generic[Payload]):
         self._dropped = 0
         self._failure = self._last_failure = ""
         self._in_flight = 0
+        self._asked_at: float | None = None
+        self._delivers = False
         self._deadline: float | None = None
         self._closing = threading.Event()
         self._wake = threading.Event()
@@ -55,6 +60,19 @@ class Worker(Generic[Payload]):
             self._dropped, self._failure = 0, ""
         return news
 
+    @property
+    def delivers(self) -> bool:
+        """Whether the last request was accepted within QUICK_SECONDS, and one under way takes no longer than that."""
+        asked = self._asked_at
+        return self._delivers and (asked is None or monotonic() - asked < QUICK_SECONDS)
+
+    def undelivered(self) -> tuple[int, str]:
+        """Items that wait or are on their way, and what keeps them."""
+        asked, items = self._asked_at, self._in_flight + self.signal.waiting()
+        if asked is not None:
+            return items, f"no answer for {monotonic() - asked:.1f} s"
+        return items, self._last_failure or "nothing was sent yet"
+
     def close(self, deadline: float) -> None:
         """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
         self._deadline = deadline
@@ -64,7 +82,7 @@ class Worker(Generic[Payload]):
     def join(self) -> None:
         """Wait until the deadline at most; what is undelivered by then counts as dropped."""
         assert self._deadline is not None
-        self._thread.join(max(self._deadline - time.monotonic(), 0.0))
+        self._thread.join(max(self._deadline - monotonic(), 0.0))
         undelivered = self._in_flight + self.signal.waiting()
         if undelivered:
             self._count_dropped(undelivered)
@@ -94,7 +112,7 @@ class Worker(Generic[Payload]):
     def _deliver(self, payload: Payload) -> bool:
         """False where the end came before the payload was delivered or given up; it then stays in flight."""
         pending = [payload]
-        first_attempt, attempt = time.monotonic(), 0
+        first_attempt, attempt = monotonic(), 0
         while pending:
             self._in_flight = sum(map(self.signal.size, pending))
             outcome = self._attempt(pending[-1])
@@ -104,7 +122,7 @@ class Worker(Generic[Payload]):
                 self._count_dropped(outcome.rejected)
                 continue
             self._fail(outcome.reason)
-            if outcome.verdict == "retryable" and time.monotonic() - first_attempt < GIVE_UP_SECONDS:
+            if outcome.verdict == "retryable" and monotonic() - first_attempt < GIVE_UP_SECONDS:
                 if not self._pause(outcome, attempt):
                     return False
                 attempt += 1
@@ -117,10 +135,14 @@ class Worker(Generic[Payload]):
         return True
 
     def _attempt(self, payload: Payload) -> Outcome:
+        self._asked_at = began = monotonic()
         try:
-            return self.signal.send(payload, self._deadline)
+            outcome = self.signal.send(payload, self._deadline)
         except Exception as error:  # noqa: BLE001  # one item that cannot be sent must not end all sending
-            return Outcome("split", f"{type(error).__name__}: {error}")
+            outcome = Outcome("split", f"{type(error).__name__}: {error}")
+        self._delivers = outcome.verdict == "delivered" and monotonic() - began < QUICK_SECONDS
+        self._asked_at = None
+        return outcome
 
     def _pause(self, outcome: Outcome, attempt: int) -> bool:
         """Wait before the next attempt; False where there will be none.
@@ -130,7 +152,7 @@ class Worker(Generic[Payload]):
         delay = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
         if outcome.retry_after is not None:
             delay = max(outcome.retry_after, FIRST_PAUSE)
-        resume = time.monotonic() + delay
+        resume = monotonic() + delay
         was_closing = self._closing.is_set()
         if not was_closing and not self._closing.wait(delay):
             return True
@@ -138,11 +160,11 @@ class Worker(Generic[Payload]):
             return not was_closing
         if self._deadline is None or resume >= self._deadline:
             return False
-        time.sleep(max(resume - time.monotonic(), 0.0))
+        sleep(max(resume - monotonic(), 0.0))
         return True
 
     def _out_of_time(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self._deadline is not None and monotonic() >= self._deadline
 
     def _count_dropped(self, items: int) -> None:
         with self._lock:

@@ -9,8 +9,9 @@ allocated is therefore an upper bound of them, for it may have allocated for oth
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable
+
+from jaxobs.model.clock import thread_time
 
 HELD_A_TRACED_BYTE = 5.0
 """Bytes held of an event for each that it fills in the trace: 4.7 for an operation in a loop, 5.6 for a tiny call."""
@@ -28,13 +29,17 @@ class Allocated:
 
     def __init__(self) -> None:
         self._ask = _mallinfo2()
+        self.seconds = 0.0
+        """Processor time of all answers: as long as threads of the job may have waited for malloc."""
 
     def __call__(self) -> int | None:
         if self._ask is None:
             return None
-        began = time.thread_time()
+        began = thread_time()
         held = self._ask()
-        if time.thread_time() - began > SLOW:
+        took = thread_time() - began
+        self.seconds += took
+        if took > SLOW:
             self._ask = None
         return held
 

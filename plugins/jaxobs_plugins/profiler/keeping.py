@@ -6,9 +6,10 @@ by its rank. Ranks asked before and after a minute's turn make two runs.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
+
+from jaxobs.plugin.files import write_whole
 
 TRACES = Path("plugins") / "profile"
 
@@ -36,14 +37,9 @@ def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> s
         folder = Path(directory) / TRACES / time.strftime(run, moment)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"rank_{rank:05d}.xplane.pb"
-        # In its place at once and whole: XProf may look at any time.
-        part = folder / f".{path.name}.{os.getpid()}"
-        part.write_bytes(xspace)
         try:
-            os.link(part, path)
+            write_whole(path, xspace, replace=False)  # XProf may look at any time
         except FileExistsError:
             continue
-        finally:
-            part.unlink()
         return str(path)
     raise FileExistsError(f"{path} is there already")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from enum import Enum
 from typing import Any, NamedTuple
 
+from jaxobs.model.clock import monotonic
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe import jax_internals
 from jaxobs_plugins.profiler.event_memory import Allocated, EventMemory
@@ -50,6 +50,8 @@ class Look(NamedTuple):
     ended: Ended
     steps: int
     held: int
+    asking: float
+    """Seconds in which malloc was asked, before it too: threads of the job may have waited as long."""
 
 
 class Looking:
@@ -60,7 +62,19 @@ class Looking:
         self._module = module
         self._session_type = session_type
         self._turns = turns
-        self._memory = EventMemory(Allocated())
+        self._allocated = Allocated()
+        self._memory = EventMemory(self._allocated)
+        self._asked_before = 0.0
+
+    def prepare(self) -> bool:
+        """Before each `look`: what the job itself has allocated. False where somebody else wants the profiler."""
+        self._asked_before = self._allocated.seconds
+        self._memory.begin()
+        for _ in range(LOOKS_BEFORE):
+            if not self._turns.record(LOOK_BEFORE):
+                return False
+            self._memory.again()
+        return True
 
     def look(self, length: float, held: int, *, modules: bool, until_compiled: bool) -> Look:
         """Record for `length` seconds, or until the events hold more than `held` bytes.
@@ -69,11 +83,6 @@ class Looking:
         """
         before = self._job.progress()
         ended, grown, steps = Ended.OTHERS, 0, 0
-        self._memory.begin()
-        for _ in range(LOOKS_BEFORE):
-            if not self._turns.record(LOOK_BEFORE):
-                break
-            self._memory.again()
 
         def wait() -> bool:
             nonlocal ended, grown, steps
@@ -88,12 +97,12 @@ class Looking:
         recorded = record(self._module, self._session_type, wait, modules=modules)
         if recorded.xspace is not None:
             self._memory.learn(len(recorded.xspace))
-        return Look(recorded, ended, steps, grown)
+        return Look(recorded, ended, steps, grown, self._allocated.seconds - self._asked_before)
 
     def _watch(self, length: float, held: int, compiled: int | None) -> Ended:
-        until = time.monotonic() + length
+        until = monotonic() + length
         pause = FIRST_LOOK
-        while (left := until - time.monotonic()) > 0:
+        while (left := until - monotonic()) > 0:
             if not self._turns.record(min(left, pause)):
                 return Ended.OTHERS
             pause = min(2 * pause, LOOK)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from jaxobs.model.clock import now
+from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.metrics import Metric
 from jaxobs.model.profile import ProfileResult
@@ -79,8 +78,8 @@ class ProfilerProbe:
         if job is None or self.reason:
             return
         progress = job.progress()
-        self._pace.look(progress, time.monotonic())
-        due = time.monotonic() >= self._windows.due(progress)
+        self._pace.look(progress, monotonic())
+        due = monotonic() >= self._windows.due(progress)
         if due and self._pace.is_steady() and self._worker.idle:
             self._worker.give(self._windows.scheduled)
 

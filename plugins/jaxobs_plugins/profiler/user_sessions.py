@@ -7,13 +7,12 @@ looks it up there then use. A session is what it was, for `isinstance` too.
 from __future__ import annotations
 
 import contextlib
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from jaxobs.model.clock import now, seconds
+from jaxobs.model.clock import NANOSECONDS, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 
 
@@ -109,7 +108,7 @@ def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
     outcome, reason, path, xspace = "read", "", "", trace.xspace
     if trace.directory is not None:
         # A file's time may be behind by a file system's resolution.
-        path = _newest_trace(trace.directory, time.time() - seconds(now() - trace.start) - 1.0)
+        path = _newest_trace(trace.directory, wall_now() / NANOSECONDS - seconds(now() - trace.start) - 1.0)
         if not path:
             outcome, reason = "failed", f"no trace was found under {trace.directory}"
         elif Path(path).stat().st_size <= maximum_bytes:

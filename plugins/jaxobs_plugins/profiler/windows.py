@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.model.clock import NANOSECONDS, now, seconds
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.protocol import Job, Progress
@@ -62,7 +61,7 @@ class Windows:
         self._pace = pace
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         ratio = float(job.settings["profile_budget_ratio"])
-        self.schedule = Schedule(ratio, self._maximum_bytes, time.monotonic())
+        self.schedule = Schedule(ratio, self._maximum_bytes, monotonic())
         self._annotate = annotate
         self._modules = ModulesInTraces(self._maximum_bytes)
         self._tried: tuple[int | None, int] | None = None
@@ -126,14 +125,14 @@ class Windows:
         if compiled != self._looked_at:
             self.schedule, self._looked_at = self.schedule.renewed(), compiled
         ahead, glimpses = self._glimpses(wanted, rate, charged=kind == "scheduled")
-        if not self._turns.record(0.0):
+        if not self._looking.prepare():
             # Whoever came meanwhile would wait for another session to begin and end.
             came = self._skipped(kind, "the job began a session of its own")
             return None if self._turns.stopped else came._replace(cost=int(glimpses * NANOSECONDS))
         longest = max(ahead.longest(), DENSEST)
         length = ahead.next_length(step) if wanted is None else min(wanted, longest)
         before = self._job.progress()
-        modules = self._modules.wanted(before, time.monotonic(), kept=bool(keep))
+        modules = self._modules.wanted(before, monotonic(), kept=bool(keep))
         held = HELD if kind == "scheduled" else max(HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes))
         look = self._looking.look(length, held, modules=modules, until_compiled=kind == "scheduled")
         # From here on the user may have the profiler: keeping a trace can take a while.
@@ -145,7 +144,7 @@ class Windows:
         event = self._told(kind, look, window, keep, glimpses, cut=cut)
         self._account(kind, event, window, refused=look.ended is Ended.REFUSED)
         if modules and event.xspace is not None:
-            self._modules.given(before, time.monotonic())
+            self._modules.given(before, monotonic())
         return event
 
     def _glimpses(self, wanted: float | None, rate: float | None, *, charged: bool) -> tuple[Schedule, float]:
@@ -157,19 +156,21 @@ class Windows:
         for length in lengths:
             if wanted is not None and wanted < 2 * length:
                 break
+            if not self._looking.prepare():
+                break
             look = self._looking.look(length, HELD, modules=False, until_compiled=False)
             glimpse = _measured(look, rate)
             cost += glimpse.cost
             refused = look.ended is Ended.REFUSED
-            ahead = ahead.refused(glimpse, time.monotonic()) if refused else ahead.glimpsed(glimpse)
+            ahead = ahead.refused(glimpse, monotonic()) if refused else ahead.glimpsed(glimpse)
             if charged:
-                self.schedule = self.schedule.charged(glimpse, time.monotonic())
+                self.schedule = self.schedule.charged(glimpse, monotonic())
             if look.ended is not Ended.WHOLE or ahead.next_length(None) < SHORTEST:
                 break
         return ahead, cost
 
     def _skipped(self, kind: str, reason: str) -> ProfileWindow:
-        self.schedule = self.schedule.skipped(time.monotonic())
+        self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
     def _told(
@@ -192,14 +193,14 @@ class Windows:
             outcome, xspace = "too_large", None
             reason = f"{window.size} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
         if keep and recorded.xspace is not None:
-            wall = time.time() - seconds(now() - recorded.start)
+            wall = wall_now() / NANOSECONDS - seconds(now() - recorded.start)
             path, failure = keep_trace(keep, self._job.settings["profile_directory"], recorded.xspace, wall)
             reason = "; ".join(filter(None, (reason, failure)))
         cost = int((window.cost + glimpses) * NANOSECONDS)
         return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason)
 
     def _account(self, kind: str, event: ProfileWindow, window: Window, *, refused: bool) -> None:
-        at = time.monotonic()
+        at = monotonic()
         if event.outcome == "user_session":
             self.schedule = self.schedule.lost(window, at)
         elif kind == "requested":
@@ -233,7 +234,7 @@ def _measured(look: Look, rate: float | None) -> Window:
     length = max(seconds(recorded.end - recorded.start), 1e-6)
     return Window(
         length,
-        seconds(recorded.start - recorded.starting),
+        seconds(recorded.start - recorded.starting) + look.asking,
         seconds(recorded.stopped - recorded.end),
         len(recorded.xspace or b""),
         look.steps,
