@@ -126,6 +126,11 @@ class Compiles:
             del self._made[thread]
         return within
 
+    def is_apart(self, thread: int, start: int) -> bool:
+        """Whether that thread has compiled nothing since `start`, as far as is known and not forgotten."""
+        intervals, made = self._intervals.get(thread), self._made.get(thread)
+        return not (intervals and intervals[-1][1] > start) and not (made and made[-1].time >= start)
+
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
         """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.
 

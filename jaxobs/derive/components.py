@@ -41,18 +41,16 @@ def components_of(
     *,
     all_watched: bool,
     ahead: bool = False,
-    spent: Mapping[int, float] | None = None,
     owed: Mapping[str, float] | None = None,
 ) -> Charged:
     """What the wall time of a stretch is charged to.
 
     Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
     What it is charged to is told by the windows, else by each executable as a whole. `all_watched`: nothing but watched
-    functions is known to run in the loop; `ahead`: its host runs ahead of the device. `spent` are device seconds of
-    watched runs in this stretch, where they may be others than those called in it, and `owed` those of earlier steps that
-    are not watched, by what they are charged to.
+    functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds of
+    earlier steps that are not watched, by what they are charged to.
     """
-    busy, told, doubtful, complete = _watched(piece, executables, profile, spent)
+    busy, told, doubtful, complete = _watched(piece, executables, profile)
     sampled = sum(busy.values())
     unwatched: dict[str, float] = {}
     if profile is not None and profile.steps > 0:
@@ -91,14 +89,12 @@ def _left_over(
 
 
 def _watched(
-    piece: Slice, executables: Executables, profile: LoopProfile | None, spent: Mapping[int, float] | None
+    piece: Slice, executables: Executables, profile: LoopProfile | None
 ) -> tuple[defaultdict[str, float], float, float, bool]:
     """Device time of watched runs by what it is charged to, of it by operations and in doubt, and whether it is all."""
     busy: defaultdict[str, float] = defaultdict(float)
     told, doubtful, complete = 0.0, 0.0, True
-    for run in (
-        piece.runs if spent is None else [*piece.runs, *(run for run in spent if run not in piece.runs)]
-    ):
+    for run in dict.fromkeys([*piece.runs, *piece.spent]):
         made = executables.get(run)
         if made is None:
             # It is not visible which executable ran. Windows see it all the same.
@@ -112,14 +108,14 @@ def _watched(
         if per_run is None:
             complete = False
             continue
-        count = piece.runs[run] if spent is None or not per_run else spent.get(run, 0.0) / per_run
-        doubtful += made.doubt * per_run * count
+        spent = piece.spent.get(run, 0.0)
+        doubtful += made.doubt * spent
         if part is not None and traced is not None:
             for word, amount in split(part, per_run).items():
-                busy[word] += amount * count
-            told += per_run * count
+                busy[word] += amount * (spent / per_run if per_run else 0.0)
+            told += spent
         else:
-            busy[_label_of_whole(made, per_run)] += per_run * count
+            busy[_label_of_whole(made, per_run)] += spent
     return busy, told, doubtful, complete
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 
@@ -40,16 +41,28 @@ class LoopDeviceTime:
         self._steps = 0
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
-        self._last: StepEnded | None = None
+        self._last: tuple[int, int] | None = None
+        """The number of the newest step, and when it ended."""
         self._completed: StepCompleted | None = None
 
     def step_ended(self, event: StepEnded, executables: Executables) -> None:
-        self._outside(event.start - event.gap, executables)
-        self._ended = self._ran_ahead = None
+        self._began(event.start - event.gap, executables)
         self._elsewhere += seconds(event.nested)
-        self._last = event
+        self._last = (event.step, event.end)
         self._steps += 1
         self._untimed.update(event.runs)
+
+    def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
+        """The same of many."""
+        self._began(steps.starts[0] - steps.gaps[0], executables)
+        self._last = (steps.last, steps.ends[-1])
+        self._steps += len(steps)
+        self._untimed.update(steps.runs)
+
+    def _began(self, time: int, executables: Executables) -> None:
+        """A step began: the loop goes on."""
+        self._outside(time, executables)
+        self._ended = self._ran_ahead = None
 
     def completed(self, event: StepCompleted) -> None:
         self._completed = event
@@ -94,10 +107,10 @@ class LoopDeviceTime:
     def _fit(self, executables: Executables) -> None:
         """Where the device was seen to be done with a step, no more is owed than what was dispatched after it."""
         done, last = self._completed, self._last
-        if done is None or last is None or done.time > last.end:
+        if done is None or last is None or done.time > last[1]:
             return  # what the device did since the last step's end is not in the wall time yet
         self._completed = None
-        kept = max(0, last.step - done.step) * self._owed_in_all / self._steps
+        kept = max(0, last[0] - done.step) * self._owed_in_all / self._steps
         self._after += max(0.0, min(sum(self._owed.values()) - kept, self._elsewhere))
         self._elsewhere = 0.0
         self._pay(executables)

@@ -12,9 +12,16 @@ from jaxobs.derive import catalogue as core
 from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compiles import Compiles
 from jaxobs.derive.devices import Devices
-from jaxobs.derive.document import agent_document, has_nothing_to_tell, process_document, source_document
+from jaxobs.derive.document import (
+    IN_THE_JOB,
+    agent_document,
+    has_nothing_to_tell,
+    process_document,
+    source_document,
+)
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop import Loop
+from jaxobs.derive.loops.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.derive.memory import Memory
 from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.profiles import Profiles, WindowToRead
@@ -88,6 +95,8 @@ class Fold:
         self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
         self._cpu_of_agent: float | None = None
         self._resident: int | None = None
+        self.agent_pid: int | None = None
+        """The agent's own process; None where it is a thread of the job."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: lambda event: self._finished.append(self._spans.of_plugin(event)),
@@ -126,6 +135,28 @@ class Fold:
         except Exception as error:  # noqa: BLE001  # plugins may put anything into an event's fields
             self.refused += 1
             self.series.refusals.note(described(event, error))
+
+    def apply_steps(self, rows: events.StepRows) -> None:
+        """Fold many plain steps at once, or where that cannot be one by one."""
+        for steps in grouped(rows):
+            if not self._folded_at_once(steps):
+                for event in steps.events():
+                    self.apply(event)
+
+    def _folded_at_once(self, steps: PlainSteps) -> bool:
+        """Whether that could be done; else nothing was changed."""
+        if len(steps) < FEWEST or not self._signs.is_near(steps.ends[-1]):
+            return False
+        try:
+            self._loop(steps.loop).steps_ended(steps, self.compiles, self.executables, self.profiles)
+        except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
+            return False
+        self.run_time.steps_ended(steps)
+        self.recent.steps_ended(steps)
+        for step, span in self._spans.of_steps(steps):
+            self._finish_step(self._loop(steps.loop), span, step)
+        self.accepted += len(steps)
+        return True
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Peaks of a device kind; executables are bound by those of the first device."""
@@ -314,7 +345,7 @@ class Fold:
                 "address": self.address,
                 "address_reason": None if self.address else "no exporter serves metrics",
                 **self._facts,
-                **self.memory.process_document(executables),
+                **self.memory.process_document(executables, now),
                 "recent": self.recent.document(now),
             },
             "loops": loops,
@@ -332,7 +363,11 @@ class Fold:
                 for name, source in sorted(self._sources.items())
             },
             "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident)
-            | {"refused_reasons": self.series.refusals.reasons()},
+            | {
+                "pid": self.agent_pid,
+                "pid_reason": None if self.agent_pid else IN_THE_JOB,
+                "refused_reasons": self.series.refusals.reasons(),
+            },
         }
 
 

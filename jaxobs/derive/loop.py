@@ -20,13 +20,14 @@ from jaxobs.derive.executable import MEASURED, SAMPLES_KEPT, lower_bound_reason
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile
 from jaxobs.derive.loop_work import LoopWork
+from jaxobs.derive.loops.plain_steps import NotPlainError, PlainSteps
 from jaxobs.derive.profile_document import profile_document
 from jaxobs.derive.profiles import Profiles
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.roofline import Utilization
 from jaxobs.derive.series import LARGEST, Series
 from jaxobs.derive.signs_of_life import SignsOfLife
-from jaxobs.derive.stalls import Stalls
+from jaxobs.derive.stalls import STEPS_KEPT, Stalls
 from jaxobs.derive.step_times import StepTimes
 from jaxobs.derive.traced_steps import host_is_ahead
 from jaxobs.derive.window import WINDOW, Slice, Window
@@ -91,7 +92,7 @@ class Loop:
         if made:
             self._compiled_here |= made
             profiles.compiled(self.name, made, event.end)
-        profiles.step_ended(self.name, StepSpan.of(event, turn, compiling))
+        profiles.steps_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
         self._pending.steps += 1
@@ -114,6 +115,36 @@ class Loop:
             self._pending.tokens = min(self._pending.tokens + event.tokens, LARGEST)
         self._last_end = event.end
         self._times.step_ended(event, turn, executables)
+
+    def steps_ended(
+        self, steps: PlainSteps, compiles: Compiles, executables: Executables, profiles: Profiles
+    ) -> None:
+        """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
+        longest = seconds(max(steps.bodies))
+        if not (steps.is_sound() and compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])):
+            raise NotPlainError
+        if self.stalls.is_long(longest):
+            raise NotPlainError
+        examples, tokens = steps.total(7), steps.total(8)
+        profiles.steps_ended(self.name, steps)
+        self.steps += len(steps)
+        self._pending.steps += len(steps)
+        self._pending.wall += seconds(sum(steps.turns))
+        self._pending.input_wait += seconds(sum(steps.waits))
+        self.stalls.steps(list(map(seconds, steps.bodies[-STEPS_KEPT:])))
+        for run, calls in steps.runs.items():
+            self._pending.runs[run] += calls
+            self._work.ran(run, calls)
+            executables.ran_in_loop(run, calls)
+        self._device_time.steps_ended(steps, executables)
+        if examples is not None:
+            self.examples = min((self.examples or 0.0) + examples, LARGEST)
+            self._pending.examples = min(self._pending.examples + examples, LARGEST)
+        if tokens is not None:
+            self.tokens = min((self.tokens or 0.0) + tokens, LARGEST)
+            self._pending.tokens = min(self._pending.tokens + tokens, LARGEST)
+        self._last_end = steps.ends[-1]
+        self._times.steps_ended(steps, executables)
 
     def _judge(self, event: StepEnded, own: int) -> None:
         """Whether it was a stall. What is explained of its time may have been silent, too."""
@@ -165,7 +196,7 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        piece.spent.update(self._device_time.take())
+        piece.spent = self._device_time.take()
         charged = self._charged(piece, executables, self._owed)
         components, self._owed = charged.components, charged.owed
         self.wall += piece.wall
@@ -179,21 +210,12 @@ class Loop:
         self._show(now, executables)
 
     def _charged(
-        self,
-        piece: Slice,
-        executables: Executables,
-        owed: Mapping[str, float] | None = None,
+        self, piece: Slice, executables: Executables, owed: Mapping[str, float] | None = None
     ) -> Charged:
         all_watched = self._unwatched(executables) is None
         ahead = host_is_ahead(self._profile, self._recent)
         return components_of(
-            piece,
-            executables,
-            self._profile,
-            all_watched=all_watched,
-            ahead=ahead,
-            spent=piece.spent,
-            owed=owed,
+            piece, executables, self._profile, all_watched=all_watched, ahead=ahead, owed=owed
         )
 
     def document(self, executables: Executables) -> dict[str, Any]:

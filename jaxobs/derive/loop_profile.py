@@ -88,10 +88,11 @@ class LoopProfile:
         In steady steps each executable runs as often as it is called, but for one at either edge of a window. A host that
         runs ahead dispatches many in a moment, and waits for the device in one long step.
         """
+        main = self.main()
         return self.uneven or any(
             abs(part.runs - called * self.steps) > max(AHEAD * called * self.steps, self.windows)
             for name, part in self.parts.items()
-            if name in self.main() and (called := self.calls_a_step(part)) and part.runs > 0
+            if name in main and (called := self.calls_a_step(part)) and part.runs > 0
         )
 
     def calls_a_step(self, part: Part) -> float | None:

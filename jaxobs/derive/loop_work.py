@@ -30,10 +30,10 @@ class LoopWork:
         self.model_flops: float | None = None
         """The user's own count of a step's FLOPs, on all local devices."""
 
-    def ran(self, run: int) -> None:
-        """A watched call, by number as in `StepEnded.runs`."""
-        self._waiting_for_cost[run] += 1
-        self._waiting_for_bound[run] += 1
+    def ran(self, run: int, calls: int = 1) -> None:
+        """Watched calls, by number as in `StepEnded.runs`."""
+        self._waiting_for_cost[run] += calls
+        self._waiting_for_bound[run] += calls
 
     def count(self, executables: Executables) -> None:
         """Bring the counters up to what is known by now."""

@@ -20,6 +20,10 @@ GROUPS = 20
 LINES = 10
 """Groups of live arrays, and lines that made them, with series of their own; the rest is one series more."""
 
+CENSUS_KEPT_SECONDS = 600.0
+"""So long the last count of live arrays is shown where no newer one could be made. A job with many arrays is counted only
+while it compiles or writes a checkpoint, which are minutes apart."""
+
 NOT_SAMPLED = "not sampled yet"
 NOT_TOLD = "the backend does not tell it"
 UNKNOWN_LINE = "(unknown)"
@@ -54,6 +58,10 @@ class Memory:
     def counted(self, event: LiveArraysCounted) -> None:
         amounts = [event.arrays, event.bytes, *(amount for group in event.groups for amount in group[3:5])]
         require(all(amount is None or amount >= 0 for amount in amounts), "a negative number of arrays")
+        last = self._arrays
+        if event.arrays is None and last is not None and last.arrays is not None:  # noqa: SIM102  # two thoughts
+            if seconds(event.time - last.time) < CENSUS_KEPT_SECONDS:
+                return  # it is shown with its age
         self._arrays = event
         groups, lines = event.groups[:GROUPS], event.lines[:LINES]
         counts = {group[:3]: group[3] for group in groups}
@@ -89,12 +97,12 @@ class Memory:
         }
         return {"memory": _with_reasons(told) | self._forecast_document(device)}
 
-    def process_document(self, executables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    def process_document(self, executables: Iterable[Mapping[str, Any]], now: int) -> dict[str, Any]:
         """What belongs under `process`; `executables` are the entries of the document."""
         return {
             **self._process_memory(),
             **peak_executable(executables),
-            **live_arrays_document(self._arrays),
+            **live_arrays_document(self._arrays, now),
         }
 
     def _process_memory(self) -> dict[str, Any]:
@@ -177,8 +185,8 @@ def peak_executable(executables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def live_arrays_document(event: LiveArraysCounted | None) -> dict[str, Any]:
-    """`live_arrays`, or None with its reason."""
+def live_arrays_document(event: LiveArraysCounted | None, now: int) -> dict[str, Any]:
+    """`live_arrays` as they were counted last, or None with its reason."""
     if event is None or event.arrays is None:
         return {"live_arrays": None, "live_arrays_reason": event.reason if event else "not counted yet"}
     groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
@@ -187,6 +195,7 @@ def live_arrays_document(event: LiveArraysCounted | None) -> dict[str, Any]:
         "live_arrays": {
             "count": event.arrays,
             "bytes": event.bytes,
+            "seconds_ago": max(0.0, seconds(now - event.time)),
             "groups": [dict(zip(groups, group, strict=True)) for group in event.groups],
             "lines": [dict(zip(lines, line, strict=True)) for line in event.lines] if event.lines else None,
             "lines_reason": event.lines_reason or (None if event.lines else "no array is alive"),

@@ -10,6 +10,7 @@ from typing import Any
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import CALLS, INPUT, LoopProfile, LoopProfiles, loop_profile
+from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.derive.operations import Operations
 from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.refusal import require
@@ -72,10 +73,9 @@ class Profiles:
         for outcome in OUTCOMES:
             series.add(core.PROFILE_WINDOWS, (outcome,), 0.0)
 
-    def step_ended(self, loop: str, span: StepSpan) -> None:
-        spans = self._spans.setdefault(loop, LoopSpans())
-        spans.steps.append(span)
-        spans.over = False
+    def steps_ended(self, loop: str, steps: StepSpan | PlainSteps) -> None:
+        """One step, or many of which nothing is nested or compiled."""
+        self._spans.setdefault(loop, LoopSpans()).append(steps)
 
     def loop_ended(self, event: LoopEnded) -> None:
         if event.loop in self._spans:
@@ -148,7 +148,7 @@ class Profiles:
         if now - window.end > PATIENCE:
             return True
         return all(
-            spans.over or spans.steps[-1].end >= window.end or spans.steps[-1].end < window.start - PATIENCE
+            spans.over or spans.last_end >= window.end or spans.last_end < window.start - PATIENCE
             for spans in self._spans.values()
         )
 

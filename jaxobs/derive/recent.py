@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, StepEnded
 from jaxobs.model.labels import EAGER
@@ -21,6 +22,9 @@ class Recent:
 
     def step_ended(self, event: StepEnded) -> None:
         self._steps.append(event)
+
+    def steps_ended(self, steps: PlainSteps) -> None:
+        self._steps.extend(steps.events(KEPT))
 
     def compiled(self, event: Compilation) -> None:
         self._compilations.append(event)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.intervals import Intervals
+from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
 from jaxobs.derive.signs_of_life import SignsOfLife
@@ -87,6 +88,15 @@ class RunTime:
         end = event.end if before is None else max(event.end, before.end)
         self._running[event.loop] = _Running(end, before is not None and event.start == before.end)
         self._signs.seen(event.end)
+
+    def steps_ended(self, steps: PlainSteps) -> None:
+        """The same of many, none of which lies far from the next."""
+        if self._first_step is None:
+            self._first_step = steps.starts[0]
+        before = self._running.get(steps.loop)
+        end = steps.ends[-1] if before is None else max(steps.ends[-1], before.end)
+        self._running[steps.loop] = _Running(end, steps.starts[-1] == steps.ends[-2])
+        self._signs.seen(steps.ends[-1])
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive import catalogue as core
@@ -16,6 +17,9 @@ from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Me
 Labels = tuple[str, ...]
 
 _DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
+
+PLUGIN_SHARE = 0.25
+"""Of the limit, for each plugin: NVML's has some 60 series for each of eight devices."""
 
 LARGEST = sys.float_info.max
 """Where a sum would become infinite it stays here: a counter neither falls nor says infinity."""
@@ -36,8 +40,9 @@ class Histogram:
 class Series:
     """Counters, gauges and histograms of the catalogue. Values that are no finite number are refused and counted.
 
-    Beyond `limit` series, counters go to a series whose labels are all `__other__`, gauges and histograms are dropped;
-    both are counted in `jaxobs_series_limited_total`. Who deserves a series is decided before (`selection.py`).
+    The core may have `limit` series, and each plugin a share of it on top: none takes the place of another. Beyond that,
+    counters go to a series whose labels are all `__other__`, gauges and histograms are dropped; both are counted in
+    `jaxobs_series_limited_total`. Who deserves a series is decided before (`selection.py`).
     """
 
     def __init__(self, catalogue: Catalogue, limit: int) -> None:
@@ -45,7 +50,7 @@ class Series:
         self.refused = 0
         self.refusals = Refusals()
         self._limit = limit
-        self._count = 0
+        self._counts: Counter[str] = Counter()  # by owner
         self._plain: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
         self._limited: dict[str, int] = {}
@@ -80,7 +85,7 @@ class Series:
         series = self._plain.setdefault(metric.name, {})
         if value is None or not math.isfinite(value):
             if series.pop(clean(labels), None) is not None:
-                self._count -= 1
+                self._counts[self.catalogue.owner(metric.name)] -= 1
             return
         admitted = self._admitted(metric, labels, series)
         if admitted is not None:
@@ -88,7 +93,7 @@ class Series:
 
     def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
         """All series of a gauge at once: those not given go."""
-        self._count -= len(self._plain.pop(metric.name, {}))
+        self._counts[self.catalogue.owner(metric.name)] -= len(self._plain.pop(metric.name, {}))
         for labels, value in values:
             self.set(metric, labels, value)
 
@@ -108,6 +113,22 @@ class Series:
         bucket = bisect.bisect_left(metric.buckets, value)
         histogram.counts[bucket] += count
         histogram.sum = min(histogram.sum + value * count, LARGEST)
+
+    def observe_all(self, metric: Metric, labels: Labels, values: Sequence[float]) -> None:
+        """One observation of each value, none of which may be refused for another."""
+        ordered = sorted(values)
+        if not math.isfinite(math.fsum(ordered)) or ordered[0] < 0:
+            for value in values:
+                self.observe(metric, labels, value)
+            return
+        begin = 0
+        while begin < len(ordered):
+            bucket = bisect.bisect_left(metric.buckets, ordered[begin])
+            last = bucket == len(metric.buckets)
+            end = len(ordered) if last else bisect.bisect_right(ordered, metric.buckets[bucket], begin)
+            mean = math.fsum(ordered[begin:end]) / (end - begin)
+            self.observe(metric, labels, min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
+            begin = end
 
     def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
         """Point the bucket of a value that was observed to its trace; a bucket without observations gets none."""
@@ -156,10 +177,12 @@ class Series:
         if labels in series:
             return labels
         weight = len(metric.buckets) + 3 if metric.kind == "histogram" else 1
-        if self._count + weight > self._limit:
+        owner = self.catalogue.owner(metric.name)
+        limit = self._limit if not owner else int(PLUGIN_SHARE * self._limit)
+        if self._counts[owner] + weight > limit:
             self._limited[metric.name] = self._limited.get(metric.name, 0) + 1
             return None
-        self._count += weight
+        self._counts[owner] += weight
         return labels
 
 

@@ -41,6 +41,10 @@ class SignsOfLife:
             self._silences.append((self.last, time))
         self.last = max(self.last, time)
 
+    def is_near(self, time: int) -> bool:
+        """Whether no silence lies before a sign at that time."""
+        return time - self.last <= SHORTEST
+
     def happened(self, event: StepCompleted | ExecutableRan | FunctionCalled | Recorded) -> None:
         """A watched function was called, the device finished a run, or a value was recorded."""
         self.seen(event.time)

@@ -10,6 +10,8 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator
 
+from jaxobs.derive.loops.plain_steps import PlainSteps
+from jaxobs.derive.loops.step_log import StepLog
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     Attributes,
@@ -31,7 +33,12 @@ place for every step of a month."""
 SLOW = 3.0
 """A step this many times slower than its loop's average gets a span."""
 
+AVERAGED = 0.1
+"""Share of a step's turn in the loop's moving average."""
+
 STEPS_REMEMBERED = 512
+"""Steps of a loop among which that of a completion is looked for."""
+
 PHASE_NAMES = {"backend": "backend_compile"}
 
 
@@ -41,7 +48,7 @@ class Spans:
     def __init__(self, instance: str, job: str | None) -> None:
         self._instance = instance
         self._job = job
-        self._steps: dict[str, deque[StepEnded]] = {}
+        self._steps: dict[str, StepLog[StepEnded]] = {}
         self._completed: dict[str, deque[StepCompleted]] = {}
         self._average: dict[str, float] = {}
         self._last: dict[tuple[str, str], int] = {}
@@ -104,34 +111,67 @@ class Spans:
         """A span where the step was unusually slow, or where it was sampled and its completion is known already."""
         turn = event.end - event.start
         average = self._average.get(event.loop, float(turn))
-        self._average[event.loop] = average + 0.1 * (turn - average)
-        remembered = self._steps.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED))
-        remembered.append(event)
-        if (
-            len(remembered) > SLOW
-            and turn > SLOW * average
-            and self._is_due(event.loop, "slow", event.end, SLOW_EVERY)
-        ):
-            self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
-            yield self._step(event, None, "slow")
+        self._average[event.loop] = average + AVERAGED * (turn - average)
+        remembered = self._remember(event.loop, event)
+        if remembered > SLOW and turn > SLOW * average and self._is_due_slow(event.loop, event.end):
+            yield self._slow(event)
             return
-        if not self._completed.get(event.loop):
-            return
-        for completed in list(self._completed[event.loop]):
+        for completed in list(self._completed.get(event.loop, ())):
             if completed.step == event.step:
                 self._completed[event.loop].remove(completed)
                 yield self._step(event, completed, "sampled")
+
+    def of_steps(self, steps: PlainSteps) -> Iterator[tuple[int, Span]]:
+        """The same of many, each span with its step: the slowest may have one, and those known to be completed."""
+        loop = steps.loop
+        turns = [wait + body for wait, body in zip(steps.waits, steps.bodies, strict=True)]
+        average = self._average.get(loop, float(turns[0]))
+        forgotten = (1 - AVERAGED) ** len(turns)
+        self._average[loop] = forgotten * average + (1 - forgotten) * sum(turns) / len(turns)
+        remembered = self._remember(loop, steps)
+        slow = None
+        if remembered > SLOW and (longest := max(turns)) > SLOW * average:
+            at = turns.index(longest)
+            if self._is_due_slow(loop, steps.ends[at]):
+                slow = steps.first + at
+                yield slow, self._slow(steps.event(slow))
+        for completed in list(self._completed.get(loop, ())):
+            if steps.first <= completed.step <= steps.last and completed.step != slow:
+                self._completed[loop].remove(completed)
+                yield completed.step, self._step(steps.event(completed.step), completed, "sampled")
 
     def of_completion(self, event: StepCompleted) -> Iterator[Span]:
         if event.step in self._shown.get(event.loop, ()):
             return  # it has its span: for being slow
         if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             return
-        for step in reversed(self._steps.get(event.loop, ())):
-            if step.step == event.step:
-                yield self._step(step, event, "sampled")
-                return
+        step = self._remembered(event.loop, event.step)
+        if step is not None:
+            yield self._step(step, event, "sampled")
+            return
         self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
+
+    def _remember(self, loop: str, steps: StepEnded | PlainSteps) -> int:
+        """Returns how many are remembered now."""
+        log = self._steps.setdefault(loop, StepLog(STEPS_REMEMBERED))
+        log.append(steps)
+        return len(log)
+
+    def _remembered(self, loop: str, number: int) -> StepEnded | None:
+        for steps in reversed(self._steps.get(loop, StepLog(0))):
+            if isinstance(steps, PlainSteps):
+                if steps.first <= number <= steps.last:
+                    return steps.event(number)
+            elif steps.step == number:
+                return steps
+        return None
+
+    def _is_due_slow(self, loop: str, at: int) -> bool:
+        return self._is_due(loop, "slow", at, SLOW_EVERY)
+
+    def _slow(self, event: StepEnded) -> Span:
+        self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
+        return self._step(event, None, "slow")
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
         if event.parent is not None:

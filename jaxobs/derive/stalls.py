@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
+from collections.abc import Sequence
 
 STEPS_KEPT = 200
 """Steps whose times are the loop's usual ones: enough for a mean that one slow step does not move."""
@@ -53,6 +54,11 @@ class Stalls:
         else:
             self._usual.append(own)
             self._in_a_row = 0
+
+    def steps(self, own: Sequence[float]) -> None:
+        """Many steps ended, none of which is long."""
+        self._usual.extend(own)
+        self._in_a_row = 0
 
     @property
     def usual(self) -> float:

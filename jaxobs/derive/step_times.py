@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import NamedTuple
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.loops.plain_steps import PlainSteps
+from jaxobs.derive.loops.turns import TurnLog, Turns
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import StepCompleted, StepEnded
@@ -24,9 +25,6 @@ a second one is; its host's turn is shown. At least three times the time between
 STEPS_FOR_A_SPACING = 8
 """Over so many steps the polls' uncertainty at both ends, at most a tenth of a step, is about a hundredth."""
 
-STEPS_REMEMBERED = 20_000
-"""Steps whose turns are kept until the completions around them are known: two samples apart they are 5 000 of 0.1 ms."""
-
 COMPLETIONS_WAITING = 8
 """Completions that came before the end of their step is known; of more the oldest are given up."""
 
@@ -36,27 +34,13 @@ MOST_LEFT_OUT = 0.02
 it, say, is not known: the spacing would be too short."""
 
 
-class Turn(NamedTuple):
-    """One step on the host. `excluded` nanoseconds of it belong to inner loops, phases and checkpoints.
-
-    From `pause` to `start` lies time that belongs to no step of the loop: between epochs, or in the loop around it.
-    """
-
-    step: int
-    excluded: int
-    pause: int
-    start: int
-    duration: int
-    runs: tuple[int, ...]
-
-
 class StepTimes:
     """Of one loop. Step time is absent until it is known from completions, or from a second of the host's turns."""
 
     def __init__(self, name: str, series: Series) -> None:
         self._labels = (name,)
         self._series = series
-        self._turns: deque[Turn] = deque(maxlen=STEPS_REMEMBERED)
+        self._turns = TurnLog()
         self._last_end: int | None = None
         self._first_run: int | None = None
         self.completions_seen = False  # whether the device was ever seen to finish a step
@@ -76,25 +60,32 @@ class StepTimes:
 
     def step_ended(self, event: StepEnded, turn: int, executables: Executables) -> None:
         """`turn` is the host's, in nanoseconds, without what is nested in it."""
-        start = event.start - event.gap
-        pause = start if self._last_end is None else min(start, self._last_end)
-        if event.runs and self._first_run is None:
-            self._first_run = event.end
-            self._expected_until = event.end + COMPLETIONS_MISSING
+        self._ended(Turns.of_step(event, turn, self._last_end), event.end, executables, runs=bool(event.runs))
+
+    def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
+        """The same of many."""
+        turns = Turns.of_steps(steps, self._last_end)
+        self._ended(turns, steps.ends[-1], executables, runs=bool(steps.runs))
+
+    def _ended(self, turns: Turns, end: int, executables: Executables, *, runs: bool) -> None:
+        if runs and self._first_run is None:
+            self._first_run = end
+            self._expected_until = end + COMPLETIONS_MISSING
         if not self.watched:
-            self._turns.clear()  # no completion will ask for them; the last one is for exemplars
-        self._turns.append(Turn(event.step, event.nested + event.checkpoint, pause, start, turn, event.runs))
-        self._last_end = event.end
-        self._host.append(seconds(turn))
-        self._series.observe(core.STEP_HOST_SECONDS, self._labels, seconds(turn))
-        self._observe_host_turns(turn, event.end)
-        while self._waiting and self._waiting[0].step <= event.step:
+            self._turns.forget_all()  # no completion will ask for them; the last one is for exemplars
+        self._turns.append(turns)
+        self._last_end = end
+        durations = list(map(seconds, turns.durations))
+        self._host.extend(durations)
+        self._series.observe_all(core.STEP_HOST_SECONDS, self._labels, durations)
+        self._observe_host_turns(sum(turns.durations), len(durations), end)
+        while self._waiting and self._waiting[0].step <= turns.last:
             self._space(self._waiting.popleft(), executables)
 
     def completed(self, event: StepCompleted, executables: Executables) -> None:
         """The device is done with a step. Used as soon as all of the host's turns up to that step are known."""
         self.completions_seen = True
-        if self._turns and self._turns[-1].step >= event.step:
+        if self._turns.last is not None and self._turns.last >= event.step:
             self._space(event, executables)
         else:
             self._waiting.append(event)
@@ -104,12 +95,10 @@ class StepTimes:
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """A span was made of a step: the buckets that hold its times point to it."""
-        for turn in reversed(self._turns):
-            if turn.step == step:
-                at = replace(exemplar, value=seconds(turn.duration))
-                self._series.exemplify(core.STEP_HOST_SECONDS, self._labels, at)
-            if turn.step <= step:
-                break
+        turn = self._turns.duration(step)
+        if turn is not None:
+            at = replace(exemplar, value=seconds(turn))
+            self._series.exemplify(core.STEP_HOST_SECONDS, self._labels, at)
         if self._last_spacing is not None and self._last_spacing[0] == step:
             at = replace(exemplar, value=self._last_spacing[1])
             self._series.exemplify(core.STEP_SECONDS, self._labels, at)
@@ -133,15 +122,14 @@ class StepTimes:
         before, self._completed = self._completed, event
         if before is None or event.step <= before.step or event.time <= before.time:
             return
-        between, inside, pauses = self._between(before, event)
-        while self._turns and self._turns[0].step < event.step:
-            self._turns.popleft()
+        between = self._turns.between(before.step, before.time, event.step, event.time)
+        self._turns.forget_before(event.step)
         steps = event.step - before.step
-        spacing = seconds(event.time - before.time - inside - pauses) / steps
+        spacing = seconds(event.time - before.time - between.excluded - between.paused) / steps
         if spacing <= 0:
             return  # a step that was polled before what is excluded: nothing can be told from it
         most = MOST_LEFT_OUT * (event.time - before.time)
-        if inside > most:
+        if between.excluded > most:
             return  # where that is so all the time, the host's turns are shown
         if not self._awaits_completions(event.time):
             self._spacings.clear()  # they are of another time
@@ -149,30 +137,18 @@ class StepTimes:
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
         self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
-        alone = len(between) == steps and len(set(between)) == 1 and len(between[0]) == 1
-        if alone and steps >= STEPS_FOR_A_SPACING and inside + pauses <= most:
-            executables.spaced(between[0][0], spacing)
-
-    def _between(self, before: StepCompleted, event: StepCompleted) -> tuple[list[tuple[int, ...]], int, int]:
-        """Runs of the steps between two completions, nanoseconds of what is left out inside them, and of pauses."""
-        between, inside, pauses = [], 0, 0
-        for turn in reversed(self._turns):
-            if turn.step < before.step:
-                break
-            if turn.step < event.step:
-                inside += turn.excluded
-            if before.step < turn.step <= event.step:
-                between.append(turn.runs)
-                pauses += max(0, min(turn.start, event.time) - max(turn.pause, before.time))
-        return between, inside, pauses
+        left_out = between.excluded + between.paused
+        known = between.steps == steps >= STEPS_FOR_A_SPACING
+        if between.alone is not None and known and left_out <= most:
+            executables.spaced(between.alone, spacing)
 
     def _awaits_completions(self, at: int) -> bool:
         """Whether two completions are to be expected, or have come of late."""
         return self._expected_until is not None and at < self._expected_until
 
-    def _observe_host_turns(self, turn: int, at: int) -> None:
-        self._host_pending[0] += turn
-        self._host_pending[1] += 1
+    def _observe_host_turns(self, turns: int, steps: int, at: int) -> None:
+        self._host_pending[0] += turns
+        self._host_pending[1] += steps
         turns, steps = self._host_pending
         if turns < HOST_TURNS:
             return

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxobs.derive.intervals import Span, joined
+from jaxobs.derive.loops.plain_steps import PlainSteps
+from jaxobs.derive.loops.step_log import StepLog
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepEnded
 
@@ -70,10 +72,36 @@ class LoopSpans:
     """The newest steps of a loop, and the phases in them."""
 
     def __init__(self) -> None:
-        self.steps: deque[StepSpan] = deque(maxlen=STEPS_REMEMBERED)
+        self._steps: StepLog[StepSpan] = StepLog(STEPS_REMEMBERED)
         self.phases: deque[PhaseSpan] = deque(maxlen=STEPS_REMEMBERED)
         self.over = False
         """Its iteration ended, and no step has come since."""
+
+    def append(self, steps: StepSpan | PlainSteps) -> None:
+        """A step, or many of which nothing is nested or compiled."""
+        self._steps.append(steps)
+        self.over = False
+
+    @property
+    def last_end(self) -> int:
+        """When the newest step ended."""
+        newest = next(reversed(self._steps))
+        return newest.ends[-1] if isinstance(newest, PlainSteps) else newest.end
+
+    def within(self, start: int, end: int) -> list[StepSpan]:
+        """Steps that lie in [start, end], or partly."""
+        found = []
+        for steps in self._steps:
+            if isinstance(steps, PlainSteps):
+                if steps.starts[0] - steps.gaps[0] >= end or steps.ends[-1] <= start:
+                    continue
+                spans = [
+                    StepSpan.of(event, event.gap + event.end - event.start, 0) for event in steps.events()
+                ]
+            else:
+                spans = [steps]
+            found += [span for span in spans if span.start < end and span.end > start]
+        return found
 
 
 def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:
@@ -82,14 +110,11 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
     Only whole steps count where there are any, and those at the edges are no longer than these: the profiler does not
     record an operation that was under way when the window began or ended, so the device seems idle at its edges.
     """
-    within = {
-        name: [step for step in spans.steps if step.start < end and step.end > start]
-        for name, spans in loops.items()
-    }
+    within = {name: spans.within(start, end) for name, spans in loops.items()}
     found = {}
     for name, overlapping in within.items():
         whole = [step for step in overlapping if step.start >= start and step.end <= end]
-        cut = max((step.turn for step in overlapping if step not in whole), default=0)
+        cut = max((step.turn for step in overlapping if step.start < start or step.end > end), default=0)
         alike = bool(whole) and cut <= LONGER * max(step.turn for step in whole)
         steps = whole if alike else overlapping
         others = [span for other, inner in within.items() if other != name for span in inner]

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _LARGEST_FILE = 4 * 2**20  # bytes; a calibration takes about 10 kB
 
 
+class NoHomeError(OSError):
+    """Nobody knows a directory of the user's; the message says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class CalibrationKey:
     """What a calibration is true for."""
@@ -53,7 +57,10 @@ def this_host(device_kind: str, jaxlib: str | None = None) -> CalibrationKey:
 
 
 def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
-    """The folder: as chosen, else JAXOBS_CACHE_DIRECTORY, else `jaxobs` under XDG_CACHE_HOME or ~/.cache."""
+    """The folder: as chosen, else JAXOBS_CACHE_DIRECTORY, else `jaxobs` under XDG_CACHE_HOME or ~/.cache.
+
+    Raises NoHomeError where the last is asked for and nobody knows it.
+    """
     environment = os.environ if environment is None else environment
     if chosen is not None:
         return chosen
@@ -61,7 +68,15 @@ def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] |
         return Path(environment["JAXOBS_CACHE_DIRECTORY"])
     home = environment.get("XDG_CACHE_HOME", "")
     # The XDG Base Directory Specification: a path that is not absolute is to be ignored.
-    return (Path(home) if Path(home).is_absolute() else Path("~/.cache").expanduser()) / "jaxobs"
+    if Path(home).is_absolute():
+        return Path(home) / "jaxobs"
+    try:
+        return Path("~/.cache").expanduser() / "jaxobs"
+    except RuntimeError as error:  # as in containers that run under any user number
+        raise NoHomeError(
+            "no home directory is known to keep calibrated peaks in (HOME is not set, and this user has no entry in the "
+            "password file): set JAXOBS_CACHE_DIRECTORY"
+        ) from error
 
 
 def processor_model(cpu_information: Path = Path("/proc/cpuinfo")) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
+from jaxobs.model.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.model.hardware import Peaks, peaks_for, user_peaks
 
 
@@ -17,7 +18,15 @@ def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[
     `cache_directory` are read. Raises ValueError where the peaks among them are no positive, finite numbers.
     """
     chosen = settings.get("cache_directory")
-    directory = cache_directory(Path(chosen) if chosen else None)
-    measured, _ = load_calibration(this_host(kind, jaxlib), directory)
+    measured, homeless = None, ""
+    try:
+        measured, _ = load_calibration(
+            this_host(kind, jaxlib), cache_directory(Path(chosen) if chosen else None)
+        )
+    except NoHomeError as error:
+        homeless = str(error)
     overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
-    return peaks_for(kind, platform, overrides, measured, tensorfloat32_allowed=settings.get("tensorfloat32"))
+    peaks = peaks_for(
+        kind, platform, overrides, measured, tensorfloat32_allowed=settings.get("tensorfloat32")
+    )
+    return replace(peaks, reason=f"{peaks.reason}; {homeless}") if peaks.reason and homeless else peaks

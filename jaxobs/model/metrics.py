@@ -77,29 +77,63 @@ class Family:
     series: Mapping[tuple[str, ...], Value]
 
 
+SUFFIXES: Mapping[Kind, tuple[str, ...]] = {
+    "counter": ("", "_total", "_created"),
+    "gauge": ("",),
+    "histogram": ("", "_bucket", "_count", "_sum", "_created"),
+}
+"""What a family's samples are called behind the family's name, which itself may name no other (OpenMetrics 1.0, section
+"Suffixes"). A counter's family is its name without `_total`."""
+
+RESERVED = frozenset({"target", "target_info"})
+"""Who and where, which every page has."""
+
+
+def rendered_names(metric: Metric) -> set[str]:
+    """Every name that a page has of this metric: its family and its samples."""
+    family = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
+    return {family + suffix for suffix in SUFFIXES[metric.kind]}
+
+
 class Catalogue:
     """The one truth on which metrics exist: the core's plus those of the loaded plugins."""
 
     def __init__(self, metrics: Iterable[Metric] = ()) -> None:
         self._metrics: dict[str, Metric] = {}
-        for metric in metrics:
-            self.add(metric)
+        self._owners: dict[str, str] = {}
+        self._rendered: dict[str, str] = {}
+        self.declare(metrics)
 
-    def add(self, metric: Metric) -> None:
-        """Raises ValueError where another metric of that name was declared, or one that OpenMetrics cannot tell from it.
+    def declare(self, metrics: Iterable[Metric], owner: str = "") -> None:
+        """Add all of them, or none. `owner` is the plugin that declares them; the core has none.
 
-        There a counter's family is its name without `_total`.
+        Raises ValueError where a metric is declared already and differently, or where its family or one of its samples
+        would have a name that another metric has on a page.
         """
-        family = metric.name.removesuffix("_total")
-        for other in (family, family + "_total"):
-            if other != metric.name and other in self._metrics:
-                raise ValueError(f"metric {metric.name} and metric {other} are one family in OpenMetrics")
-        known = self._metrics.setdefault(metric.name, metric)
-        if known != metric:
-            raise ValueError(f"metric {metric.name} is already declared, and differently")
+        new: dict[str, Metric] = {}
+        rendered: dict[str, str] = {}
+        for metric in metrics:
+            known = self._metrics.get(metric.name) or new.get(metric.name)
+            if known is not None:
+                if known != metric:
+                    raise ValueError(f"metric {metric.name} is already declared, and differently")
+                continue
+            for name in sorted(rendered_names(metric)):
+                other = self._rendered.get(name) or rendered.get(name)
+                if other is not None or name in RESERVED:
+                    raise ValueError(f"metric {metric.name} and {other or name} would both show {name}")
+                rendered[name] = f"metric {metric.name}"
+            new[metric.name] = metric
+        self._metrics |= new
+        self._rendered |= rendered
+        self._owners |= dict.fromkeys(new, owner)
 
     def get(self, name: str) -> Metric | None:
         return self._metrics.get(name)
+
+    def owner(self, name: str) -> str:
+        """The plugin that declared a metric first; empty where the core did, or nobody."""
+        return self._owners.get(name, "")
 
     def __iter__(self) -> Iterator[Metric]:
         return iter(sorted(self._metrics.values(), key=lambda metric: metric.name))

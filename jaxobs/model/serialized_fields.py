@@ -64,6 +64,15 @@ def fields(data: memoryview) -> Iterator[Field]:
         yield key, start, content, at
 
 
+def numbers(packed: memoryview) -> list[int]:
+    """What a field of repeated numbers holds, or the content of a single one. Raises FieldError where it is none."""
+    found, at = [], 0
+    while at < len(packed):
+        value, at = _varint(packed, at, at)
+        found.append(value)
+    return found
+
+
 def _varint(data: memoryview, at: int, start: int) -> tuple[int, int]:
     """A number and where it ends."""
     value = shift = 0

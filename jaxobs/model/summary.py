@@ -98,8 +98,11 @@ def _about_the_run(document: Document) -> Iterator[str]:
     if process.get("counts_begin_seconds") is not None:
         since = duration(process["counts_begin_seconds"])
         yield f"  counts begin {since} after the start: the agent was lost, and with it what it had counted"
-    for reason in (document.get("agent") or {}).get("refused_reasons", [])[:REFUSALS_SHOWN]:
+    agent = document.get("agent") or {}
+    for reason in agent.get("refused_reasons", [])[:REFUSALS_SHOWN]:
         yield f"  refused: {reason}"
+    for exporter, what in (agent.get("undelivered") or {}).items():
+        yield f"  not delivered by {exporter}: {what}"
     spent = {word: seconds for word, seconds in (process.get("run_seconds") or {}).items() if seconds}
     if spent:
         goodput = spent.get("productive", 0.0) / sum(spent.values())
@@ -147,8 +150,9 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
         if label == "unknown" and reason:
             yield f"  bottleneck of {name}: unknown: {reason}"
         elif label:
-            sure = f"confidence {bottleneck.get('confidence') or 0.0:.2f}"
-            yield f"  bottleneck of {name} lately: {label}, {sure}{f'; then {second}' if second else ''}"
+            confidence = bottleneck.get("confidence")
+            sure = "" if confidence is None else f", confidence {confidence:.2f}"
+            yield f"  bottleneck of {name} lately: {label}{sure}{f'; then {second}' if second else ''}"
 
 
 def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -73,7 +73,8 @@ NO_PEAKS = Peaks("example", {}, {}, None, None, (), None, None, "run jaxobs cali
 
 
 def new_fold(series_limit: int = 2_000) -> Fold:
-    catalogue = Catalogue([*CORE_METRICS, PLUGIN_COUNTER, PLUGIN_GAUGE, PLUGIN_HISTOGRAM])
+    catalogue = Catalogue(CORE_METRICS)
+    catalogue.declare([PLUGIN_COUNTER, PLUGIN_GAUGE, PLUGIN_HISTOGRAM], "example")
     return Fold(catalogue, CLOCK, BEGAN, RESOURCE, FACTS, series_limit)
 
 

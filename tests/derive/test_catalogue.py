@@ -74,8 +74,7 @@ def catalogue() -> Catalogue:
     for group in (PROBES, COLLECTORS, EXPORTERS):
         for found in discover(group):
             assert not found.error, f"{found.name}: {found.error}"
-            for metric in found.plugin.metrics:
-                whole.add(metric)
+            whole.declare(found.plugin.metrics, found.name)
     return whole
 
 

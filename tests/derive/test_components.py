@@ -60,7 +60,8 @@ def test_components_add_up_to_the_wall_time(
     profile: LoopProfile | None, wall: float, steps: int, compiling: float, checkpoint: float, wait: float,
     runs: Counter[int], watched: bool,
 ) -> None:  # fmt: skip
-    piece = Slice(at(2), wall, steps, compiling, checkpoint, wait, runs=runs)
+    spent = {run: 0.01 * count for run, count in runs.items()}
+    piece = Slice(at(2), wall, steps, compiling, checkpoint, wait, runs=runs, spent=spent)
     components, told, *_ = components_of(piece, executables(), profile, all_watched=watched)
     assert set(components) == set(COMPONENTS)
     assert min(components.values()) >= 0.0
@@ -101,9 +102,8 @@ def test_what_a_window_found_holds_for_steps_that_were_not_watched() -> None:
 
 def test_sampled_runs_say_how_long_and_windows_say_with_what() -> None:
     profile = profile_of({"compute": 0.03, "memory": 0.01})
-    piece = Slice(
-        at(2), 1.0, 50, runs=Counter({1: 50})
-    )  # 10 ms each, of which traced operations explain 4 ms
+    # 10 ms each, of which traced operations explain 4 ms
+    piece = Slice(at(2), 1.0, 50, runs=Counter({1: 50}), spent={1: 0.5})
     components, *_ = components_of(piece, executables(), profile, all_watched=True)
     assert components["compute"] == pytest.approx(0.15)
     assert components["memory"] == pytest.approx(0.05)

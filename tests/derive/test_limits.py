@@ -36,6 +36,23 @@ def test_ten_thousand_function_names_stay_within_the_limit_and_lose_no_compile()
     check(snapshot, {})
 
 
+def test_a_plugin_with_ten_thousand_series_takes_nobody_elses_place() -> None:
+    fold, alone = new_fold(2_000), new_fold(2_000)
+    for number in range(10_000):
+        fold.apply(Measured("example_level", (f"kind{number}",), 2.0, at(1)))
+    for each in (fold, alone):
+        for number in range(30):
+            each.apply(compiled(1, 1 + (number + 1) / 10_000, function=f"f{number}"))
+            each.apply(step(number, number, number + 1))
+    found, expected = (families(each.snapshot(at(40))) for each in (fold, alone))
+    assert {name: set(series) for name, series in found.items() if name.startswith("jaxobs_")} == {
+        **{name: set(series) for name, series in expected.items()},
+        "jaxobs_series_limited_total": {("example_level",)},
+    }
+    assert len(found["example_level"]) == 500
+    assert found["jaxobs_series_limited_total"]["example_level",] == 9_500
+
+
 def test_beyond_the_limit_counters_are_summed_and_gauges_dropped_and_both_are_counted() -> None:
     fold = new_fold(60)
     for number in range(100):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.memory import GROUPS, fragmentation, memory_need
+from jaxobs.derive.memory import CENSUS_KEPT_SECONDS, GROUPS, fragmentation, memory_need
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
 from tests.derive.made_up import (
     BEGAN,
@@ -148,9 +148,18 @@ def test_live_arrays_are_told_and_the_rest_is_one_series() -> None:
     assert sum(series(fold, "jaxobs_live_arrays_line_bytes").values()) == arrays["bytes"]
 
 
-def test_a_census_that_could_not_be_leaves_no_series() -> None:
+def test_a_census_is_kept_with_its_age_where_the_next_could_not_be_made() -> None:
     fold = applied(new_fold(), [backend(), counted(3)])
-    applied(fold, [LiveArraysCounted(None, None, (), (), "", 0.0, "too many", at(3))])
+    then = counted(3).time
+    applied(fold, [LiveArraysCounted(None, None, (), (), "", 0.0, "too many", then + 60 * SECOND)])
+    told = fold.snapshot(then + 90 * SECOND).document["process"]["live_arrays"]
+    assert (told["count"], told["seconds_ago"]) == (counted(3).arrays, 90.0)
+
+
+def test_a_census_that_could_not_be_for_long_leaves_no_series() -> None:
+    fold = applied(new_fold(), [backend(), counted(3)])
+    late = counted(3).time + int(CENSUS_KEPT_SECONDS) * SECOND
+    applied(fold, [LiveArraysCounted(None, None, (), (), "", 0.0, "too many", late)])
     assert series(fold, "jaxobs_live_arrays") == series(fold, "jaxobs_live_arrays_bytes") == {}
     process = document(fold)["process"]
     assert (process["live_arrays"], process["live_arrays_reason"]) == (None, "too many")

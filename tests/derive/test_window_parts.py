@@ -22,7 +22,8 @@ def span(
 
 def loop(*steps: StepSpan, phases: tuple[PhaseSpan, ...] = ()) -> LoopSpans:
     spans = LoopSpans()
-    spans.steps.extend(steps)
+    for each in steps:
+        spans.append(each)
     spans.phases.extend(phases)
     return spans
 

@@ -1,0 +1,151 @@
+"""Many steps at once, as columns: what is summed, counted or compared is done in C, at a twentieth of the time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from jaxobs.model.events import ROW_LENGTH, StepEnded, StepRows, steps_of_rows
+
+FEWEST = 4
+"""Fewer steps than this are folded one by one."""
+
+
+class NotPlainError(Exception):
+    """There is something to tell of single steps: they have to be folded one by one."""
+
+
+@dataclass(frozen=True)
+class PlainSteps:
+    """Consecutive steps of one loop on one thread, of which there is nothing to tell but their times and runs.
+
+    Times are monotonic nanoseconds; lists have one entry a step, in order.
+    """
+
+    rows: StepRows
+
+    @property
+    def loop(self) -> str:
+        return str(self.rows[0])
+
+    @property
+    def thread(self) -> int:
+        return int(self.rows[9])
+
+    @property
+    def first(self) -> int:
+        """The number of the first step."""
+        return int(self.rows[1])
+
+    @property
+    def last(self) -> int:
+        """The number of the last step."""
+        return int(self.rows[1 - ROW_LENGTH])
+
+    def __len__(self) -> int:
+        return len(self.rows) // ROW_LENGTH
+
+    @cached_property
+    def starts(self) -> list[int]:
+        return self.rows[2::ROW_LENGTH]
+
+    @cached_property
+    def ends(self) -> list[int]:
+        return self.rows[3::ROW_LENGTH]
+
+    @cached_property
+    def gaps(self) -> list[int]:
+        return self.rows[4::ROW_LENGTH]
+
+    @cached_property
+    def waits(self) -> list[int]:
+        """For input, at the beginning of each step."""
+        return self.rows[5::ROW_LENGTH]
+
+    @cached_property
+    def bodies(self) -> list[int]:
+        """Of each step, from the end of its wait for input to its end."""
+        return [
+            end - start - wait for start, end, wait in zip(self.starts, self.ends, self.waits, strict=True)
+        ]
+
+    @cached_property
+    def turns(self) -> list[int]:
+        """Each step with the gap before it."""
+        return [gap + wait + body for gap, wait, body in zip(self.gaps, self.waits, self.bodies, strict=True)]
+
+    @cached_property
+    def runs(self) -> Counter[int]:
+        """How often each executable or function ran."""
+        counted: Counter[int] = Counter()
+        for each, times in Counter(self.rows[10::ROW_LENGTH]).items():
+            for run in each if isinstance(each, tuple) else (each,) if each else ():
+                counted[run] += times
+        return counted
+
+    @property
+    def ran_alone(self) -> int | None:
+        """What every step ran, and nothing else; None where there is no such thing."""
+        ran = self.rows[10]
+        alone = isinstance(ran, int) and ran != 0 and self.rows[10::ROW_LENGTH].count(ran) == len(self)
+        return ran if alone else None
+
+    def total(self, column: int) -> float | None:
+        """The sum of examples (7) or tokens (8). None where no step has any.
+
+        Raises NotPlainError where they are not all finite numbers from 0 on.
+        """
+        amounts = self.rows[column::ROW_LENGTH]
+        if amounts.count(None) == len(amounts):
+            return None
+        if None in amounts or not min(amounts) >= 0 or not math.isfinite(total := math.fsum(amounts)):
+            raise NotPlainError
+        return total
+
+    def is_sound(self) -> bool:
+        """Whether no step has a negative part, and each begins no earlier than the one before it ended."""
+        parts = (self.gaps, self.waits, self.bodies, self.rows[6::ROW_LENGTH])
+        follows = all(
+            start - gap >= end
+            for start, gap, end in zip(self.starts[1:], self.gaps[1:], self.ends, strict=False)
+        )
+        return follows and min(map(min, parts)) >= 0
+
+    def events(self, newest: int | None = None) -> list[StepEnded]:
+        """The steps one by one, or the newest of them."""
+        rows = self.rows if newest is None else self.rows[-newest * ROW_LENGTH :]
+        return list(steps_of_rows(rows))
+
+    def event(self, step: int) -> StepEnded:
+        """The step of that number, which must be among them."""
+        at = (step - self.first) * ROW_LENGTH
+        return next(steps_of_rows(self.rows[at : at + ROW_LENGTH]))
+
+
+def grouped(rows: StepRows) -> Iterator[PlainSteps]:
+    """Rows in their order, in groups that can be folded as columns. Raises ValueError where the last row is cut."""
+    if len(rows) % ROW_LENGTH:
+        raise ValueError(f"{len(rows)} values are no whole rows of {ROW_LENGTH}")
+    count = len(rows) // ROW_LENGTH
+    loops, steps, threads = rows[0::ROW_LENGTH], rows[1::ROW_LENGTH], rows[9::ROW_LENGTH]
+    if loops.count(loops[0]) == threads.count(threads[0]) == count and _is_range(steps):
+        yield PlainSteps(rows)
+        return
+    # A number that does not follow on the one before it begins a group of its own.
+    keys = [
+        (loop, thread, step - at)
+        for at, (loop, thread, step) in enumerate(zip(loops, threads, steps, strict=True))
+    ]
+    begin = 0
+    for _, same in groupby(keys):
+        end = begin + sum(1 for _ in same)
+        yield PlainSteps(rows[begin * ROW_LENGTH : end * ROW_LENGTH])
+        begin = end
+
+
+def _is_range(numbers: Sequence[int]) -> bool:
+    return list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
