@@ -10,8 +10,9 @@ from typing import Any
 
 from jaxobs.config import Settings
 from jaxobs.flow import wire
-from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.events import (
+    ROW_LENGTH,
     BackendFound,
     Compilation,
     CompilePhaseEnded,
@@ -20,9 +21,9 @@ from jaxobs.model.events import (
     ExecutableRan,
     FunctionCalled,
     FunctionWatched,
-    StepEnded,
+    StepRows,
 )
-from jaxobs.probe.agent_process import start_agent_process
+from jaxobs.probe.transport.agent_process import start_agent_process
 
 STEPS = 100_000
 FUNCTIONS = 10_000
@@ -36,7 +37,7 @@ class Agent:
 
     def __init__(self, series_limit: int) -> None:
         os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
-        self._pipe, self._wait = start_agent_process()
+        self._pipe, _ = start_agent_process()
         self._frames = wire.Frames()
         plain = Settings(series_limit=series_limit).model_dump(mode="json")
         hello = {
@@ -52,10 +53,15 @@ class Agent:
         for first in range(0, len(events), FRAME):
             self._pipe.sendall(wire.events_frame(events[first : first + FRAME])[0])
 
+    def send_steps(self, rows: StepRows) -> None:
+        """As the probe sends plain steps."""
+        for first in range(0, len(rows), FRAME * ROW_LENGTH):
+            self._pipe.sendall(wire.events_frame([rows[first : first + FRAME * ROW_LENGTH]])[0])
+
     def snapshot(self) -> tuple[dict[str, Any], float]:
         """The document, and the seconds until it was there."""
         began = time.perf_counter()
-        self._pipe.sendall(wire.frame(wire.REQUEST, (1, 10.0)))
+        self._pipe.sendall(wire.frame(wire.REQUEST, (1, now() + 10 * NANOSECONDS)))
         while True:
             select.select([self._pipe], [], [])
             for kind, body in self._frames.feed(self._pipe.recv(1 << 20)):
@@ -69,16 +75,16 @@ class Agent:
 
     def close(self) -> None:
         self._pipe.close()
-        self._wait(10.0)
 
 
-def steps(first: int, count: int) -> list[Event]:
-    """Steps of a watched loop, as the probe sends them."""
+def steps(first: int, count: int) -> StepRows:
+    """Steps of 1 ms of a watched loop, as the probe notes them."""
     at = now()
-    return [
-        StepEnded("train", i, at + i, at + i + 1, 0, 0, 0, 0, 0, 256.0, None, False, 1, (1,), None)
-        for i in range(first, first + count)
-    ]
+    rows: StepRows = []
+    for number in range(first, first + count):
+        began = at + (number - first) * 1_000_000
+        rows += ["train", number, began, began + 1_000_000, 0, 5_000, 20_000, 256, None, 1, 1]
+    return rows
 
 
 def one_function_for_each_shape() -> list[Event]:
@@ -97,9 +103,10 @@ def one_function_for_each_shape() -> list[Event]:
 def main() -> None:
     """Print the figures."""
     agent = Agent(series_limit=2_000)
-    agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now()), *steps(0, FRAME)])
+    agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now())])
+    agent.send_steps(steps(0, FRAME))
     before, resident = agent.cost()
-    agent.send(steps(FRAME, STEPS))
+    agent.send_steps(steps(FRAME, STEPS))
     after, grown = agent.cost()
     agent.close()
     print(f"agent, idle: {resident:.0f} MiB resident, {before:.2f} s CPU to start")
@@ -115,7 +122,7 @@ def main() -> None:
     agent.send(compiles)
     times = []
     for turn in range(ROUNDS):
-        agent.send(steps(turn * FRAME, FRAME))
+        agent.send_steps(steps(turn * FRAME, FRAME))
         times.append(agent.snapshot()[1])
     _, resident = agent.cost()
     agent.close()
@@ -129,7 +136,7 @@ def main() -> None:
     before, _ = agent.cost()
     times = []
     for turn in range(ROUNDS):
-        agent.send(steps(turn * 20, 20))
+        agent.send_steps(steps(turn * 20, 20))
         times.append(agent.snapshot()[1])
     after, resident = agent.cost()
     agent.close()

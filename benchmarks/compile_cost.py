@@ -59,7 +59,7 @@ def main() -> int:
 
     operands = (jnp.ones((64, 64)), jnp.ones((16, 64)))
     jax.block_until_ready(program(1)(*operands))
-    (guard,) = [guard for found, guard in observer._side.plugins if found.name == "compile"]  # noqa: SLF001
+    (guard,) = [source.guard for source in observer._side.sources if source.guard.source == "compile"]  # noqa: SLF001
     worst = 0.0
     print(f"{'layers':>7} {'module':>10} {'compile s':>10} {'probe ms':>9} {'share':>7}")
     for layers in LAYERS:
