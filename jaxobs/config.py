@@ -17,6 +17,8 @@ from jaxobs.model.profile import LARGEST_TRACE
 
 PREFIX = "JAXOBS_"
 
+_HOST_NAME = re.compile(r"\*|(\.?[\w-]+(\.[\w-]+)*\.?)?")  # or nothing: an empty list, or a comma at its end
+
 
 class SettingsError(ValueError):
     """A setting has a value that cannot be used; the message names it, its value and what is allowed."""
@@ -46,7 +48,12 @@ class Settings(BaseSettings):
         5.0,
         ge=0,
         le=600,
-        description="seconds at the end of the job for the last snapshot and the last flush",
+        description="most seconds that the end of the job waits for the last snapshot, and for exporters that deliver",
+    )
+    summary_directory: Path | None = Field(
+        None,
+        description="directory in which the last summary is left when the job is killed "
+        "(default: the system's temporary directory)",
     )
     prometheus: bool = Field(
         True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
@@ -61,13 +68,23 @@ class Settings(BaseSettings):
         None,
         description="file with its private key in PEM form (default: it is in the file of the certificate)",
     )
+    metrics_hosts: str | None = Field(
+        None,
+        description="names, separated by commas, under which /metrics is served without a token besides this host's own "
+        "(`.example.org`: all below it; `*`: any)",
+    )
     file_sd_directory: Path | None = Field(
         None, description="directory for a Prometheus file_sd file while the job runs"
     )
     jsonl_directory: Path | None = Field(
         None, description="directory for a file of events, one JSON object a line"
     )
-    series_limit: int = Field(2_000, ge=50, le=1_000_000, description="most time series a process shows")
+    series_limit: int = Field(
+        2_000,
+        ge=50,
+        le=1_000_000,
+        description="most time series of jaxobs itself; each plugin may have a quarter as many beside them",
+    )
     cache_directory: Path | None = Field(
         None, description="where calibrated peaks are kept (default: the user's cache)"
     )
@@ -113,6 +130,16 @@ class Settings(BaseSettings):
     def _where_it_is_now(cls, path: Path | None) -> Path | None:
         # The job's own web server reads it later, and the job may change its directory.
         return None if path is None else path.absolute()
+
+    @field_validator("metrics_hosts")
+    @classmethod
+    def _host_names(cls, names: str | None) -> str | None:
+        for name in (names or "").split(","):
+            if not _HOST_NAME.fullmatch(name.strip()):
+                raise ValueError(
+                    f"{name.strip()!r} is no host name: give names alone, without http:// and without a port"
+                )
+        return names
 
     @field_validator("peak_flops")
     @classmethod

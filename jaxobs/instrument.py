@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxobs.observer import Observer
 from jaxobs.probe.saying import warn
+from jaxobs.probe.transport.agent_process import close_in_child
 
 _lock = threading.RLock()
 _observer: Observer | None = None
@@ -57,7 +58,7 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                 if name not in named_settings:
                     named_settings.add(name)
                     warn(line)
-            _observer = running = Observer(loaded, wait_for_backend=wait_for_backend)
+            _observer = running = Observer(loaded, wait_for_backend=wait_for_backend, before=running)
         elif not wait_for_backend:
             given = [name for name, value in settings.items() if value is not None]
             other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]
@@ -70,5 +71,6 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
 def _in_forked_child() -> None:
     global _lock
     _lock = threading.RLock()  # a thread that is not here may have held it
+    close_in_child()
     if _observer is not None:
         _observer.end_in_child()

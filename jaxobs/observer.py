@@ -6,7 +6,6 @@ import atexit
 import functools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,14 +14,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.flow import wire
 from jaxobs.identity import process_age_seconds, read_identity
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.agent_process import Connection, start_agent_process, start_agent_thread
-from jaxobs.probe.answers import Answers
-from jaxobs.probe.calls import is_jitted, name_of
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.loops import Amount, Steps
 from jaxobs.probe.marks import PhaseMark, StepMark
@@ -30,6 +26,9 @@ from jaxobs.probe.out_of_memory import OutOfMemory
 from jaxobs.probe.plain_values import given_timeout
 from jaxobs.probe.saying import inform, warn
 from jaxobs.probe.side import ProbeSide
+from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
+from jaxobs.probe.transport.answers import Answers
+from jaxobs.probe.watch.calls import arrays_within, is_jitted, name_of
 
 if TYPE_CHECKING:
     from jaxobs.config import Settings
@@ -41,15 +40,14 @@ Result = TypeVar("Result")
 ADDRESS_SECONDS = 5.0
 """How long `address` waits for an agent that has just been started (its imports take about half a second)."""
 
-LAST_SNAPSHOT_SHARE = 0.7
-"""Of the time to shut down: the last snapshot, for the summary, may take as much before exporters get the rest. An idle
-machine gives it in some 20 ms; where eight processes kept two cores busy it took up to 0.6 s."""
-
 
 class Observer:
     """What `instrument()` returns. Every method is safe at any time, also after `shutdown()`."""
 
-    def __init__(self, settings: Settings, *, wait_for_backend: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, *, wait_for_backend: bool = False, before: Observer | None = None
+    ) -> None:
+        """`before`: the observer that this process had, and that has ended."""
         from jaxobs.config import plain_settings  # loads pydantic, which whoever has `settings` has done
 
         self.settings = settings
@@ -67,7 +65,8 @@ class Observer:
         plain = self._plain_settings = plain_settings(
             settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
         )
-        self._side = ProbeSide(plain, self._hello, self._connect, self._heard, warn)
+        earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
+        self._side: ProbeSide = ProbeSide(plain, self._hello, self._connect, self._heard, warn, earlier)
         self._answers = Answers(self._side.sender)
         self._out_of_memory = OutOfMemory(
             plain["out_of_memory_directory"],
@@ -123,7 +122,8 @@ class Observer:
     def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """The same jitted function, whose runs and device time are then known. Attributes (`.lower`, …) are kept.
 
-        Raises TypeError for what cannot be called.
+        Watching a function again gives the same object. A callable that is a pytree with arrays in it, as a module of
+        Equinox is, is given back as it is, with a warning. Raises TypeError for what cannot be called.
         """
         if not callable(function):
             raise TypeError(
@@ -131,13 +131,21 @@ class Observer:
             )
         if self._ended:
             return function
+        arrays = arrays_within(function)
+        if arrays:
+            warn(
+                f"obs.watch({name_of(function)}) does nothing: this callable is a pytree with {arrays} arrays in it, "
+                "which jax.grad, optimisers and checkpoints would not find in what watches it; watch the jitted function "
+                "that takes it as an argument, such as your train step"
+            )
+            return function
         if not is_jitted(function) and (name := name_of(function)) not in self._not_jitted:
             self._not_jitted.add(name)
             warn(
                 f"obs.watch({name}): this is no function of jax.jit, so its runs are seen only if what it compiles is "
                 f"named {name!r} too; jit it first, or watch the jitted functions that it calls"
             )
-        return cast("Callable[Parameters, Result]", self._side.watch(function))
+        return cast("Callable[Parameters, Result]", self._side.watching.watch(function))
 
     def record(self, **values: Any) -> None:
         """Numbers to show beside ours. A JAX array is read later, when it is ready, and not on this thread."""
@@ -183,7 +191,7 @@ class Observer:
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
         timeout = given_timeout("shutdown", self.settings.shutdown_timeout if timeout is None else timeout)
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
         self._out_of_memory.stop()
@@ -191,12 +199,11 @@ class Observer:
             if self._ended or os.getpid() != self._pid:
                 self._ended = True
                 return
-            if self._started:
-                left = deadline - time.monotonic()
-                self.final_snapshot = self.snapshot(max(0.1, LAST_SNAPSHOT_SHARE * left)).served_no_more()
             self._ended = True
         atexit.unregister(self.shutdown)
-        self._side.stop(max(0.0, deadline - time.monotonic()))
+        self._side.stop(max(0.0, deadline - monotonic()))
+        if self._started and self.final_snapshot is None:
+            self.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
 
     def __enter__(self) -> Self:
         return self
@@ -269,6 +276,7 @@ class Observer:
         anchor = ClockAnchor.read()
         again = self._side.sender.agents > 1  # what those before had counted is lost with them
         return {
+            "name": self._identity.name(),
             "settings": self._plain_settings,
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
@@ -283,15 +291,26 @@ class Observer:
     def _heard(self, kind: bytes, body: Any) -> None:
         """On the sender's thread."""
         if kind == wire.ADDRESS:
-            self._address = body
-            if body:
-                inform(f"metrics at {body}")
-                self._tell_address(body)
+            self._address, summary_file = body or (None, None)
+            if self._address:
+                where = (
+                    f"; if the job is killed its last summary is in {summary_file}" if summary_file else ""
+                )
+                inform(f"metrics at {self._address}{where}")
+                self._tell_address(self._address)
             self._address_known.set()
             self._answers.look_again()
         elif kind == wire.LOG:
             warn(body)
         elif kind == wire.PROFILE:
-            self._side.begin_profile(*body)
+            # On a thread: what a plugin does with it must not keep the agent waiting.
+            threading.Thread(
+                target=self._side.sources.begin_profile, args=body, name="jaxobs-profile", daemon=True
+            ).start()
         elif kind == wire.REPLY:
             self._answers.arrived(*body)
+        elif kind == wire.LAST:
+            document, undelivered = body
+            self.final_snapshot = Snapshot(now(), document).served_no_more()
+            for exporter, what in undelivered.items():
+                warn(f"exporter {exporter}: {what}")

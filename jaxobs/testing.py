@@ -6,12 +6,11 @@ wrong; nothing here needs pytest.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.clock import ClockAnchor, monotonic, now
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Event, Measured, SpanEnded
 from jaxobs.model.metrics import Catalogue, Metric
@@ -43,6 +42,7 @@ class FakeJob:
         self.compiled: int | None = None
         self.module_bytes = 0
         self.agents = 1
+        self.in_checkpoint = False
         self.session: object | None = None
         self.off = ""
         self._guard = Guard("probe under test", "probe", self.failures.append)
@@ -73,8 +73,8 @@ class FakeJob:
         """Nothing."""
 
     def progress(self) -> Progress:
-        """What `steps`, `compiled`, `module_bytes` and `agents` were set to."""
-        return Progress(self.steps, self.compiled, self.module_bytes, self.agents)
+        """What `steps`, `compiled`, `module_bytes`, `agents` and `in_checkpoint` were set to."""
+        return Progress(self.steps, self.compiled, self.module_bytes, self.agents, self.in_checkpoint)
 
     def annotate_steps(self, session: object | None) -> None:
         """Keep it in `session`."""
@@ -148,9 +148,9 @@ def check_collector(collector: Any, pid: int | None = None) -> list[Measured]:
     collector.stop()
     _remarks(collector, {})
     collector.start(FakeAgent(metrics=collector.metrics, pid=pid))
-    started = time.monotonic()
+    started = monotonic()
     values = list(collector.collect())
-    took = time.monotonic() - started
+    took = monotonic() - started
     collector.stop()
     collector.stop()
     assert took < collector.interval, (
@@ -169,9 +169,9 @@ def check_exporter(exporter: Any, settings: Mapping[str, Any] | None = None) -> 
     exporter.start(agent)
     exporter.export(Batch(Snapshot(now(), {}), (), ()))
     for _ in range(2):
-        started = time.monotonic()
+        started = monotonic()
         exporter.stop(STOP_SECONDS)
-        assert time.monotonic() - started < STOP_SECONDS + 1, f"stop({STOP_SECONDS}) did not keep to its time"
+        assert monotonic() - started < STOP_SECONDS + 1, f"stop({STOP_SECONDS}) did not keep to its time"
     return agent
 
 
@@ -184,7 +184,7 @@ def _conforms(group: str, plugin: Any) -> None:
         assert catalogue.get(metric.name) is None, (
             f"metric {metric.name} belongs to the core: use a prefix of your own"
         )
-        catalogue.add(metric)
+        catalogue.declare([metric])
 
 
 def _remarks(plugin: Any, settings: Mapping[str, Any]) -> None:

@@ -64,7 +64,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         )
         assert done.returncode == 0, done.stderr
 
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "60")
     make(
         "req", "-x509", *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
     )
@@ -72,7 +72,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     make("req", *new[:-2], "-subj", "/CN=localhost", "-keyout", "leaf.key", "-out", "leaf.csr")
     (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
     signing = ("-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-extfile", "names")
-    make("x509", "-req", "-in", "leaf.csr", *signing, "-days", "2", "-out", "leaf.pem")
+    make("x509", "-req", "-in", "leaf.csr", *signing, "-days", "60", "-out", "leaf.pem")
     make("ec", "-in", "leaf.key", "-aes128", "-passout", "pass:x", "-out", "locked.key")
     names = ("authority.pem", "leaf.pem", "leaf.key", "other.pem", "other.key", "locked.key")
     return Certificates(*(folder / name for name in names))

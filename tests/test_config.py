@@ -12,7 +12,7 @@ from jaxobs.cost_model.element_types import ELEMENT_TYPES as OF_XLA
 from jaxobs.cost_model.element_types import Kind
 from jaxobs.model.element_type_names import ELEMENT_TYPES, checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
-from jaxobs.probe.payloads import MOST_WAITING_BYTES
+from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from jaxobs.cli import INTERRUPTED, UsageError
 from jaxobs.model.calibration import Calibration
-from jaxobs.model.calibration_file import cache_directory, save_calibration, write_calibration
+from jaxobs.model.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
 
 if TYPE_CHECKING:
@@ -135,7 +135,10 @@ def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
 
 def _check_place(output: Path | None) -> None:
     """Before anything is measured. Raises UsageError where the result could not be kept."""
-    place = cache_directory() if output is None else output.parent
+    try:
+        place = cache_directory() if output is None else output.parent
+    except NoHomeError as error:
+        raise UsageError(f"{error}, or choose a file with --output") from None
     reason = why_not_writable(place)
     if reason is not None:
         raise UsageError(f"nothing can be kept in {place}: {reason}; choose a file with --output")

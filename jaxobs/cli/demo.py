@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from jaxobs.cli import INTERRUPTED, UsageError
+from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
     from jaxobs import Observer
@@ -91,7 +91,7 @@ def _hold(observer: Observer) -> None:
     print(f"jaxobs demo: {observer.address or 'the process'} stays until Ctrl-C", file=sys.stderr, flush=True)
     try:
         while True:
-            time.sleep(3600)
+            sleep(3600)
     except KeyboardInterrupt:
         return
 

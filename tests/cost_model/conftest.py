@@ -1,4 +1,3 @@
-# ruff: noqa: TID251 XLA's own reader of HLO text is private in every jaxlib
 """What the tests of costs need: modules compiled by JAX, and modules written as HLO text."""
 
 import os

@@ -35,8 +35,7 @@ class Observed:
     def of(self, *types: type) -> list[Any]:
         """All events of these types so far."""
         self.events += sent_events(self.side.ring)
-        for watched in self.side._watched:
-            self.events += watched.calls_outside()
+        self.events += self.side.watching.calls_outside_steps()
         return [event for event in self.events if isinstance(event, types)]
 
 
@@ -51,6 +50,6 @@ def observed() -> Iterator[Observed]:
     observer.side.start_probes()
     yield observer
     observer.side.stop(0.0)
-    reports = [guard.report() for _, guard in observer.side.plugins]
+    reports = [source.guard.report() for source in observer.side.sources]
     assert all(report.up and not report.failures for report in reports), reports
     assert observer.log == []

@@ -549,7 +549,7 @@ def main() -> None:
             if event.function != "(eager)"
         ]
     observed.side.stop(0.0)
-    failures = sum(guard.failures for _, guard in observed.side.plugins)
+    failures = sum(source.guard.failures for source in observed.side.sources)
     print(json.dumps({"version": jax.__version__, "failures": failures, "log": observed.log, "told": told}))
 
 

@@ -165,7 +165,7 @@ def test_stop_leaves_nothing_behind(observed: Any) -> None:
         ]
 
     assert len(ours()) == 3
-    probe = observed.side.plugins[0][0].plugin
+    probe = next(iter(observed.side.sources)).plugin
 
     @jax.jit
     def stops(x: Any) -> Any:

@@ -103,7 +103,7 @@ def test_sixty_four_threads_compile_at_once_and_each_compile_is_counted_once_wit
         function.__name__ = f"product_{number}"
         return jax.jit(function)
 
-    functions = [observed.side.watch(build(number)) for number in range(count)]
+    functions = [observed.side.watching.watch(build(number)) for number in range(count)]
 
     def compile_and_run(number: int) -> None:
         barrier.wait()

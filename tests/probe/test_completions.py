@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import ExecutableRan, StepCompleted
-from jaxobs.probe.completions import Completions, OutputLeaf, Sample
 from jaxobs.probe.loops import Steps
+from jaxobs.probe.watch.completions import Completions, OutputLeaf, Sample
 
 STEP = 0.012
 STEPS = 100
@@ -79,7 +79,7 @@ def train(observed: Any, step: Callable[[Any], Any], state: Any, count: int, *, 
 @pytest.mark.parametrize("sync_every", [1, 10**9], ids=["synced", "not synced"])
 def test_spacing_and_device_seconds_are_those_of_blocking(polled: Any, sync_every: int) -> None:
     step, state = a_step()
-    watched = polled.side.watch(step)
+    watched = polled.side.watching.watch(step)
     watched(state)
     found = []
     for _ in range(TRIES):
@@ -107,7 +107,7 @@ def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(po
             name: jax.lax.fori_loop(0, 50, lambda _, a: a @ a / 99, value) for name, value in state.items()
         }
 
-    step = polled.side.watch(jax.jit(renewed.__wrapped__, donate_argnums=0))
+    step = polled.side.watching.watch(jax.jit(renewed.__wrapped__, donate_argnums=0))
     state = {name: jnp.ones((99, 99)) for name in "ab"}
     deadline = time.monotonic() + 5.0
     while not step._calls.leaf.exhausted and time.monotonic() < deadline:
@@ -145,15 +145,15 @@ def test_the_smallest_output_is_asked_and_after_it_was_donated_the_next() -> Non
 
 def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:
     """A function whose output is deleted at once, among others whose outputs are not."""
-    step = polled.side.watch(jax.jit(lambda x: (x @ x).sum()))
+    step = polled.side.watching.watch(jax.jit(lambda x: (x @ x).sum()))
     x = jnp.ones((300, 300))
     for _ in range(30):
         step(x).delete()
     polled.side.completions.armed = True
     deleted = jnp.ones(()) + 1
     deleted.delete()
-    polled.side.watch(lambda: deleted)()
-    other = polled.side.watch(jax.jit(lambda x: (x + x).sum()))
+    polled.side.watching.watch(lambda: deleted)()
+    other = polled.side.watching.watch(jax.jit(lambda x: (x + x).sum()))
     deadline = time.monotonic() + 5.0
     while not polled.of(StepCompleted) and time.monotonic() < deadline:
         for _ in Steps(polled.side.loops, range(5), "train", None, None):

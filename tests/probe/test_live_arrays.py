@@ -36,7 +36,7 @@ kept = [
     jax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, P())),
     jax.device_put(jnp.ones((16,)), NamedSharding(own, P(axis))),
 ]
-census = Census([list_arrays(tracebacks=True)])
+census = Census(list_arrays(tracebacks=True))
 while not census.advance(10**9): pass
 for group in census.groups(20):
     print(group.shape, group.sharding, group.count, group.bytes, sep="|")
@@ -44,7 +44,7 @@ for group in census.groups(20):
 
 
 def census(*, tracebacks: bool = True) -> Census:
-    made = Census([list_arrays(tracebacks=tracebacks)])
+    made = Census(list_arrays(tracebacks=tracebacks))
     assert made.advance(10**9)
     return made
 
@@ -104,7 +104,7 @@ def test_sums_are_those_of_all_groups_and_of_all_lines() -> None:
 
 def test_slices_give_the_same_as_one_go() -> None:
     kept = [jnp.zeros((number % 7, 5)) for number in range(200)]
-    whole, sliced = census(), Census([list_arrays(tracebacks=True)])
+    whole, sliced = census(), Census(list_arrays(tracebacks=True))
     turns = 0
     while not sliced.advance(1):
         turns += 1
@@ -116,7 +116,7 @@ def test_slices_give_the_same_as_one_go() -> None:
 def test_a_census_under_way_keeps_no_array_alive() -> None:
     array = jnp.zeros((5, 5, 5))
     gone = weakref.ref(array)
-    under_way = Census([list_arrays(tracebacks=True)])
+    under_way = Census(list_arrays(tracebacks=True))
     under_way.advance(1)
     gc.disable()  # nothing but the last reference may be needed
     try:

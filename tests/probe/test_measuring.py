@@ -58,10 +58,10 @@ def test_a_cost_runs_nothing() -> None:
 
 
 def test_a_watched_function_is_measured_and_counts_in_no_loop(observed: Any) -> None:
-    watched = observed.side.watch(jax.jit(lambda x: x @ x))
+    watched = observed.side.watching.watch(jax.jit(lambda x: x @ x))
     assert jaxobs.cost(watched, SQUARE).matrix_flops == PRODUCT
     assert jaxobs.roofline(watched, SQUARE).seconds > 0
-    assert watched.calls_outside() == []
+    assert list(observed.side.watching.calls_outside_steps()) == []
 
 
 def test_donated_arguments_are_alive_afterwards() -> None:
@@ -105,7 +105,7 @@ class Model:
 
 def test_methods_keep_their_object(observed: Any) -> None:
     class Other(Model):
-        watched = observed.side.watch(Model.jitted)
+        watched = observed.side.watching.watch(Model.jitted)
 
     model = Other()
     for method in (model.jitted, model.plain, model.watched):

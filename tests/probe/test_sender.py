@@ -11,7 +11,8 @@ import pytest
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
-from jaxobs.probe.sender import EVENTS_A_FRAME, Sender
+from jaxobs.probe.transport.agent_process import AgentProcess
+from jaxobs.probe.transport.sender import EVENTS_A_FRAME, Sender
 
 
 class Played:
@@ -53,7 +54,7 @@ class Sending:
     def _connect(self) -> Any:
         ours, theirs = socket.socketpair()
         self.agents.append(Played(theirs))
-        return ours, lambda timeout: None
+        return ours, AgentProcess()
 
     def flush(self) -> None:
         """A turn sends what is in the ring and a report."""

@@ -19,15 +19,16 @@ import numpy as np
 import pytest
 
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
-from jaxobs.plugin import discovery
 from jaxobs.plugin.directories import why_not_writable
-from jaxobs.plugin.guard import Guard, Suppressed
-from jaxobs.probe import calls
+from jaxobs.plugin.discovery import PROBES, Announced, Found
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.probe.loops import Steps
 from jaxobs.probe.marks import PhaseMark, StepMark
 from jaxobs.probe.plain_values import amount, as_name, plain_amount
 from jaxobs.probe.saying import warn
+from jaxobs.probe.sources import Source
+from jaxobs.probe.watch import calls
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 
 
@@ -73,7 +74,7 @@ def test_in_steps_phases_and_watched_calls(observed: Any, handler: list[int]) ->
 
     def prepare() -> Callable[[], None]:
         jitted = Jitted(observed)
-        watched = observed.side.watch(jitted)
+        watched = observed.side.watching.watch(jitted)
         observed.side.completions._wanted = 1000
 
         def run() -> None:
@@ -102,7 +103,7 @@ def test_what_a_call_ran_is_then_known_or_not_but_never_wrong(observed: Any) -> 
     def prepare() -> Callable[[], None]:
         nonlocal jitted, watched
         jitted = Jitted(observed)
-        watched = observed.side.watch(jitted)
+        watched = observed.side.watching.watch(jitted)
         watched(np.ones(2))
         return lambda: watched(np.ones(3))
 
@@ -125,7 +126,7 @@ def test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever(
     observed: Any, handler: list[int]
 ) -> None:
     model = jax.jit(lambda x: x + 1)
-    watched = observed.side.watch(model)
+    watched = observed.side.watching.watch(model)
     inputs = [jnp.ones(2), jnp.ones(3)]
     for given in inputs:
         watched(given)
@@ -183,7 +184,7 @@ def _warns() -> None:
 
 
 def _loads_a_plugin() -> None:
-    discovery._load(EntryPoint("example", f"{__name__}:rings", discovery.PROBES))
+    Announced(EntryPoint("example", f"{__name__}:rings", PROBES), built_in=True).load()
 
 
 @pytest.mark.parametrize(
@@ -214,8 +215,10 @@ def test_while_a_profile_is_waited_for(observed: Any) -> None:
     def too_late(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("the user's own")
 
-    probe = SimpleNamespace(profile=lambda *_: Future(), stop=lambda: None)
-    observed.side.plugins.insert(0, (SimpleNamespace(error="", plugin=probe), Guard("slow", "probe", warn)))
+    probe: Any = SimpleNamespace(profile=lambda *_: Future(), start=lambda _: None, stop=lambda: None)
+    point: Any = SimpleNamespace(name="slow", built_in=True, load=lambda: Found("", "slow", "", "", probe))
+    observed.side.sources._sources.insert(0, slow := Source(point, warn))
+    slow.begin(SimpleNamespace())  # type: ignore[arg-type]  # it asks for nothing
     signal.signal(signal.SIGALRM, too_late)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     with pytest.raises(TimeoutError, match="own"):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import FunctionWatched
-from jaxobs.probe.executables import Created, Executables
+from jaxobs.probe.watch.executables import Created, Executables
 from tests.probe.watched_runs import executables, runs, step
 
 
@@ -18,7 +18,7 @@ def test_runs_of_several_executables_are_told_apart_by_shapes_types_and_structur
     def power(x: Any, *, scale: float = 1.0) -> Any:
         return (x**2).sum() * scale
 
-    watched = observed.side.watch(jax.jit(power))
+    watched = observed.side.watching.watch(jax.jit(power))
     inputs = [jnp.ones(3), jnp.ones(4), jnp.ones((2, 2)), jnp.ones(3, jnp.int32)]
     expected = []
     for position, value in enumerate(inputs):
@@ -48,7 +48,7 @@ def test_arguments_of_any_structure_are_told_apart(observed: Any) -> None:
     def update(state: State, batch: tuple[Any, ...]) -> State:
         return State({name: value + batch[0].sum() for name, value in state.params.items()}, state.count + 1)
 
-    watched = observed.side.watch(update)
+    watched = observed.side.watching.watch(update)
     state = State({"w": jnp.ones((2, 3)), "b": jnp.ones(3)}, 0)
     for size in (8, 8, 4, 8, 4, 4):
         watched(state, (jnp.ones(size), None))
@@ -61,7 +61,7 @@ def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: An
     def scaled(x: Any, factor: int) -> Any:
         return x * factor
 
-    watched = observed.side.watch(scaled)
+    watched = observed.side.watching.watch(scaled)
     x, y = jnp.ones(3), jnp.ones(5)
     watched(x, 1)
     watched(x, 2)  # the same shapes again
@@ -84,7 +84,7 @@ def test_a_function_that_was_compiled_before_it_was_watched(observed: Any) -> No
         return x + 1
 
     early(jnp.ones(3))
-    watched = observed.side.watch(early)
+    watched = observed.side.watching.watch(early)
     for _ in range(4):
         watched(jnp.ones(3))
     (made,) = executables(observed, "early")
@@ -102,7 +102,7 @@ def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
 
     known_before(jnp.ones(3))
     known_before(jnp.ones(4))
-    watched = observed.side.watch(known_before)
+    watched = observed.side.watching.watch(known_before)
     watched(jnp.ones(5))  # compiles, but the other two are also there
     watched(jnp.ones(3))
     assert runs(observed) == {watched._calls.number: 2}
@@ -112,7 +112,7 @@ def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
         return x + 3
 
     once_before(jnp.ones(3))
-    watched = observed.side.watch(once_before)
+    watched = observed.side.watching.watch(once_before)
     watched(jnp.ones(5))
     watched(jnp.ones(3))
     assert runs(observed)[watched._calls.number] == 2
@@ -123,7 +123,7 @@ def test_after_clear_cache_the_new_executable_is_told(observed: Any) -> None:
     def cleared(x: Any) -> Any:
         return x + 4
 
-    watched = observed.side.watch(cleared)
+    watched = observed.side.watching.watch(cleared)
     watched(jnp.ones(3))
     watched.clear_cache()
     watched(jnp.ones(3))
@@ -136,13 +136,13 @@ def test_after_clear_cache_the_new_executable_is_told(observed: Any) -> None:
 
 
 def test_inside_another_functions_trace_nothing_runs(observed: Any) -> None:
-    watched = observed.side.watch(jax.jit(lambda x: x + 5))
+    watched = observed.side.watching.watch(jax.jit(lambda x: x + 5))
 
     @jax.jit
     def outer(x: Any) -> Any:
         return watched(x) + watched(x)
 
-    outer_watched = observed.side.watch(outer)
+    outer_watched = observed.side.watching.watch(outer)
     observed.side.completions.armed = True  # a sample is wanted: a tracer is no output to ask
     with step(observed):
         outer_watched(1.0)

@@ -170,7 +170,7 @@ def test_over_many_windows_of_such_a_loop_no_more_is_spent_than_the_budget_and_o
     made = observed.probe._windows
     skipped = 0.0  # the waiting for the next window, which the test does not do
     real = time.monotonic
-    monkeypatch.setattr("jaxobs_plugins.profiler.windows.time.monotonic", lambda: real() + skipped)
+    monkeypatch.setattr("jaxobs_plugins.profiler.windows.monotonic", lambda: real() + skipped)
     for _ in range(4):
         due = made.due(observed.job.progress())
         skipped += max(0.0, due - (real() + skipped))

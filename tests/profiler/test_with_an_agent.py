@@ -50,7 +50,7 @@ def run(script: str, tmp_path: Path, **settings: str) -> subprocess.CompletedPro
     ],
 )
 def test_a_job_may_end_in_the_middle_of_a_window(tmp_path: Path, end: str) -> None:
-    script = "obs._side.begin_profile(20.0, False); train(0.3); print('done', flush=True)\n" + end
+    script = "obs._side.sources.begin_profile(20.0, False); train(0.3); print('done', flush=True)\n" + end
     done = run(script, tmp_path)
     assert (done.returncode, done.stdout) == (3 if "SystemExit" in end else 0, "done\n")
     if jax_internals.jaxlib_version() >= FIRST_SCHEDULED:  # older profilers write to the console
@@ -108,7 +108,7 @@ pathlib.Path("file").write_text("")
 for _ in range(6):
     refused = obs.profile(0.1, keep="file/below")
 print(refused.outcome, refused.reason)
-print(obs._side.begin_profile(0.05, False).result(30).outcome)
+print(obs._side.sources.begin_profile(0.05, False).result(30).outcome)
 """
     done = run("import pathlib\n" + script, tmp_path)
     assert done.returncode == 0, done.stderr

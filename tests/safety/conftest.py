@@ -39,11 +39,14 @@ class Outcome:
     stderr: str
 
 
-def _is_agent(process: psutil.Process) -> bool:
+def _is_agent_of(process: psutil.Process, job: int) -> bool:
     try:
-        return "jaxobs.agent.main" in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:  # also one that nobody has waited for yet
+        command = process.cmdline()
+        if process.ppid() == job:
+            return False  # what starts the agent, and is gone in a moment
+    except psutil.Error:  # gone, or one that nobody has waited for yet
         return False
+    return any("jaxobs.agent.main" in word for word in command) and f"job={job}" in command
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,8 @@ class Job:
         pytest.fail(f"the job ended without saying {line!r}: {self.end().stderr}")
 
     def agents(self) -> list[psutil.Process]:
-        return [
-            child for child in psutil.Process(self.process.pid).children(recursive=True) if _is_agent(child)
-        ]
+        """Those of this job, which are no children of it."""
+        return [process for process in psutil.process_iter() if _is_agent_of(process, self.process.pid)]
 
     def agent(self) -> Agent:
         (process,) = self.agents()

@@ -194,7 +194,7 @@ def test_after_a_fork_nothing_of_ours_runs_in_the_child(run: Callable[..., Any])
 
 DELETES = """
 import threading, jax, jax.numpy as jnp
-from jaxobs.probe.readiness import is_ready
+from jaxobs.probe.watch.readiness import is_ready
 sys.setswitchinterval(1e-6)
 newest = [jnp.ones(3)]
 running = True

@@ -91,9 +91,9 @@ for _ in obs.steps(range(5)):
 first = obs.snapshot()
 assert first["executables"][0]["cost"]["flops"] == 1
 assert first["process"]["counts_begin_seconds_reason"] == "no agent was lost"
-children = subprocess.run(["ps", "-o", "pid,args", "--ppid", str(os.getpid())], capture_output=True, text=True)
-for line in children.stdout.splitlines():
-    if "jaxobs.agent" in line:
+everybody = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True)
+for line in everybody.stdout.splitlines():
+    if "jaxobs.agent" in line and f"job={os.getpid()} " in line:
         os.kill(int(line.split()[0]), signal.SIGKILL)
 time.sleep(0.5)
 for _ in obs.steps(range(7)):
@@ -130,8 +130,8 @@ reason = obs.snapshot(timeout=0.3)["loops_reason"]
 print(reason, time.monotonic() - began < 1.0)
 print(obs._side.ring.dropped() > 0, held < 20e6, flush=True)
 began = time.monotonic()
-obs.shutdown(timeout=1.0)
-print(time.monotonic() - began < 2.0, flush=True)
+obs.shutdown()
+print(time.monotonic() - began < 1.0, flush=True)
 """
     stopped = tmp_path / "stopped"
     job = start(source, STOPPED=str(stopped), JAXOBS_RING_CAPACITY="2000", JAXOBS_INTERVAL="0.1")
@@ -146,8 +146,7 @@ print(time.monotonic() - began < 2.0, flush=True)
         "True True",
         "True",
     ]
-    agent.process.send_signal(signal.SIGCONT)
-    assert agent.is_gone_within(12.0)
+    assert agent.is_gone_within(1.0)  # it cannot end by itself
 
 
 def test_what_was_written_to_an_agent_that_never_read_it_is_counted_as_dropped(

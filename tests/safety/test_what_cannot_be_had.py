@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.probe.agent_process import start_agent_process, start_agent_thread
+from jaxobs.probe.transport.agent_process import start_agent_process, start_agent_thread
 
 NO_MORE_THREADS = """
 import gc, threading

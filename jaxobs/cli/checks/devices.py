@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
-from jaxobs.model.calibration_file import cache_directory, load_calibration, this_host
+from jaxobs.model.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import Found
@@ -52,8 +52,7 @@ def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The report with `peaks` beside each device, and `problems`."""
     problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
-    directory = cache_directory(settings.cache_directory)
-    not_kept = why_not_writable(directory)
+    directory, not_kept = _where_peaks_are_kept(settings)
     plain = settings.model_dump(mode="json")
     without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
     devices = []
@@ -64,19 +63,31 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
         except ValueError as error:
             problems.append(f"the peaks in the settings cannot be used: {error}")
             peaks = known_peaks(kind, platform, report["jaxlib"], without)
-        measured, _ = load_calibration(this_host(kind, report["jaxlib"]), directory)
+        measured = None
+        if directory is not None:
+            measured, _ = load_calibration(this_host(kind, report["jaxlib"]), directory)
         if measured is not None and measured.disturbed:
             problems.append(
                 f"the peaks of {kind} were measured while other processes took {measured.other_load:.1f} cores: "
                 "run `jaxobs calibrate` when the machine is quiet"
             )
         if not_kept is not None and (peaks.reason is not None or settings.cache_directory is not None):
-            problems.append(
-                f"`jaxobs calibrate` could not keep peaks in {directory}: {not_kept}; "
-                "set JAXOBS_CACHE_DIRECTORY to a writable directory"
-            )
+            problems.append(not_kept)
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
+
+
+def _where_peaks_are_kept(settings: Settings) -> tuple[Path | None, str | None]:
+    """The directory of calibrated peaks, and what is to be done where none could be kept there."""
+    try:
+        directory = cache_directory(settings.cache_directory)
+    except NoHomeError as error:
+        return None, str(error)
+    reason = why_not_writable(directory)
+    return directory, reason and (
+        f"`jaxobs calibrate` could not keep peaks in {directory}: {reason}; "
+        "set JAXOBS_CACHE_DIRECTORY to a writable directory"
+    )
 
 
 def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
