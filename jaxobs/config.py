@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         "each product and the device say, which is JAX's default on NVIDIA GPUs since Ampere)",
     )
     profile_budget_ratio: float = Field(
-        0.005,
+        0.002,
         ge=0,
         le=0.1,
         description="share of wall time that short profiler windows may cost the job; 0 opens none by itself",

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,31 +17,35 @@ import psutil
 
 from benchmarks.overhead.worker import COUNTS
 
-SETTLE_SECONDS = 0.5
+SETTLE_SECONDS = 0.2
 """After a job goes on: what its threads have to catch up with is not its every day."""
+
+STEPS_A_TURN = 30
+"""At least, so that a turn of long steps is not cut too coarsely: its ends are known to ten steps, or one long one."""
 
 
 @dataclass
 class Job:
-    """A loop in a process of its own; `name` says which kind it is."""
+    """A loop in a process of its own; `kind` as in the worker."""
 
-    name: str
+    kind: str
     file: Path
     process: subprocess.Popen[bytes]
-    seconds: list[float] = field(default_factory=list)
-    """A step's seconds in each turn."""
+    agents: list[psutil.Process] = field(default_factory=list)
 
-    def processes(self) -> Iterator[psutil.Process]:
-        """The job, and its agent if it has one."""
+    def find_agents(self) -> None:
+        """What its own agent is: it is no child of the job, and names it in its command."""
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.pid == self.process.pid or f"job={self.process.pid}" in process.cmdline():
-                    yield process
+                if f"job={self.process.pid}" in process.cmdline():
+                    self.agents.append(process)
 
     def signal(self, number: int) -> None:
-        for process in self.processes():
+        """To the job and its agent."""
+        self.process.send_signal(number)
+        for agent in self.agents:
             with contextlib.suppress(psutil.Error):
-                process.send_signal(number)
+                agent.send_signal(number)
 
     def steps(self) -> tuple[int, int]:
         """So far, and when the last of them ended, in ns."""
@@ -56,39 +60,44 @@ class Job:
         time.sleep(seconds)
         after, ended = self.steps()
         self.signal(signal.SIGSTOP)
+        if after == before:
+            raise RuntimeError(f"no step of {self.kind} ended within {seconds} s: {self.process.poll()=}")
         return (ended - began) / 1e9 / (after - before)
 
 
-def start(name: str, milliseconds: float, folder: Path, cores: Sequence[int], **environment: str) -> Job:
-    """Start a job on these cores; its agent may use all. It is suspended once it has made its first steps."""
-    file = folder / f"{name}-{time.monotonic_ns()}"
+def start(kind: str, milliseconds: float, file: Path, environment: Mapping[str, str]) -> Job:
+    """Start a job, and suspend it once it has made its first steps."""
     file.write_bytes(bytes(COUNTS.size))
-    how = name.partition(" ")[0]
-    worker = ["-m", "benchmarks.overhead.worker", str(file), str(milliseconds), how]
-    command = [sys.executable, *worker]
-    if how == "run":
-        command = [sys.executable, "-m", "jaxobs", "run", *worker]
+    command = [sys.executable, "-m", "benchmarks.overhead.worker", str(file), str(milliseconds), kind]
     everything = {**os.environ, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", **environment}
-    process = subprocess.Popen(command, env=everything, stderr=subprocess.DEVNULL)
-    os.sched_setaffinity(process.pid, cores)
-    job = Job(name, file, process)
+    job = Job(kind, file, subprocess.Popen(command, env=everything, stderr=subprocess.DEVNULL))
     while job.steps()[0] == 0:
-        if process.poll() is not None:
-            raise RuntimeError(f"{name} ended with status {process.returncode}")
-        time.sleep(0.05)
+        if job.process.poll() is not None:
+            raise RuntimeError(f"{kind} ended with status {job.process.returncode}")
+        time.sleep(0.02)
+    job.find_agents()
+    job.signal(signal.SIGSTOP)
     return job
 
 
-def take_turns(jobs: Sequence[Job], rounds: int, seconds: float, order: random.Random) -> None:
-    """In each round every job has one turn, in any order."""
+def rounds_of_turns(
+    jobs: Sequence[Job], rounds: int, seconds: float, order: random.Random
+) -> Iterator[list[float]]:
+    """In each round every job has one turn, in any order; what a step took in each job's, in the order of `jobs`."""
     for _ in range(rounds):
-        for job in order.sample(list(jobs), len(jobs)):
-            job.seconds.append(job.turn(seconds))
+        took = [0.0] * len(jobs)
+        for number in order.sample(range(len(jobs)), len(jobs)):
+            took[number] = jobs[number].turn(seconds)
+        yield took
 
 
-def end(jobs: Sequence[Job]) -> None:
-    """Kill them all."""
-    for job in jobs:
-        job.process.kill()
-        job.process.wait()
-        job.signal(signal.SIGCONT)
+@contextlib.contextmanager
+def ended(jobs: Iterable[Job]) -> Iterator[None]:
+    """Kill them all in the end, and wait for their agents."""
+    try:
+        yield
+    finally:
+        for job in jobs:
+            job.process.kill()
+            job.process.wait()
+            job.signal(signal.SIGCONT)

@@ -3,7 +3,7 @@
     python -m benchmarks.overhead.worker COUNTS MILLISECONDS HOW
 
 The file COUNTS holds two numbers: steps so far, and when the last of them ended (ns of the monotonic clock). HOW is
-`plain`, `jaxobs` (steps marked, the function watched, the loss recorded) or `run` (under `jaxobs run`, nothing changed).
+`plain` or `jaxobs` (steps marked, the function watched, the loss recorded).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 
 COUNTS = struct.Struct("<qq")
 LOSS_READ_EVERY = 10
-"""As often as training scripts print their loss; the host runs ahead in between."""
+"""As often as training scripts print their loss; the host runs ahead in between. Of long steps each one's is read."""
+
+LONG_STEP_MILLISECONDS = 50.0
 
 TARGETS = {0.1: (64, 2), 1.0: (256, 1), 10.0: (512, 2), 100.0: (1024, 3)}
 """Width and layers of the model for steps of about so many milliseconds on two cores."""
@@ -58,11 +60,12 @@ def main() -> None:
         observer = jaxobs.instrument()
         step, steps, record = observer.watch(step), observer.steps(steps, examples=256), observer.record
     clock, pack = time.monotonic_ns, COUNTS.pack_into
+    read_every = LOSS_READ_EVERY if milliseconds < LONG_STEP_MILLISECONDS else 1
     for done, _ in enumerate(steps, 1):
         weights, value = step(weights, batch)
         if record is not None:
             record(loss=value)
-        if done % LOSS_READ_EVERY == 0:
+        if done % read_every == 0:
             float(value)
             pack(counts, 0, done, clock())
 
