@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 
 from jaxobs.config import Settings
-from jaxobs.flow import wire
-from jaxobs.flow.ring import Ring
 from jaxobs.probe.side import ProbeSide
-from tests.probe.marks_under_a_clock import marks
+from tests.probe.marks_under_a_clock import marks, sent_events
 
 __all__ = ["marks"]  # a fixture
-
-
-def sent_events(ring: Ring) -> list[Any]:
-    """What is in the ring, as the agent would get it."""
-    data, refused = wire.events_frame(ring.drain())
-    assert refused == 0
-    return [event for _, body in wire.Frames().feed(data) for event in wire.events_of(body)]
 
 
 class Observed:

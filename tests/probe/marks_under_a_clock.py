@@ -9,11 +9,19 @@ import pytest
 
 from jaxobs.flow.ring import Ring
 from jaxobs.flow.wire import Frames, events_frame, events_of
-from jaxobs.model.events import PhaseStarted, StepEnded
+from jaxobs.model.events import PhaseStarted, StepEnded, steps_of_rows
 from jaxobs.probe import loops as loops_module
 from jaxobs.probe import marks as marks_module
 from jaxobs.probe.loops import Loops, Steps
 from jaxobs.probe.marks import PhaseMark, StepMark
+
+
+def sent_events(ring: Ring) -> list[Any]:
+    """What is in the ring, as the agent would get it, each step an event of its own."""
+    data, refused = events_frame(ring.drain())
+    assert refused == 0
+    told = [item for _, body in Frames().feed(data) for item in events_of(body)]
+    return [event for item in told for event in (steps_of_rows(item) if isinstance(item, list) else [item])]
 
 
 class Marks:
@@ -44,9 +52,7 @@ class Marks:
             step.ran(run, 0)
 
     def events(self) -> list[Any]:
-        data, refused = events_frame(self.ring.drain())
-        assert refused == 0
-        told = [event for _, body in Frames().feed(data) for event in events_of(body)]
+        told = sent_events(self.ring)
         self.phases_started += [event for event in told if isinstance(event, PhaseStarted)]
         return [event for event in told if not isinstance(event, PhaseStarted)]
 

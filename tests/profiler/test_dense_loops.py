@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.probe import jax_internals
-from jaxobs_plugins.profiler import looking
+from jaxobs_plugins.profiler import event_memory, looking
 from jaxobs_plugins.profiler.event_memory import Allocated
+from jaxobs_plugins.profiler.looking import UNWATCHED
 from jaxobs_plugins.profiler.pace import Pace
 from jaxobs_plugins.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHORTEST_PAUSE, Window
 from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
@@ -113,6 +114,20 @@ def test_a_window_that_meets_such_a_loop_unprepared_is_cut_and_the_next_is_short
     assert cut.end - cut.start < 0.6e9
     assert made.schedule.next_length(0.1) < 0.2
     assert made.schedule.due() >= made.schedule.began + made.schedule.spent / made.schedule.ratio
+
+
+def test_where_memory_does_not_tell_the_window_is_too_short_to_have_many(
+    changing: tuple[Any, Changing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed, _ = changing
+    monkeypatch.setattr(event_memory, "SLOW", -1.0)
+    made = observed.probe._windows
+    made.schedule = made.schedule.after(Window(1.0, 0.0, 0.001, 10_000, 100, 100.0), time.monotonic())
+    made.schedule = dataclasses.replace(made.schedule, too_short=1.0)
+    made._looked_at = observed.job.compiled
+    assert made.schedule.next_length(0.1) > 5 * UNWATCHED
+    unwatched = window(observed)
+    assert unwatched.end - unwatched.start < 4e9 * UNWATCHED
 
 
 def test_a_window_ends_when_something_is_compiled_and_the_next_is_as_short_as_a_first_one(

@@ -53,6 +53,11 @@ class EventMemory:
         self._more = 0
         self._jobs_own = 0.0
 
+    @property
+    def tells(self) -> bool:
+        """Whether memory was known when the last recording began."""
+        return self._began is not None
+
     def begin(self) -> None:
         self._began, self._more = self._allocated(), 0
 

@@ -29,6 +29,10 @@ HELD = 32 * 2**20
 """Bytes that the events of a scheduled window may hold: 120 000 to 270 000, 0.3 to 1 s of `stop()`. Windows are planned
 to hold a third of that at most; this is for a job that is suddenly another one."""
 
+UNWATCHED = 0.1
+"""Seconds of a scheduled window at most where memory does not tell how many events it has, because malloc is slow, say:
+five million operations a second are half a million events, and one to three seconds of `stop()`."""
+
 REFUSED = 3
 """With so many times as much, because no look came in time, the trace is not taken at all."""
 
@@ -81,6 +85,8 @@ class Looking:
 
         `until_compiled`: or until something is compiled. Raises OtherSession, and what JAX's profiler raises.
         """
+        if until_compiled and not self._memory.tells and sees_a_cpu():
+            length = min(length, UNWATCHED)
         before = self._job.progress()
         ended, grown, steps = Ended.OTHERS, 0, 0
 

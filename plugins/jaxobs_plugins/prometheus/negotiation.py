@@ -74,7 +74,7 @@ def _media_type(content_type: str) -> str:
 def _elements(header: str) -> Iterator[_Accepted]:
     """What a header lists; an element that is malformed is as good as not sent."""
     for element in _ELEMENT.findall(header.lower()):
-        name, *rest = (part.strip() for part in _PARAMETER.findall(element))
+        name, *rest = [part.strip() for part in _PARAMETER.findall(element)] or [""]
         pairs = [
             (key.strip(), value.strip(' \t"')) for key, _, value in (part.partition("=") for part in rest)
         ]
