@@ -19,8 +19,8 @@ TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operati
 (`traced_steps.untraced`); of one executable no untraced run is known."""
 
 NOT_TIMED = (
-    "no run has been timed: some calls a second are sampled and none of its was among them, or it has no output of at "
-    "most 1 MiB that is not donated"
+    "no run has been timed: some calls a second are sampled and none of its was among them, or it has no output that is "
+    "not donated and small beside the free memory"
 )
 
 

@@ -14,6 +14,9 @@ from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.pacing import Between, nothing, paced
 
+CUT_RUN = 0.5
+"""A run that a window's edge cut has left half of its operations in it, on average."""
+
 
 def absorb(
     made: Executable,
@@ -33,7 +36,7 @@ def absorb(
     if ran.run_seconds is not None:
         sampled = statistics.median(made.samples) if made.samples else None
         seen.beside = (*seen.beside, (ran.run_seconds / ran.runs, sampled))[-WINDOWS_COMPARED:]
-    seen.runs_counted += ran.runs
+    seen.runs_counted += ran.runs + CUT_RUN * ran.cut_runs
     for operation in operations:
         seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]
         seen.executions[operation.name] += operation.executions

@@ -27,7 +27,7 @@ from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.profiles import Profiles, WindowToRead
 from jaxobs.derive.recent import Recent
 from jaxobs.derive.refusal import described, is_amount, require, require_types
-from jaxobs.derive.run_time import LoopTime, RunTime
+from jaxobs.derive.run_time import NOT_MARKED, LoopTime, RunTime
 from jaxobs.derive.series import Series
 from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.spans import Spans
@@ -336,11 +336,14 @@ class Fold:
         refused = self.refused + self._probe.refused + self.series.refused
         executables = self.executables.document()
         loops = {name: loop.document(self.executables) for name, loop in self.loops.items()}
+        goodput = self.run_time.goodput()
         return {
             "process": process_document(self._resource, backend)
             | {
                 "seconds": seconds(now - self._began),
                 "run_seconds": dict(self.run_time.seconds),
+                "goodput": goodput,
+                "goodput_reason": NOT_MARKED if goodput is None else None,
                 "persistent_cache": self.compiles.persistent_cache.document(),
                 "address": self.address,
                 "address_reason": None if self.address else "no exporter serves metrics",

@@ -181,7 +181,7 @@ class LoopProfiles:
 def loop_profile(
     name: str, part: LoopPart, joined: Profiled, functions: Mapping[str, str], end: int
 ) -> LoopProfile | None:
-    """What one window says of a loop, or None where no device did anything in it.
+    """What one window says of a loop, or None where no device did anything in it, or nothing whole (`only_parts_of`).
 
     `functions` gives the function of each executable's fingerprint, `end` is the window's.
     """
@@ -191,6 +191,8 @@ def loop_profile(
         device for device in devices if device.trace.stretches[name].busy_seconds >= IDLE_DEVICE * most
     ]
     if not devices:
+        return None
+    if only_parts_of(name, joined) is not None:
         return None
     labels = {key: operation.label for key, operation in joined.operations.items()}
     length = seconds(sum(stop - start for start, stop in part.spans))
@@ -206,6 +208,24 @@ def loop_profile(
         found.whole_steps = whole_steps
         _add_calls(found, joined.calls.get(name if part.whole else name + CALLS, {}), functions)
     return found
+
+
+def only_parts_of(name: str, joined: Profiled) -> str | None:
+    """The module of which a device ran only parts in the loop's steps; None where there is none.
+
+    Then the device seems idle while the operation runs that is longer than the window, and was not recorded.
+    """
+    for device in joined.devices:
+        if name not in device.trace.stretches:
+            continue
+        stretch = device.trace.stretches[name]
+        inside: Counter[tuple[str, str]] = Counter()
+        for key, charged in zip(device.keys, stretch.charged_seconds, strict=True):
+            inside[key[:2]] += charged  # type: ignore[assignment]  # Counter adds floats as well
+        for place in joined.only_parts():
+            if inside[place] > 0:
+                return place[0]
+    return None
 
 
 def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[str, str]) -> None:

@@ -54,7 +54,10 @@ class Operations:
 
     def add(self, joined: Profiled, functions: Mapping[str, str]) -> None:
         """One window. `functions` gives the function of each executable's fingerprint."""
-        for operation in joined.operations.values():
+        only_parts = joined.only_parts()
+        for (module, identity, _), operation in joined.operations.items():
+            if (module, identity) in only_parts:
+                continue  # what is longer than the window is not in it
             fingerprint = operation.fingerprint or ""
             function = functions.get(fingerprint) or (operation.module or "").removeprefix("jit_")
             key = (function, fingerprint, operation.name)

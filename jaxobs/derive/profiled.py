@@ -65,6 +65,8 @@ class ProfiledModule:
     run_seconds: float | None = 0.0
     """As `ModuleTime.run_seconds`, of all devices."""
     runs_reason: str | None = "the trace does not tell how often it ran"
+    cut_runs: int = 0
+    """Runs beside them of which the trace holds a part."""
     work: Work = field(default_factory=Work)
 
 
@@ -95,6 +97,10 @@ class Profiled:
     def busy_seconds(self) -> float:
         """Of all devices."""
         return sum(device.trace.busy_seconds for device in self.devices)
+
+    def only_parts(self) -> frozenset[tuple[str, str]]:
+        """Modules of which no run is whole: the trace is shorter than they take, so nothing of them can be compared."""
+        return frozenset(place for place, ran in self.modules.items() if ran.cut_runs and not ran.runs)
 
 
 def join(
@@ -196,10 +202,13 @@ class _Device:
         known = self.joined.modules.get((ran.name, module.fingerprint if module else str(ran.program_id)))
         if known is not None:
             known.devices += 1
+            known.cut_runs += ran.cut_runs
             if known.run_seconds is not None:
                 known.run_seconds = None if ran.run_seconds is None else known.run_seconds + ran.run_seconds
             if ran.runs is not None:
                 known.runs, known.runs_reason = (known.runs or 0) + ran.runs, ran.runs_reason
+            elif known.runs is None:
+                known.runs_reason = ran.runs_reason
 
     def costs(self, program_id: int | None) -> tuple[ModuleCost | None, dict[str, OperationCost], str | None]:
         found = self.known.get(program_id)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executables import Executables
-from jaxobs.derive.loop_profile import CALLS, INPUT, LoopProfile, LoopProfiles, loop_profile
+from jaxobs.derive.loop_profile import CALLS, INPUT, LoopProfile, LoopProfiles, loop_profile, only_parts_of
 from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.derive.operations import Operations
 from jaxobs.derive.profiled import Profiled
@@ -125,7 +125,12 @@ class Profiles:
         for name, part in window.parts.items():
             profile = loop_profile(name, part, joined, functions, window.event.end)
             if profile is None:
-                self._why[name] = "the windows so far recorded no operation of a device in its steps"
+                cut = only_parts_of(name, joined)
+                self._why[name] = (
+                    "the windows so far recorded no operation of a device in its steps"
+                    if cut is None
+                    else f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
+                )
                 continue
             self._of_loops.setdefault(name, LoopProfiles()).add(profile)
             self._series.add(core.PROFILED_SECONDS, (name,), profile.seconds)

@@ -29,6 +29,9 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 
+NOT_MARKED = "no step has been marked, so nothing says what was productive: mark the loop with obs.steps()"
+
+
 class LoopTime(NamedTuple):
     """Of one loop so far: wall seconds, its components, and its stalls."""
 
@@ -152,10 +155,12 @@ class RunTime:
             self._told["stalled"] = max(
                 self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
             )
+        self._series.set(core.GOODPUT, (), self.goodput())
+
+    def goodput(self) -> float | None:
+        """The productive share of the process's age; None without any step, as it is not known what was productive."""
         total = sum(self.seconds.values())
-        # Without any step it is not known what was productive.
-        known_steps = self._first_step is not None and total > 0
-        self._series.set(core.GOODPUT, (), self.seconds["productive"] / total if known_steps else None)
+        return self.seconds["productive"] / total if self._first_step is not None and total > 0 else None
 
     def _known_until(
         self,

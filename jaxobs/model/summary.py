@@ -12,7 +12,7 @@ from jaxobs.model import summary_tables as tables
 from jaxobs.model.reasons import Reasons
 from jaxobs.model.summary_tables import or_absent, total
 from jaxobs.model.text_table import PLAIN_WIDTH, TextTable, printable, to_text
-from jaxobs.model.wording import byte_size, count, duration, percent, rough_percent
+from jaxobs.model.wording import ABSENT, byte_size, count, duration, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
 LEAST_SHARE: Final = 0.005
@@ -105,14 +105,17 @@ def _about_the_run(document: Document) -> Iterator[str]:
         yield f"  not delivered by {exporter}: {what}"
     spent = {word: seconds for word, seconds in (process.get("run_seconds") or {}).items() if seconds}
     if spent:
-        goodput = spent.get("productive", 0.0) / sum(spent.values())
+        goodput = process.get("goodput")
         ranked = sorted(spent.items(), key=lambda pair: -pair[1])
         shown = [
             f"{word} {duration(seconds)}"
             for word, seconds in ranked
             if seconds >= LEAST_SHARE * sum(spent.values())
         ]
-        yield f"  the run: {', '.join(shown)}; goodput {rough_percent(goodput)}"
+        known = ABSENT if goodput is None else rough_percent(goodput)
+        yield f"  the run: {', '.join(shown)}; goodput {known}"
+        if goodput is None and process.get("goodput_reason"):
+            yield f"  {ABSENT} goodput: {process['goodput_reason']}"
     memory = list(_memory(document))
     yield from [f"  memory: {'; '.join(memory)}"] if memory else []
 

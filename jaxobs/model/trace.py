@@ -49,13 +49,15 @@ class ModuleTime:
     name: str
     program_id: int | None
     runs: int | None
-    """How often it ran; None where the trace does not tell."""
+    """How often it ran; only whole runs where runs are told apart. None where the trace does not tell, or has none."""
     runs_reason: str | None
     """What `runs` was counted from, or why it is None."""
     charged_seconds: float
     """The sum of its operations' charged seconds."""
     run_seconds: float | None = None
-    """The sum over its runs, each from its first operation to the end of its last; None where runs are not told apart."""
+    """The sum over these runs, each from its first operation to the end of its last; None where none is told."""
+    cut_runs: int = 0
+    """Runs beside them that the trace holds in part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ an operation has ended by the earliest of
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from jaxobs.model.pacing import Between, paced, paced_sorted
 from jaxobs.trace.attribution import Interval
@@ -73,8 +73,10 @@ class Endings:
             found.setdefault(name, []).extend((start, end) for start, end, _ in own)
         return found
 
-    def runs(self, intervals: list[Interval], between: Between) -> Iterator[tuple[tuple[int, int], int]]:
-        """From the first operation of each run to the last one's end, and one of its operations.
+    def runs(
+        self, intervals: list[Interval], between: Between
+    ) -> tuple[dict[bytes, tuple[int, int]], dict[bytes, int]]:
+        """By run, from its first operation to the end of its last one, and one of its operations.
 
         Nothing where runs are not told apart.
         """
@@ -85,7 +87,17 @@ class Endings:
                 known = spans.get(run)
                 spans[run] = (start, end) if known is None else (min(start, known[0]), max(end, known[1]))
                 operations[run] = operation
-        yield from ((span, operations[run]) for run, span in spans.items())
+        return spans, operations
+
+    def operations_of(
+        self, runs: Set[bytes], intervals: list[Interval], between: Between
+    ) -> dict[bytes, set[int]]:
+        """All operations of these runs."""
+        found: dict[bytes, set[int]] = {run: set() for run in runs}
+        for (_, run), (_, _, operation) in zip(paced(self.flows, between), intervals, strict=True):
+            if run in found:
+                found[run].add(operation)
+        return found
 
     def _sort(self, intervals: list[Interval], between: Between) -> None:
         """Starts and operations in order, by line and run, and by run alone."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.cpu_endings import Endings
+from jaxobs.trace.cpu_runs import add_runs
 from jaxobs.trace.event_stats import EventStats, payload
 from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
@@ -65,9 +66,7 @@ class HostPlane:
             device.intervals = endings.applied(
                 device.intervals, users, containers, self._ended, self._metadata.between
             )
-            for (start, end), operation in endings.runs(device.intervals, self._metadata.between):
-                device.run_spans.append((start, end))
-                device.run_programs.append(device.operations[operation].program_id)
+            add_runs(device, endings, self._metadata.between)
             for name, spans in endings.threads(device.intervals, self._metadata.between).items():
                 device.streams.append(
                     StreamTime(name, len(spans), merged_seconds(spans, self._metadata.between))

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
+_ALWAYS_RECORDED: Final = frozenset(
+    ["call", "conditional", "convolution", "custom-call", "dot", "fusion", "reduce", "sort", "while"]
+)
+"""Opcodes whose instructions XLA's CPU runtime records one by one. Others may be part of one of these, or run nothing."""
 _PROTO_STATS: Final = frozenset(["Hlo Proto", "hlo_proto"])
 
 
@@ -80,6 +84,15 @@ class ModuleIndex:
     def instruction(self, program_id: int | None, name: str) -> Instruction | None:
         """None where the module is not in the trace, or has no instruction of this name."""
         return None if program_id is None else self._read(program_id)[1].get(name)
+
+    def entry(self, program_id: int | None) -> frozenset[str] | None:
+        """Instructions of the entry computation that each run is seen to execute; None where the module is not known."""
+        known = None if program_id is None else self._read(program_id)[1]
+        if not known:
+            return None
+        return frozenset(
+            name for name, one in known.items() if one.in_entry and one.opcode in _ALWAYS_RECORDED
+        )
 
     def _read(self, program_id: int) -> tuple[str, dict[str, Instruction]]:
         known = self._decoded.get(program_id)

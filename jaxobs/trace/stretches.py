@@ -18,15 +18,16 @@ Span = tuple[int, int]
 def stretch_time(
     parts: Sequence[tuple[float, float]],
     intervals: Sequence[Interval],
-    runs: Sequence[Span],
+    under_way: Sequence[Span],
     kinds: Sequence[Kind],
     shown: Sequence[int],
-    programs: Sequence[int | None] = (),
+    runs: Sequence[tuple[Span, int | None]] = (),
     between: Between = nothing,
 ) -> StretchTime:
     """What a device did in these parts (seconds).
 
-    `shown` are the operations whose charges are given, in order; `programs` those of the runs, where they are told.
+    `under_way` is when a run was, or part of one. `shown` are the operations whose charges are given, in order; `runs`
+    the whole runs, each with its program, where they are told.
     """
     spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
     inside = list(_clipped(paced(intervals, between), spans))
@@ -35,11 +36,11 @@ def stretch_time(
         seconds=sum(end - start for start, end in spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,
         gap_seconds=gap_seconds(
-            inside, [(start, end) for start, end, _ in _clipped_spans(runs, spans)], between
+            inside, [(start, end) for start, end, _ in _clipped_spans(under_way, spans)], between
         ),
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
         collective_seconds=found.together[1] / PICOSECONDS,
-        runs=_runs_inside(runs, programs, spans),
+        runs=_runs_inside(runs, spans),
         edge_seconds=_edges(inside, spans, between) / PICOSECONDS,
     )
 
@@ -62,11 +63,11 @@ def _edges(inside: Sequence[Interval], spans: Sequence[Span], between: Between) 
 
 
 def _runs_inside(
-    runs: Sequence[Span], programs: Sequence[int | None], spans: Sequence[Span]
+    runs: Sequence[tuple[Span, int | None]], spans: Sequence[Span]
 ) -> dict[int | None, tuple[int, float]]:
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     found: dict[int | None, tuple[int, float]] = {}
-    for (start, end), program in zip(runs, programs, strict=False):
+    for (start, end), program in runs:
         at = bisect_right(starts, start) - 1
         if at >= 0 and end <= ends[at]:
             count, total = found.get(program, (0, 0.0))

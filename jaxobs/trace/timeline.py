@@ -19,6 +19,10 @@ from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
 LONGEST: Final = 24 * 3600 * 10**12
 """A day: no operation lasts longer, so a longer one's times are corrupted."""
 
+ONLY_PARTS: Final = (
+    "no whole run of it is in the trace, which is shorter than it, or begins or ends in the middle of it"
+)
+
 _COMMAND_BUFFERS = (
     "{count} launches of command buffers hide their operations: only the whole time of each is known. To see them, "
     "run with XLA_FLAGS=--xla_gpu_enable_command_buffer= (empty)"
@@ -61,6 +65,8 @@ class Timeline:
         """Where runs are not told: the short waits between two operations of one program, picoseconds."""
         self.run_programs: list[int | None] = []
         """Whose run each of these is."""
+        self.run_is_whole: list[bool] = []
+        """Whether the trace holds all of it."""
         self.capabilities: Mapping[str, Value] = {}
         self.wrong_times = 0
         self._modules = modules
@@ -95,6 +101,10 @@ class Timeline:
             )
             index = self._indices[key] = len(self.operations) - 1
         return index
+
+    def entry_operations(self, program_id: int | None) -> frozenset[str] | None:
+        """Names of the instructions that each run of a program executes; None where its module is not known."""
+        return self._modules.entry(program_id)
 
     def users(self, between: Between) -> list[frozenset[int]]:
         """By operation, those that begin only when it has ended: users of its result, and its own next execution."""
@@ -155,7 +165,13 @@ class Timeline:
                     under_way,
                     kinds,
                     [at for at, _ in ranked],
-                    self.run_programs,
+                    [
+                        (span, program)
+                        for span, program, whole in zip(
+                            self.run_spans, self.run_programs, self.run_is_whole, strict=True
+                        )
+                        if whole
+                    ],
                     between,
                 )
                 for name, parts in stretches.items()
@@ -216,12 +232,23 @@ class Timeline:
                 charged[key] = charged.get(key, 0.0) + own
         runs = self._runs_by_program(between)
         spent: dict[int | None, float] = {}
-        for (start, end), program in zip(paced(self.run_spans, between), self.run_programs, strict=True):
-            spent[program] = spent.get(program, 0.0) + (end - start) / PICOSECONDS
-        times = [
-            ModuleTime(name, program_id, *runs[program_id], own / PICOSECONDS, spent.get(program_id))
-            for (program_id, name), own in charged.items()
-        ]
+        whole: Counter[int | None] = Counter()
+        told = zip(paced(self.run_spans, between), self.run_programs, self.run_is_whole, strict=True)
+        for (start, end), program, is_whole in told:
+            if is_whole:
+                whole[program] += 1
+                spent[program] = spent.get(program, 0.0) + (end - start) / PICOSECONDS
+        apart = Counter(self.run_programs)
+        times = []
+        for (program_id, name), own in charged.items():
+            count, why = runs[program_id]
+            cut = 0
+            if program_id in apart:
+                cut = apart[program_id] - whole[program_id]
+                count, why = (whole[program_id], why) if whole[program_id] else (None, ONLY_PARTS)
+            times.append(
+                ModuleTime(name, program_id, count, why, own / PICOSECONDS, spent.get(program_id), cut)
+            )
         times.sort(key=lambda time: -time.charged_seconds)
         return tuple(times)
 

@@ -66,6 +66,7 @@ class _TpuPlane:
                 if 0 <= start <= end <= start + LONGEST:
                     self.device.run_spans.append((start, end))
                     self.device.run_programs.append(program)
+                    self.device.run_is_whole.append(True)
         self.events += line.count
 
     def read_steps(self, line: Line) -> None:

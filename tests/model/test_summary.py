@@ -144,6 +144,17 @@ def test_a_loop_says_what_its_bottleneck_is_lately_or_why_that_is_unknown() -> N
     assert "  bottleneck of train: unknown: 2 steps are too few" in render(document).splitlines()
 
 
+def test_where_goodput_is_not_known_the_reason_is_there_and_no_nought() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["process"] |= {
+        "run_seconds": {"other": 9.0},
+        "goodput": None,
+        "goodput_reason": "nothing was marked",
+    }
+    lines = render(document).splitlines()
+    assert lines[1:3] == ["  the run: other 9 s; goodput –", "  – goodput: nothing was marked"]
+
+
 def test_the_run_and_its_memory_are_a_line_each() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["process"] |= {
@@ -154,6 +165,7 @@ def test_the_run_and_its_memory_are_a_line_each() -> None:
             "input": 10.0,
             "other": 0.1,
         },
+        "goodput": 0.65,
         "memory": {"in_use_bytes": 3 * 2**29, "peak_bytes": 2**31, "limit_bytes": None},
     }
     small, large = ({"in_use_bytes": size * 2**30, "limit_bytes": 2**36} for size in (1, 60))

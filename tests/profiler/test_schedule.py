@@ -189,3 +189,13 @@ def test_windows_that_show_nothing_become_rare():
 )
 def test_how_much_slower_traced_steps_were(steps, usual, slower):
     assert Window(1.0, 0.0, 0.3, 0, steps, usual).slower == pytest.approx(slower)
+
+
+def test_where_no_step_is_marked_windows_of_few_operations_grow_until_they_hold_long_runs():
+    schedule = Schedule(0.002, MAXIMUM_BYTES, 0.0).glimpsed(Window(0.02, 0.0, 0.0, 2_000, 0, None))
+    lengths = []
+    for number in range(4):
+        lengths.append(schedule.next_length(None))
+        window = Window(lengths[-1], 0.001, 0.001, int(100_000 * lengths[-1]), 0, None)
+        schedule = schedule.after(window, 60.0 * (number + 1))
+    assert lengths == [FIRST_LONGEST, 4 * FIRST_LONGEST, LONGEST, LONGEST]

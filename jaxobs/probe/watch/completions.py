@@ -1,4 +1,4 @@
-"""When the device finished: by polling a small output of a few calls, from a thread that sleeps in Python.
+"""When the device finished: by polling one output of a few calls, from a thread that sleeps in Python.
 
 The training thread never waits. A call that is sampled keeps one output leaf; this thread asks it `is_ready()`. (A
 thread that sits in `block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two kinds of
@@ -20,6 +20,7 @@ from jaxobs.model.clock import now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.watch.readiness import is_askable, is_ready
+from jaxobs.probe.watch.room import ALWAYS, room
 from jaxobs.probe.watch.signatures import step_into
 
 BURST = 4
@@ -45,16 +46,12 @@ SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 TOLERANCE = 0.15
 """A run whose duration is not known to within this share is not reported."""
 
-LARGEST_LEAF = 2**20
-"""Bytes. A sampled leaf stays alive until it is ready, also where the job has let go of it: a few of this size take no
-memory that a job could miss, and logits or a whole state might."""
-
 PATIENCE = 600.0
 """Seconds after which a sample is given up: a device that does not finish shows as steps that do not end."""
 
 
 class OutputLeaf:
-    """The way to a small output leaf of one watched function, found once.
+    """The way to the smallest output leaf of one watched function that lives long enough, found once.
 
     A donated leaf is dead by the next step; then the next larger is tried, and when none is left the function's
     device time stays absent.
@@ -81,7 +78,8 @@ class OutputLeaf:
                 for how, key in self._ways[0]:
                     value = step_into(value, how, key)
                 if is_askable(value):
-                    return value
+                    small = value.nbytes <= ALWAYS or value.nbytes <= room(value, BURST)
+                    return value if small else None
             except (AttributeError, KeyError, IndexError, TypeError) as error:
                 # Another structure than the first time.
                 if raised_by_signal_handler(error):
@@ -285,5 +283,5 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
                 break
         else:
             # Of equals the later one: state comes first by custom, and is donated to the next step.
-            found.append((int(getattr(leaf, "nbytes", LARGEST_LEAF + 1)), -len(found), tuple(way)))
-    return [way for size, _, way in sorted(found) if size <= LARGEST_LEAF]
+            found.append((int(leaf.nbytes), -len(found), tuple(way)))
+    return [way for _, _, way in sorted(found)]

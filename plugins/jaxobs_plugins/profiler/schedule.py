@@ -25,6 +25,10 @@ where tracing makes them a quarter slower, and one is cut at each end."""
 GROWTH = 4.0
 """A window is at most so many times longer than the last, which may have met the job at rest."""
 
+FILLED = 2**18
+"""Bytes of trace that a window may have where no step is marked: some 5 000 to 12 000 operations of a CPU, whose `stop()`
+takes 20 to 60 ms. So where operations are long, windows are, and hold whole runs of what nobody marks."""
+
 NOTICEABLY = 1.5
 """A window longer by less than this is not worth its cost where the last showed nothing."""
 
@@ -127,12 +131,17 @@ class Schedule:
         """How long the next window should record; `step`: seconds that a step takes, None where none is seen."""
         step = step or 0.0
         if self.length is None:
-            return self._bounded(min(FIRST_LONGEST, max(SHORTEST, FIRST_STEPS * step)))
+            return self._bounded(min(FIRST_LONGEST, max(SHORTEST, FIRST_STEPS * step or self._filled())))
         # An operation that goes on throughout a window is not in its trace. Where no steps are marked the job may as well
         # have been idle, and may get busy: then it is no longer than a first window.
         showing = min(GROWTH * self.too_short, LONGEST if step else FIRST_LONGEST)
-        wanted = min(LONGEST, GROWTH * self.length, max(2 * SHORTEST, STEPS_A_WINDOW * step, showing))
+        some = max(2 * SHORTEST, STEPS_A_WINDOW * step or self._filled(), showing)
+        wanted = min(LONGEST, GROWTH * self.length, some)
         return self._bounded(max(SHORTEST, wanted))
+
+    def _filled(self) -> float:
+        """Seconds until a trace has its fill; 0 where it is not known how fast it grows."""
+        return FILLED / self.density if self.density > 0 else 0.0
 
     def _bounded(self, wanted: float) -> float:
         """No longer than is paid for in time, and than makes as large a trace as there may be."""

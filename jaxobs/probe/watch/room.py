@@ -1,0 +1,48 @@
+"""How large an output may be that is kept until the device is done with it.
+
+Until then the device needs it anyway. What keeping it costs is the moment between its being ready and the poll that sees
+it: at most 3 % of the run, or 50 ms. For so long the job may lack that memory, where it would have let go of the output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+ALWAYS = 2**20
+"""Bytes that no job misses."""
+
+PART = 0.05
+"""Of the memory that is free, for all outputs kept at once."""
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def room(leaf: Any, kept_at_once: int) -> int:
+    """The most bytes that an output like this one may have; `leaf` is an array of JAX's own."""
+    free = _free_on_device(leaf)
+    return max(ALWAYS, int(PART * free / kept_at_once)) if free is not None else ALWAYS
+
+
+def _free_on_device(leaf: Any) -> int | None:
+    """Bytes free where the array lies; None where that is not known."""
+    device = next(iter(leaf.devices()))
+    if device.platform == "cpu":
+        return _free_on_host()
+    statistics = device.memory_stats() or {}
+    limit, in_use = statistics.get("bytes_limit"), statistics.get("bytes_in_use")
+    return None if limit is None or in_use is None else max(0, limit - in_use)
+
+
+def _free_on_host() -> int | None:
+    """Free pages, without those of files; in a container no more than its limit leaves."""
+    with contextlib.suppress(OSError, ValueError):
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max": there is no limit
+            free = min(
+                free, int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
+            )
+        return max(0, free)
+    return None
