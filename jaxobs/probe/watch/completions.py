@@ -78,8 +78,10 @@ class OutputLeaf:
                 for how, key in self._ways[0]:
                     value = step_into(value, how, key)
                 if is_askable(value):
-                    small = value.nbytes <= ALWAYS or value.nbytes <= room(value, BURST)
-                    return value if small else None
+                    if value.nbytes <= ALWAYS or value.nbytes <= room(value, BURST):
+                        return value
+                    self._ways.clear()  # the others are larger
+                    break
             except (AttributeError, KeyError, IndexError, TypeError) as error:
                 # Another structure than the first time.
                 if raised_by_signal_handler(error):
