@@ -18,7 +18,16 @@ COMPONENTS: Final = (
 CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
 PHASES: Final = ("trace", "lower", "backend", "cache_read")
 
+PREFERRED: Final = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)
+"""Ten numbers a decade, a quarter apart (the series R10 of ISO 3)."""
+
 STEP_BUCKETS: Final = (
+    *(round(number * 10.0**decade, 8) for decade in range(-4, 2) for number in PREFERRED),
+    100.0, 125.0, 160.0, 200.0, 250.0, 315.0, 400.0, 500.0, 600.0,
+)  # fmt: skip
+"""So near to each other that quantiles between them are right to about a tenth."""
+
+HOST_STEP_BUCKETS: Final = (
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
     120.0, 300.0, 600.0,
 )  # fmt: skip
@@ -34,7 +43,8 @@ STEPS = Metric("jaxobs_steps_total", "counter", "Steps that ended.", ("loop",))
 STEPS_FAILED = Metric("jaxobs_steps_failed_total", "counter", "Steps that raised.", ("loop",))
 STEP_SECONDS = Metric(
     "jaxobs_step_seconds", "histogram",
-    "Spacing of step completions on the device, averaged between samples; the host's turn where nothing is watched.",
+    "What a step takes: each turn of a host that waits for the device, else the spacing of completions on the device, "
+    "averaged between samples; the host's turn where nothing is watched.",
     ("loop",), "seconds", STEP_BUCKETS,
 )  # fmt: skip
 STEP_HOST_SECONDS = Metric(
@@ -43,7 +53,7 @@ STEP_HOST_SECONDS = Metric(
     "The host's turn of the loop.",
     ("loop",),
     "seconds",
-    STEP_BUCKETS,
+    HOST_STEP_BUCKETS,
 )
 LAST_STEP = Metric(
     "jaxobs_last_step_timestamp_seconds",

@@ -1,4 +1,9 @@
-"""How long a loop's steps take: the spacing of their completions on the device, else the host's turns."""
+"""How long a loop's steps take.
+
+Where the host waits for the device in each step, that is the host's turn, of every single one. Where it runs ahead it is
+the spacing of completions on the device, averaged between those that were seen. Where no completion is, it is the host's
+turns, averaged over a second at least.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from dataclasses import replace
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loops.plain_steps import PlainSteps
+from jaxobs.derive.loops.synchrony import Synchrony
 from jaxobs.derive.loops.turns import TurnLog, Turns
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -45,6 +51,7 @@ class StepTimes:
         self._first_run: int | None = None
         self.completions_seen = False  # whether the device was ever seen to finish a step
         self._completed: StepCompleted | None = None
+        self._synchrony = Synchrony()
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._last_spacing: tuple[int, float] | None = None
         self._spacings: deque[tuple[int, float]] = deque(maxlen=60)
@@ -120,23 +127,28 @@ class StepTimes:
     def _space(self, event: StepCompleted, executables: Executables) -> None:
         """The spacing since the last known completion, averaged over the steps between."""
         before, self._completed = self._completed, event
+        self._synchrony.completed(event, self._turns)
         if before is None or event.step <= before.step or event.time <= before.time:
             return
         between = self._turns.between(before.step, before.time, event.step, event.time)
+        turns = self._turns.durations(before.step, event.step) if self._synchrony.host_waits else None
         self._turns.forget_before(event.step)
         steps = event.step - before.step
         spacing = seconds(event.time - before.time - between.excluded - between.paused) / steps
-        if spacing <= 0:
-            return  # a step that was polled before what is excluded: nothing can be told from it
         most = MOST_LEFT_OUT * (event.time - before.time)
-        if between.excluded > most:
+        if turns is None and (spacing <= 0 or between.excluded > most):
             return  # where that is so all the time, the host's turns are shown
         if not self._awaits_completions(event.time):
             self._spacings.clear()  # they are of another time
         self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
+        if turns is None:
+            self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
+        else:
+            singly = list(map(seconds, turns))
+            spacing = sum(singly) / steps
+            self._series.observe_all(core.STEP_SECONDS, self._labels, singly)
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
-        self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
         left_out = between.excluded + between.paused
         known = between.steps == steps >= STEPS_FOR_A_SPACING
         if between.alone is not None and known and left_out <= most:

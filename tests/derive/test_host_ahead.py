@@ -141,13 +141,14 @@ def test_no_time_of_a_run_is_taken_from_completions_around_a_checkpoint() -> Non
 
 
 def test_a_loop_with_a_checkpoint_between_any_two_completions_has_its_hosts_turns_for_step_time() -> None:
+    """The host waits for the device in each step, so that its turn is the step."""
     fold = new_fold()
     for number in range(40):
         fold.apply(step(number, number, number + 1, checkpoint=0.5, runs=(1,)))
         if number % 4 == 3:
             fold.apply(completed(number, number + 0.9))
     loop = fold.snapshot(at(40)).to_dict()["loops"]["train"]
-    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(1.0), "host")
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(1.0), "completions")
 
 
 def test_checkpoints_that_wait_for_the_device_leave_a_steady_pace_and_so_a_sure_label() -> None:

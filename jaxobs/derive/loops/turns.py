@@ -31,12 +31,16 @@ class Turns:
     runs: tuple[int, ...] | None
     """What each of them ran; None where that is not the same for all."""
     durations: list[int]
+    end: int
+    """Of the last of them."""
 
     @classmethod
     def of_step(cls, event: StepEnded, turn: int, before: int | None) -> Turns:
         """`before`: when the step before it ended."""
         pauses = _pauses(before, event.start - event.gap)
-        return cls(event.step, event.step, event.nested + event.checkpoint, pauses, event.runs, [turn])
+        return cls(
+            event.step, event.step, event.nested + event.checkpoint, pauses, event.runs, [turn], event.end
+        )
 
     @classmethod
     def of_steps(cls, steps: PlainSteps, before: int | None) -> Turns:
@@ -48,7 +52,7 @@ class Turns:
                 pauses += _pauses(end, begin)
         alone = steps.ran_alone
         runs = (alone,) if alone is not None else None if steps.runs else ()
-        return cls(steps.first, steps.last, 0, tuple(pauses), runs, steps.turns)
+        return cls(steps.first, steps.last, 0, tuple(pauses), runs, steps.turns, steps.ends[-1])
 
 
 class Between(NamedTuple):
@@ -92,6 +96,30 @@ class TurnLog:
             if turns.first <= step <= turns.last:
                 return turns.durations[step - turns.first]
         return None
+
+    def durations(self, first: int, last: int) -> list[int] | None:
+        """Nanoseconds of each turn behind step `first` up to `last`; None where not all of them are remembered."""
+        found: list[int] = []
+        for turns in self._turns:
+            begin, end = max(turns.first, first + 1), min(turns.last, last)
+            if begin <= end:
+                found += turns.durations[begin - turns.first : end - turns.first + 1]
+        return found if len(found) == last - first else None
+
+    def end_of(self, step: int) -> int | None:
+        """When a step ended, if it is remembered."""
+        for turns in reversed(self._turns):
+            if turns.first <= step <= turns.last:
+                end = turns.end - sum(turns.durations[step - turns.first + 1 :])
+                for pause in reversed(turns.pauses):
+                    if end - (pause.end - pause.begin) <= pause.begin:
+                        end -= pause.end - pause.begin
+                return end
+        return None
+
+    def mean_duration(self) -> float | None:
+        """Nanoseconds, of all that are remembered."""
+        return sum(sum(turns.durations) for turns in self._turns) / self._steps if self._steps else None
 
     def between(self, first: int, begin: int, last: int, end: int) -> Between:
         """Of the steps behind `first` up to `last`, which the device was done with at `begin` and at `end`."""
