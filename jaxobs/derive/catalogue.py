@@ -347,7 +347,19 @@ SERIES_LIMITED = Metric(
     "Updates that found no series of their own, by metric.",
     ("metric",),
 )
+CONTRADICTIONS = Metric(
+    "jaxobs_contradictions_total", "counter", "Figures that were withheld because another contradicts them, each once.",
+    ("figure",),
+)  # fmt: skip
 
 CORE_METRICS: Final[tuple[Metric, ...]] = tuple(
     value for value in list(globals().values()) if isinstance(value, Metric)
 )
+
+WITHHOLDABLE: Final = {
+    "mfu": MFU,
+    "hfu": HFU,
+    "efficiency": EXECUTABLE_EFFICIENCY,
+    "achieved_flops_per_second": EXECUTABLE_ACHIEVED,
+}
+"""Gauges of what a snapshot's document withholds, by its key there."""

@@ -32,6 +32,7 @@ from jaxobs.derive.series import Series
 from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.spans import Spans
 from jaxobs.derive.throttling import clocks_document
+from jaxobs.derive.validation import contradictions, withheld
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.cost import ModuleCost
@@ -90,6 +91,7 @@ class Fold:
         self._spans = Spans(resource.get("service.instance.id", ""), job)
         self._finished: list[Span] = []
         self.loops: dict[str, Loop] = {}
+        self._contradicted: set[tuple[tuple[str, ...], str]] = set()
         self._sources: dict[str, events.SourceReported] = {}
         self._dropped_by: dict[str, tuple[int, str]] = {}
         self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
@@ -208,11 +210,27 @@ class Fold:
         self._show_self()
         self._between()
         document = self._document(now)
+        document = self._without_contradictions(document)
         self._between()
         document["advice"] = advise(document)
         show(document["advice"], self.series)
         self._between()
         return Snapshot(now, document, self.series.families())
+
+    def _without_contradictions(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Neither in the document nor as series; each is counted once."""
+        found = contradictions(document)
+        for section, place, keys, _ in found:
+            entry = document[section][place]
+            of_loop = section == "loops"
+            labels = (place,) if of_loop else (entry["function"], entry["executable"] or "")
+            for key in keys:
+                if (metric := core.WITHHOLDABLE.get(key)) is not None:
+                    self.series.set(metric, labels, None)
+                if (labels, key) not in self._contradicted:
+                    self._contradicted.add((labels, key))
+                    self.series.add(core.CONTRADICTIONS, (key,), 1.0)
+        return withheld(document, found)
 
     def _loop(self, name: str) -> Loop:
         loop = self.loops.get(name)
