@@ -50,30 +50,36 @@ class EventMemory:
     def __init__(self, allocated: Callable[[], int | None]) -> None:
         self._allocated = allocated
         self._began: int | None = None
+        self._told = False
         self._more = 0
         self._jobs_own = 0.0
 
     @property
     def tells(self) -> bool:
-        """Whether memory was known when the last recording began."""
-        return self._began is not None
+        """Whether the last answer told anything: where malloc is slow once, it is not asked again."""
+        return self._told
 
     def begin(self) -> None:
-        self._began, self._more = self._allocated(), 0
+        self._began, self._more = self._now(), 0
 
     def again(self) -> None:
         """Once more before it begins: a job that allocates and frees in each step has more now than a moment ago."""
-        now = self._allocated()
+        now = self._now()
         if now is not None and self._began is not None:
             self._began = max(self._began, now)
 
     def grown(self) -> int:
         """Bytes that events hold at most, less what the job was seen to allocate by itself; 0 where not known."""
-        now = self._allocated()
+        now = self._now()
         if now is None or self._began is None:
             return 0
         self._more = now - self._began
         return max(0, int(self._more - self._jobs_own))
+
+    def _now(self) -> int | None:
+        now = self._allocated()
+        self._told = now is not None
+        return now
 
     def learn(self, traced: int) -> None:
         """From a trace of so many bytes: what had grown at its end, and was not of its events, was the job's own."""
