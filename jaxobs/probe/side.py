@@ -26,6 +26,7 @@ from jaxobs.probe.watch import watched
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.first_calls import FirstCalls
 from jaxobs.probe.watch.registry import Watching
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
@@ -95,6 +96,7 @@ class ProbeSide:
         self.executables: Executables = before.executables if before is not None else Executables()
         self.loops = Loops(self.ring)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
+        self.first_calls = FirstCalls(self.ring.emit)
         self.recorded = RecordedValues(self.loops.current, log)
         told = before.sender.told_again.to_another_observer() if before is not None else None
         self.sender: Sender = Sender(
@@ -153,7 +155,7 @@ class ProbeSide:
 
     def _calls_of(self, function: Any, number: int) -> Calls:
         return Calls(
-            function, number, self.ring.emit, self.loops.current, self.executables, self.completions,
+            function, number, self.ring.emit, self.loops.current, self.executables, self.completions, self.first_calls,
             self.loops.failed,
         )  # fmt: skip
 
@@ -229,6 +231,7 @@ class ProbeSide:
                 self._backend = find_backend()
             if self._backend is not None:
                 self.ring.emit(self._backend)
+        self.first_calls.ask()
         for event in self.recorded.ready():
             self.ring.emit(event)
 

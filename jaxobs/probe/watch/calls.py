@@ -17,6 +17,7 @@ from jaxobs.probe.jax_internals import executables_alive
 from jaxobs.probe.loops import Current
 from jaxobs.probe.watch.completions import Completions, OutputLeaf
 from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.first_calls import FirstCalls
 from jaxobs.probe.watch.signatures import (
     Signature,
     leaf_signature,
@@ -95,7 +96,7 @@ class Calls:
 
     __slots__ = (
         "_earlier", "_emit", "_failed", "_known", "_name", "_table", "alive", "complete", "completions", "current",
-        "executables", "function", "leaf", "new", "number", "outside", "read", "run",
+        "executables", "first_calls", "function", "leaf", "new", "number", "outside", "read", "run",
     )  # fmt: skip
 
     def __init__(
@@ -106,9 +107,11 @@ class Calls:
         current: Current,
         executables: Executables,
         completions: Completions,
+        first_calls: FirstCalls,
         failed: Callable[[BaseException | None, str | None], None],
     ) -> None:
         self.function = function
+        self.first_calls = first_calls
         self.number = number
         self.current = current
         self.executables = executables
@@ -189,6 +192,12 @@ class Calls:
             self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
             if not isinstance(error, Exception) or raised_by_signal_handler(error):
                 raise  # it is the user's; anything else never gets into the user's call
+
+    def compiled(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call that compiled has returned: what it ran may go on for long."""
+        run = self.run if self.read is None else self.which(args, kwargs)
+        if run != self.number:
+            self.first_calls.keep(self.leaf, result, run, self.executables.made_at)
 
     def _remember(self, seen: Signature, executable: int) -> None:
         if executables_alive(self.function) == 1:

@@ -6,6 +6,8 @@ import itertools
 import threading
 from dataclasses import dataclass
 
+from jaxobs.model.clock import now
+
 
 @dataclass(frozen=True, slots=True)
 class Created:
@@ -24,6 +26,8 @@ class Executables:
 
     def __init__(self) -> None:
         self.count = 0
+        self.made_at = 0
+        """When the newest was there, by `now()`."""
         self._created: list[Created] = []
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()  # a finalizer that compiles may run within
@@ -34,6 +38,7 @@ class Executables:
     def created(self, function: str, executable: int) -> None:
         with self._lock:
             self._created.append(Created(executable, function, threading.get_ident()))
+            self.made_at = now()
             self.count = len(self._created)
 
     def since(self, count: int, function: str) -> list[int]:

@@ -64,6 +64,8 @@ class Watched(Generic[Parameters, Result]):
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
             calls.learn(count, args, kwargs, known)
+            if executables.count != count:
+                calls.compiled(result, args, kwargs)
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
             calls.outside[run] = calls.outside.get(run, 0) + 1
