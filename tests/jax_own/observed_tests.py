@@ -19,6 +19,9 @@ OUTCOMES = Path(os.environ["JAX_OWN_OUTCOMES"])
 
 def pytest_configure() -> None:
     """Before any test file is imported, as a training script would."""
+    from absl import flags
+
+    flags.FLAGS.mark_as_parsed()  # absl's own runner would; some tests ask for its folder for files
     mode = os.environ["JAX_OWN_MODE"]
     if mode == "plain":
         return
