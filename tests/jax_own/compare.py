@@ -5,7 +5,7 @@
 PATH is a checkout of JAX at the version installed here. Each file runs in a process of its own in three ways: plain, with
 `jaxobs.instrument()`, and with every function that `jax.jit` makes watched. What differs from plain is run once more both
 ways; a test that then ends alike, or ends otherwise than before without jaxobs, is flaky and only counted. Exit status 1
-where something differs. `absl-py` is needed, which is no dependency of jaxobs: pip install absl-py.
+where something differs, or was not reached with jaxobs and was without. `absl-py` is needed, which is no dependency of jaxobs: pip install absl-py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.jax_own.outcomes import MODES, NOT_REACHED, Outcome, run
+from tests.jax_own.outcomes import MODES, Outcome, run
 
 FILES = (
     "monitoring_test", "profiler_test", "profiler_session_test", "jax_jit_test", "compilation_cache_test",
@@ -34,12 +34,8 @@ SECONDS = 900.0
 
 
 def differing(plain: dict[str, Outcome], other: dict[str, Outcome]) -> list[str]:
-    """Tests whose outcome is not the same."""
-    return [
-        test
-        for test in {**plain, **other}
-        if plain.get(test, NOT_REACHED).outcome != other.get(test, NOT_REACHED).outcome
-    ]
+    """Tests that were reached both ways and whose outcome is not the same."""
+    return [test for test in plain if test in other and plain[test].outcome != other[test].outcome]
 
 
 def confirmed(
@@ -51,34 +47,33 @@ def confirmed(
     again, _ = run(checkout, tests, "plain", seconds)
     other, _ = run(checkout, tests, mode, seconds)
     return {
-        test: (again.get(test, NOT_REACHED), other.get(test, NOT_REACHED))
+        test: (again[test], other[test])
         for test in differing(again, other)
-        if again.get(test, NOT_REACHED).outcome == plain.get(test, NOT_REACHED).outcome
+        if again[test].outcome == plain[test].outcome
     }
 
 
 def compare(checkout: Path, file: str, seconds: float) -> int:
-    """Print a file's counts and what differs; how many that is."""
+    """Print a file's counts and what differs; how many that is. A file without a test is one: nothing was compared."""
     plain, end = run(checkout, [file], "plain", seconds)
-    counts = ", ".join(
-        f"{count} {outcome}" for outcome, count in Counter(o.outcome for o in plain.values()).items()
-    )
-    print(f"{file}: {counts or 'no test'}{'; ' + end if end else ''}", flush=True)
-    found = 0
-    for mode in MODES[1:]:
-        other, other_end = run(checkout, [file], mode, seconds)
-        suspected = differing(plain, other)
-        kept = confirmed(checkout, suspected, mode, plain, seconds)
-        found += len(kept)
-        flaky = f", {len(suspected) - len(kept)} flaky" if len(kept) < len(suspected) else ""
-        print(
-            f"  {mode}: {len(kept)} differ{flaky}{'; ' + other_end if other_end != end else ''}", flush=True
-        )
-        for test, (without, with_it) in kept.items():
-            print(
-                f"    {test}: {without.outcome} → {with_it.outcome}: {with_it.why or without.why}", flush=True
-            )
-    return found
+    counts = [f"{count} {outcome}" for outcome, count in Counter(o.outcome for o in plain.values()).items()]
+    print(f"{file}: {', '.join(counts) or 'no test'}{'; ' + end if end else ''}", flush=True)
+    return int(not plain) + sum(compare_mode(checkout, file, mode, plain, seconds) for mode in MODES[1:])
+
+
+def compare_mode(checkout: Path, file: str, mode: str, plain: dict[str, Outcome], seconds: float) -> int:
+    """Print what differs in one way; how many that is."""
+    other, end = run(checkout, [file], mode, seconds)
+    suspected = differing(plain, other)
+    kept = confirmed(checkout, suspected, mode, plain, seconds)
+    unreached = len(plain.keys() - other.keys())
+    parts = [f"{len(kept)} of {len(plain)} differ"]
+    parts += [f"{len(suspected) - len(kept)} flaky"] if len(suspected) > len(kept) else []
+    parts += [f"{unreached} not reached, which are without jaxobs"] if unreached else []
+    print(f"  {mode}: {', '.join(parts)}{'; ' + end if end else ''}", flush=True)
+    for test, (without, with_it) in kept.items():
+        print(f"    {test}: {without.outcome} → {with_it.outcome}: {with_it.why or without.why}", flush=True)
+    return len(kept) + unreached
 
 
 def main() -> int:

@@ -23,9 +23,6 @@ class Outcome(NamedTuple):
     why: str
 
 
-NOT_REACHED = Outcome("not reached", "")
-
-
 def run(checkout: Path, tests: Sequence[str], mode: str, seconds: float) -> tuple[dict[str, Outcome], str]:
     """The outcome of each test of a file, or of single tests by name; and how the process ended, if not by itself."""
     with tempfile.TemporaryDirectory(prefix="jaxobs-jax-own-") as folder:
