@@ -9,6 +9,7 @@ where memory, descriptors or threads grew, where an event or a span is in no cou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -80,8 +81,11 @@ def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> 
     began = time.monotonic()
     line = 0.0
     while (elapsed := time.monotonic() - began) < seconds:
-        for process in held.values():
-            process.sample()
+        for name, process in held.items():
+            try:
+                process.sample()
+            except psutil.NoSuchProcess:
+                sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
         if elapsed >= line:
             line += LINE_SECONDS
             figures = "; ".join(f"{name} {process}" for name, process in held.items())
@@ -144,6 +148,8 @@ def main() -> int:
         finally:
             for process in (job, plain):
                 process.kill()
+            with contextlib.suppress(psutil.Error, UnboundLocalError):
+                agent.resume()  # a suspended one would never hear that its job is gone
         good = judge(folder, held, disturbances, len(endpoint.spans)) and status == (0, 0)
     print(
         f"job and plain job ended with status {status[0]} and {status[1]}; {disturbances.suspensions} suspensions"

@@ -6,6 +6,7 @@ the file, a line of JSON for each test, so that what had ended is known when a l
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -19,9 +20,10 @@ OUTCOMES = Path(os.environ["JAX_OWN_OUTCOMES"])
 
 def pytest_configure() -> None:
     """Before any test file is imported, as a training script would."""
-    from absl import flags
+    with contextlib.suppress(ImportError):
+        from absl import flags
 
-    flags.FLAGS.mark_as_parsed()  # absl's own runner would; some tests ask for its folder for files
+        flags.FLAGS.mark_as_parsed()  # absl's own runner would; some tests ask for its folder for files
     mode = os.environ["JAX_OWN_MODE"]
     if mode == "plain":
         return
