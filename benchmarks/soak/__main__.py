@@ -127,6 +127,7 @@ def main() -> int:
         folder = Path(name)
         install(folder / "plugin")
         job, plain = (start_job(folder, options.seed, how, endpoint.url) for how in ("observed", "plain"))
+        agent = None
         try:
             address = wait_for(folder / "address", job)
             agent = agent_of(job)
@@ -148,8 +149,9 @@ def main() -> int:
         finally:
             for process in (job, plain):
                 process.kill()
-            with contextlib.suppress(psutil.Error, UnboundLocalError):
-                agent.resume()  # a suspended one would never hear that its job is gone
+            with contextlib.suppress(psutil.Error):
+                if agent is not None:
+                    agent.resume()  # a suspended one would never hear that its job is gone
         good = judge(folder, held, disturbances, len(endpoint.spans)) and status == (0, 0)
     print(
         f"job and plain job ended with status {status[0]} and {status[1]}; {disturbances.suspensions} suspensions"

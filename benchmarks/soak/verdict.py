@@ -35,6 +35,8 @@ def figures_of_counts(folder: Path, delivered: int) -> Iterator[tuple[str, int, 
     emitted = agent["events_emitted"]
     yield "events", emitted - sum(parts), _sum(emitted, parts, "accepted", "dropped", "refused")
     witness, failing = _told(folder, "witness"), _told(folder, "failing")
+    for outcome, value in witness["metrics"].items():
+        yield f"events {outcome}, in the metrics", int(value) - agent[f"events_{outcome}"], f"{value:,.0f}"
     given = witness["events"] + witness["spans"]
     parts = [failing["events"] + failing["spans"], sources["soak_failing"]["dropped"]]
     yield (

@@ -32,9 +32,12 @@ def test_an_event_in_no_count_and_a_span_in_two_are_seen(tmp_path: Path) -> None
     }  # fmt: skip
     agent = {"events_emitted": 11, "events_accepted": 6, "events_dropped": 3, "events_refused": 1}
     (tmp_path / "snapshot.json").write_text(json.dumps({"agent": agent, "sources": sources}))
-    (tmp_path / "witness.json").write_text(json.dumps({"events": 5, "spans": 4, "dropped": 0}))
+    (tmp_path / "witness.json").write_text(
+        json.dumps({"events": 5, "spans": 4, "dropped": 0, "metrics": {"refused": 3.0}})
+    )
     (tmp_path / "failing.json").write_text(json.dumps({"events": 4, "spans": 3, "dropped": 2}))
     differences = {name: difference for name, difference, _ in figures_of_counts(tmp_path, delivered=4)}
     assert differences["events"] == 1
     assert differences["the failing exporter's events and spans"] == 0
+    assert differences["events refused, in the metrics"] == 2
     assert differences["spans over OTLP"] == -1

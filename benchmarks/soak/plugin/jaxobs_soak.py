@@ -22,6 +22,8 @@ LONGEST_HANG = 12.0
 BURST = 6
 """Failures in a row: one more than a plugin may have before it is set aside."""
 
+EVENT_METRICS = ("jaxobs_events_total", "jaxobs_events_emitted_total")
+
 FAULTS = {"none": 40, "raise": 4, "burst": 1, "hang": 2, "rubbish": 3}
 """How often each is drawn."""
 
@@ -135,6 +137,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.events = self.spans = self.dropped = 0
+        self.metrics_of_events: dict[str, float] = {}
 
     def start(self, agent: Any) -> None:
         pass
@@ -142,9 +145,14 @@ class Witness:
     def export(self, batch: Any) -> None:
         self.events += len(batch.events)
         self.spans += len(batch.spans)
+        for family in batch.snapshot.families:
+            if family.metric.name in EVENT_METRICS:
+                for labels, value in family.series.items():
+                    self.metrics_of_events["".join(labels) or "emitted"] = value
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # of the contract
-        told = {"events": self.events, "spans": self.spans, "dropped": self.dropped}
+        told: dict[str, Any] = {"events": self.events, "spans": self.spans, "dropped": self.dropped}
+        told["metrics"] = self.metrics_of_events
         (FOLDER / f"{self.name}.json").write_text(json.dumps(told))
 
 
