@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import subprocess
@@ -25,7 +26,7 @@ from benchmarks.soak.disturbances import Disturbances
 from benchmarks.soak.endpoint import Endpoint
 from benchmarks.soak.growth import Held
 from benchmarks.soak.installed_plugin import install
-from benchmarks.soak.verdict import figures_of_counts, figures_of_growth
+from benchmarks.soak.verdict import LEAST_MINUTES, figures_of_counts, figures_of_growth
 
 SAMPLE_SECONDS = 5.0
 LINE_SECONDS = 60.0
@@ -94,13 +95,17 @@ def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> 
         time.sleep(SAMPLE_SECONDS)
 
 
-def judge(folder: Path, held: dict[str, Held], disturbances: Disturbances, spans: int) -> bool:
+def judge(
+    folder: Path, held: dict[str, Held], minutes: float, disturbances: Disturbances, spans: int
+) -> bool:
     """Print each figure; whether all hold."""
     good = True
-    for name, growth, most in figures_of_growth(held):
+    if minutes < LEAST_MINUTES:
+        print(f"     memory is judged in runs of {LEAST_MINUTES:g} minutes and more")
+    for name, growth, most in figures_of_growth(held, minutes):
         sound = growth <= most
         good &= sound
-        limit = "" if most == float("inf") else f" (at most {most:g})"
+        limit = "" if most == math.inf else f" (at most {most:g})"
         print(f"{'    ' if sound else 'GREW'} {name}: {growth:+.2f}{limit}")
     for name, difference, between in figures_of_counts(folder, spans):
         good &= difference == 0
@@ -152,7 +157,7 @@ def main() -> int:
             with contextlib.suppress(psutil.Error):
                 if agent is not None:
                     agent.resume()  # a suspended one would never hear that its job is gone
-        good = judge(folder, held, disturbances, len(endpoint.spans)) and status == (0, 0)
+        good = judge(folder, held, options.minutes, disturbances, len(endpoint.spans)) and status == (0, 0)
     print(
         f"job and plain job ended with status {status[0]} and {status[1]}; {disturbances.suspensions} suspensions"
     )
