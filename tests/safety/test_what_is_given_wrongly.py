@@ -32,7 +32,7 @@ print(loop["examples_reason"])
 print(loop["tokens_reason"])
 print(loop["mfu_reason"])
 print(snapshot["loops"]["second"]["examples"], snapshot["loops"]["second"]["examples_reason"])
-print(snapshot["agent"]["events_refused"] >= 125)
+print(snapshot["agent"]["events_refused"] == 75)
 print(snapshot["agent"]["refused_reasons"])
 """
 
