@@ -9,7 +9,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-jax test-jax-versions lint format benchmark accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test test-jax test-jax-versions jax-own-tests lint format benchmark soak accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -28,6 +28,10 @@ test-jax-versions:  ## the tests on each JAX version supported
 	  echo "== JAX $$version"; $(MAKE) --no-print-directory test-jax JAX=$$version; \
 	done
 
+jax-own-tests: .venv/installed  ## what differs in JAX's own tests with jaxobs: make jax-own-tests TESTS=CHECKOUT
+	@[ -n "$(TESTS)" ] || { echo "jaxobs: say where JAX's tests are: make jax-own-tests TESTS=/path/to/a/checkout" >&2; exit 2; }
+	.venv/bin/python -m tests.jax_own.compare $(TESTS) $(ARGS)
+
 lint: .venv/installed  ## ruff, mypy --strict, import-linter
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -45,6 +49,9 @@ benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchm
 	@set -e; found=; for file in benchmarks/$(or $(NAME),*).py; do \
 	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; .venv/bin/python "$$file" $(ARGS); \
 	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py" >&2; exit 2; }
+
+soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")
+	.venv/bin/python -m benchmarks.soak $(ARGS)
 
 docs: .venv/installed  ## write docs/metrics.md, docs/advice.md and the README's settings anew from the code
 	.venv/bin/python docs/generate_metrics.py

@@ -175,13 +175,20 @@ class Analysis:
 
 
 class _Modules:
-    """Costs of modules by their content, those used last. A reason stands for one that cannot be had."""
+    """Costs of modules by their content, those used last. A reason stands for one that cannot be had.
+
+    A program that is compiled again has a number of its own in its module, so other bytes, and the same cost: a job that
+    compiles its few programs without end shall not take more and more.
+    """
 
     def __init__(self, log: Callable[[str], None], between: Between) -> None:
         self._log = log
         self._between = between
         self._rules: Mapping[str, Any] = {}
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
+        self._sizes: dict[bytes, int] = {}
+        self._newest: dict[str, bytes] = {}
+        """By fingerprint, the content that was decoded last: the others that share its cost have the size of nothing."""
         self._operations = 0
         self.carried: dict[int, bytes] = {}
         """Modules by program id, of all windows: one carries them only after a compile, and its successors none."""
@@ -191,12 +198,29 @@ class _Modules:
         if content in self._known:
             self._known.move_to_end(content)
             return self._known[content]
-        found = self._known[content] = self._decode(proto)
-        self._operations += _size(found)
+        found = self._known[content] = self._shared(content, self._decode(proto))
+        self._resize(content, _size(found))
         while self._operations > OPERATIONS_KEPT and len(self._known) > 1:
-            _, oldest = self._known.popitem(last=False)
-            self._operations -= _size(oldest)
+            oldest, gone = self._known.popitem(last=False)
+            self._operations -= self._sizes.pop(oldest)
+            if isinstance(gone, ModuleCost) and self._newest.get(gone.fingerprint) == oldest:
+                del self._newest[gone.fingerprint]
         return found
+
+    def _shared(self, content: bytes, found: ModuleCost | str) -> ModuleCost | str:
+        """An equal cost that is there already, for this one."""
+        if isinstance(found, str):
+            return found
+        before = self._newest.get(found.fingerprint)
+        self._newest[found.fingerprint] = content
+        if before is None or self._known[before] != found:
+            return found
+        self._resize(before, 1)
+        return self._known[before]
+
+    def _resize(self, content: bytes, size: int) -> None:
+        self._operations += size - self._sizes.get(content, 0)
+        self._sizes[content] = size
 
     def of(self, trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
         """Costs by host and program id, as a trace names its modules."""

@@ -215,12 +215,9 @@ class Service:
             # One by one: plugins append on threads of their own meanwhile.
             self._slices()
             event = self._arrived.popleft()
-            if isinstance(event, Measured | SpanEnded):
-                self.fold.apply(event)
-                if self._plugins.events_are_taken:
-                    self._new_events.append(event)
-            else:
-                self.fold.refused += 1
+            self.fold.apply_own(event)
+            if self._plugins.events_are_taken and isinstance(event, Measured | SpanEnded):
+                self._new_events.append(event)
         self._analysed(self._analysis.finished())
 
     def _read_windows(self, *, final: bool = False) -> None:
@@ -257,7 +254,7 @@ class Service:
         self._read_windows()
         for guard in self._plugins.guards:
             self._slices()
-            self.fold.apply(guard.report(STUCK_SECONDS))
+            self.fold.apply_own(guard.report(STUCK_SECONDS))
         if not self._inline:
             self.fold.agent_measured(process_time(), _resident())
         for exporter in self._plugins.exporters:

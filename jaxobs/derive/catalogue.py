@@ -327,7 +327,12 @@ LISTENERS_RESTORED = Metric(
     "Times that JAX's listeners had been cleared and were put back.",
 )
 EVENTS = Metric(
-    "jaxobs_events_total", "counter", "Events of the training process, by what became of them.", ("outcome",)
+    "jaxobs_events_total", "counter", "Events of the job and the agent, by what became of them.", ("outcome",)
+)
+EVENTS_EMITTED = Metric(
+    "jaxobs_events_emitted_total",
+    "counter",
+    "Events that the job and the agent have emitted; those in no count of jaxobs_events_total are on their way.",
 )
 AGENT_CPU = Metric(
     "jaxobs_agent_cpu_seconds_total", "counter", "CPU time of jaxobs: its threads in the job, and the agent.",

@@ -61,10 +61,16 @@ def _lost(dropped: tuple[int, str] | None) -> dict[str, Any]:
 
 
 def agent_document(
-    accepted: int, refused: int, probe: ProbeReported, cpu_seconds: float | None, resident_bytes: int | None
+    emitted: int,
+    accepted: int,
+    refused: int,
+    probe: ProbeReported,
+    cpu_seconds: float | None,
+    resident_bytes: int | None,
 ) -> dict[str, Any]:
-    """What observing costs, and which events came to nothing."""
+    """What observing costs, and what became of the events: once nothing is on its way the three add up to the emitted."""
     return {
+        "events_emitted": emitted,
         "events_accepted": accepted,
         "events_dropped": probe.dropped,
         "events_refused": refused,

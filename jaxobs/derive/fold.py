@@ -74,6 +74,7 @@ class Fold:
         self.series = Series(catalogue, series_limit)
         self.clock = clock
         self.accepted = self.refused = 0
+        self._emitted_here = 0
         self.address: str | None = None
         self._began = began
         self._resource = resource
@@ -94,7 +95,7 @@ class Fold:
         self._contradicted: set[tuple[tuple[str, ...], str]] = set()
         self._sources: dict[str, events.SourceReported] = {}
         self._dropped_by: dict[str, tuple[int, str]] = {}
-        self._probe = events.ProbeReported(0, 0, 0, 0.0, began)
+        self._probe = events.ProbeReported(0, 0, 0, 0, 0.0, began)
         self._cpu_of_agent: float | None = None
         self._resident: int | None = None
         self.agent_pid: int | None = None
@@ -129,14 +130,26 @@ class Fold:
         }
 
     def apply(self, event: events.Event) -> None:
-        """Fold one event. One that is malformed or says what cannot be is refused and counted; the fold goes on."""
+        """Fold one event. One that is malformed or says what cannot be is refused and counted; the fold goes on.
+
+        One of whose values is refused counts as refused too, and no longer as accepted: each event is in one count.
+        """
+        values_refused = self.series.refused
         try:
             require_types(event)
             self._handlers[type(event)](event)
-            self.accepted += 1
+            if self.series.refused == values_refused:
+                self.accepted += 1
+            else:
+                self.refused += 1
         except Exception as error:  # noqa: BLE001  # plugins may put anything into an event's fields
             self.refused += 1
             self.series.refusals.note(described(event, error))
+
+    def apply_own(self, event: events.Event) -> None:
+        """Fold one event that did not come from the job: a collector's, an exporter's, or how one of them fares."""
+        self._emitted_here += 1
+        self.apply(event)
 
     def apply_steps(self, rows: events.StepRows) -> None:
         """Fold many plain steps at once, or where that cannot be one by one."""
@@ -339,9 +352,10 @@ class Fold:
         for outcome, count in (
             ("accepted", self.accepted),
             ("dropped", self._probe.dropped),
-            ("refused", self.refused + self._probe.refused + self.series.refused),
+            ("refused", self.refused + self._probe.refused),
         ):
             self.series.total(core.EVENTS, (outcome,), float(count))
+        self.series.total(core.EVENTS_EMITTED, (), float(self._probe.emitted + self._emitted_here))
         self.series.total(core.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
         self.series.total(core.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
         if self._cpu_of_agent is not None:
@@ -351,7 +365,6 @@ class Fold:
     def _document(self, now: int) -> dict[str, Any]:
         backend = self.devices.backend
         no_backend = None if backend else "JAX has made no backend yet"
-        refused = self.refused + self._probe.refused + self.series.refused
         executables = self.executables.document()
         loops = {name: loop.document(self.executables) for name, loop in self.loops.items()}
         goodput = self.run_time.goodput()
@@ -383,7 +396,14 @@ class Fold:
                 name: source_document(source, self._dropped_by.get(source.source))
                 for name, source in sorted(self._sources.items())
             },
-            "agent": agent_document(self.accepted, refused, self._probe, self._cpu_of_agent, self._resident)
+            "agent": agent_document(
+                self._probe.emitted + self._emitted_here,
+                self.accepted,
+                self.refused + self._probe.refused,
+                self._probe,
+                self._cpu_of_agent,
+                self._resident,
+            )
             | {
                 "pid": self.agent_pid,
                 "pid_reason": None if self.agent_pid else IN_THE_JOB,

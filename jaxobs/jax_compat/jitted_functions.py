@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from typing import Any
 
 from jaxobs.model.foreign_objects import is_of, name_of
@@ -21,6 +22,9 @@ def twin(function: Any) -> Any:
     if name_of(type(function)) != JITTED or not is_of(type(function), "jax", "jaxlib"):
         return None
     with Suppressed(Exception):
+        # jaxlib ends the process where it copies the jitted form of an object that cannot be referred to weakly, such as
+        # one with __slots__ (seen on 0.10.2); TypeError here. JAX itself raises when such a function is called.
+        weakref.ref(function.__wrapped__)
         made = copy.copy(function)
         if type(made) is type(function) and made is not function:
             vars(made).update(vars(function))

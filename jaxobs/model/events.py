@@ -308,8 +308,13 @@ class SourceReported(NamedTuple):
 
 
 class ProbeReported(NamedTuple):
-    """Running totals of the probe side: events dropped and refused, listeners put back, CPU of its threads."""
+    """Running totals of the probe side: events emitted, dropped and refused, listeners put back, CPU of its threads.
 
+    What was emitted and neither dropped nor refused is in the events that the agent got before this one, which is among
+    them, but for what was emitted while it was made.
+    """
+
+    emitted: int
     dropped: int
     refused: int
     listeners_restored: int

@@ -262,7 +262,8 @@ sound_events: st.SearchStrategy[Event] = st.one_of(
               st.integers(0, 9), st.none() | instants, st.just(""), instants),
     st.builds(ProfileWindow, st.sampled_from(["scheduled", "requested", "user"]), st.sampled_from(OUTCOMES), instants,
               instants, durations, st.none() | st.just(b"x"), st.just(""), st.just("")),
-    st.builds(ProbeReported, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.floats(0, 9), instants),
+    st.builds(ProbeReported, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9),
+              st.floats(0, 9), instants),
     st.just(backend()),
 )  # fmt: skip
 """Any event that a probe may send, in any order, with any number that a user or a plugin may have put in."""

@@ -141,6 +141,12 @@ def test_the_first_few_reasons_of_refused_events_are_kept_and_counted() -> None:
     assert len(agent["refused_reasons"]) == REASONS_KEPT
 
 
+def test_an_event_of_which_a_value_is_refused_is_refused_and_not_accepted_too() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0, examples=math.nan, tokens=-1.0), step(1, 2.0, 3.0)])
+    fold.apply(Measured("jaxobs_nobodys", (), 1.0, at(3)))
+    assert (fold.accepted, fold.refused) == (1, 2)
+
+
 def test_a_step_that_ends_before_it_began_is_refused_whole() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), step(1, 3.0, 2.0), step(2, 3.0, 4.0, nested=1.5)])
     assert fold.refused == 2

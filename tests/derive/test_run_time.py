@@ -273,17 +273,17 @@ def test_steps_that_take_long_from_now_on_are_no_stalls() -> None:
 
 def test_what_is_still_on_its_way_is_not_charged_to_something_else() -> None:
     """The job reports once a second, later where the machine is busy; a snapshot may be taken at any time."""
-    fold = applied(new_fold(), [compiled(1.0, 2.0), ProbeReported(0, 0, 0, 0.0, at(2.5))])
+    fold = applied(new_fold(), [compiled(1.0, 2.0), ProbeReported(0, 0, 0, 0, 0.0, at(2.5))])
     assert sum(run_seconds(fold, 6.0).values()) == pytest.approx(2.5)
     steps = [step(i, 2.5 + i, 3.5 + i) for i in range(3)]
-    applied(fold, [*steps, LoopEnded("train", at(5.5), 0), ProbeReported(0, 0, 0, 0.0, at(6.0))])
+    applied(fold, [*steps, LoopEnded("train", at(5.5), 0), ProbeReported(0, 0, 0, 0, 0.0, at(6.0))])
     charged = run_seconds(fold, 6.2)
     assert charged["productive"] == pytest.approx(3.0)
     assert charged["other"] == pytest.approx(0.5 + 0.5)
 
 
 def test_a_job_that_reports_nothing_any_more_does_not_stop_the_clock() -> None:
-    fold = applied(new_fold(), [ProbeReported(0, 0, 0, 0.0, at(2.5))])
+    fold = applied(new_fold(), [ProbeReported(0, 0, 0, 0, 0.0, at(2.5))])
     assert sum(run_seconds(fold, 62.0).values()) == pytest.approx(2.5)
     assert sum(run_seconds(fold, 63.0).values()) == pytest.approx(63.0)
 
@@ -423,7 +423,7 @@ STILL: dict[str, Callable[[float], Event]] = {
     "device memory": lambda time: MemorySampled(0, 7, None, None, None, None, "", at(time)),
     "memory of the process": lambda time: MemorySampled(-1, int(time), None, None, None, None, "", at(time)),
     "live arrays": lambda time: LiveArraysCounted(7, 8, (), (), "", 0.0, "", at(time)),
-    "reports": lambda time: ProbeReported(0, 0, 0, time, at(time)),
+    "reports": lambda time: ProbeReported(0, 0, 0, 0, time, at(time)),
 }
 
 

@@ -37,7 +37,7 @@ CLOCK = ClockAnchor(monotonic=1_000, wall=1_700_000_000_000_000_000)
 SECOND = 1_000_000_000
 OTHER_WHOLE_NUMBERS = {
     "step", "thread", "number", "run", "calls", "executable", "devices", "process_index", "process_count",
-    "failures", "dropped", "refused", "listeners_restored", "uncertainty",
+    "failures", "emitted", "dropped", "refused", "listeners_restored", "uncertainty",
     "device", "in_use", "peak", "limit", "pool", "largest_free", "files", "arrays", "bytes",
 }  # fmt: skip
 

@@ -68,6 +68,17 @@ def test_a_trace_is_known_again_by_what_it_made(monkeypatch: pytest.MonkeyPatch)
     assert kept.lowered(Jaxpr(), None) is None
 
 
+def test_traces_that_jax_has_let_go_of_are_forgotten() -> None:
+    kept, alive = History(), Jaxpr()
+    dead = [Jaxpr() for _ in range(100)]
+    for number, jaxpr in enumerate(dead):
+        kept.lowered(jaxpr, Traced(("f",), signature(number)))
+    dead.clear()
+    del jaxpr
+    kept.lowered(alive, Traced(("f",), signature(100)))
+    assert (len(kept._traces), kept._traced_arrays) == (1, 1)
+
+
 def test_thousands_of_functions_and_large_trees_take_bounded_room() -> None:
     kept, jaxprs = History(), [Jaxpr() for _ in range(64)]
     tracemalloc.start()

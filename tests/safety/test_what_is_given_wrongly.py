@@ -32,7 +32,7 @@ print(loop["examples_reason"])
 print(loop["tokens_reason"])
 print(loop["mfu_reason"])
 print(snapshot["loops"]["second"]["examples"], snapshot["loops"]["second"]["examples_reason"])
-print(snapshot["agent"]["events_refused"] >= 125)
+print(snapshot["agent"]["events_refused"] == 75)
 print(snapshot["agent"]["refused_reasons"])
 """
 
@@ -70,3 +70,29 @@ def test_it_is_refused_at_once_or_said_once_and_the_snapshot_tells_why(run: Call
         "jaxobs: obs.watch(train_step): this is no function of jax.jit, so its runs are seen only if what it compiles is "
         "named 'train_step' too; jit it first, or watch the jitted functions that it calls\n"
     )
+
+
+NOT_WEAKLY_HELD = """
+import operator
+import jax, numpy
+
+class Slotted:
+    __slots__ = ()
+    def __call__(self, x): return x
+
+for function in (Slotted(), operator.itemgetter(0), numpy.sin):
+    jitted = jax.jit(function)
+    for called in (jitted, obs.watch(jitted)):
+        try:
+            called([1.0])
+        except TypeError as error:
+            print(str(error).partition(" to ")[0])
+print("alive")
+"""
+
+
+def test_what_jax_cannot_call_raises_as_without_and_does_not_end_the_process(run: Callable[..., Any]) -> None:
+    """Of an object that cannot be referred to weakly `jax.jit` makes a function whose copy ends the process."""
+    outcome = run(NOT_WEAKLY_HELD)
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout.splitlines() == ["cannot create weak reference"] * 6 + ["alive"]

@@ -60,6 +60,7 @@ class Sender:
         self._unfolded = Unfolded()
         self._starts = 0
         self._refused = 0
+        self._reports = 0
         self._socket: socket.socket | None = None
         self._agent: Agent | None = None
         self._unsent: deque[memoryview] = deque()
@@ -232,13 +233,11 @@ class Sender:
         deadline = monotonic() + patience
         for event in self._gather():
             self._ring.emit(event)
-        dropped = self._ring.dropped() + self._unfolded.lost
-        cpu = thread_time() + self._other_cpu()
-        self._ring.emit(ProbeReported(dropped, self._refused, self.listeners_restored, cpu, now()))
         if not self._send(b"", deadline):
             return
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
-            chunk = self._ring.drain(EVENTS_A_FRAME)
+            if not (chunk := self._ring.drain(EVENTS_A_FRAME)):
+                break
             told_again = self.told_again.keep(chunk)
             told, traces = wire.payloads_apart(chunk)
             encoded, refused = wire.events_frame(told)
@@ -247,7 +246,21 @@ class Sender:
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return
-        self._send(b"".join(self._requests_in_time()), deadline)
+        self._unfolded.handed_over(1)
+        report, _ = wire.events_frame([self._report()])
+        self._send(report + b"".join(self._requests_in_time()), deadline)
+
+    def _report(self) -> ProbeReported:
+        """Made when the ring was emptied, and not put into it: a full one would lose an event that is not counted yet."""
+        self._reports += 1
+        return ProbeReported(
+            self._ring.emitted() + self._reports,
+            self._ring.dropped() + self._unfolded.lost,
+            self._refused,
+            self.listeners_restored,
+            thread_time() + self._other_cpu(),
+            now(),
+        )
 
     def _requests_in_time(self) -> list[bytes]:
         """Those for whose answer somebody still waits."""

@@ -46,6 +46,10 @@ SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 TOLERANCE = 0.15
 """A run whose duration is not known to within this share is not reported."""
 
+LATENCIES_KEPT = 1_000
+"""Executables, twice each, whose latencies are known: one that is compiled again is another. What is forgotten is polled
+from the first moment on, once."""
+
 PATIENCE = 600.0
 """Seconds after which a sample is given up: a device that does not finish shows as steps that do not end."""
 
@@ -219,6 +223,8 @@ class Completions:
         if before is not None and before.ready is not None and not sample.idle_before:
             begun = max(begun, before.ready)
         latencies = self._latencies.setdefault((sample.run, before is not None), deque(maxlen=5))
+        if len(self._latencies) > LATENCIES_KEPT:
+            del self._latencies[next(iter(self._latencies))]
         ahead = SLEPT_THROUGH * min(latencies, default=0.0) - seconds(now() - begun)
         # Runs end in the order in which they were dispatched: this one was not ready before the one before it.
         last_not_ready = (

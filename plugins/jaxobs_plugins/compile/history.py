@@ -81,8 +81,10 @@ class History:
             if traced is not None:
                 self._traces[id(jaxpr)] = (weakref.ref(jaxpr), traced)
                 self._traced_arrays += len(traced.signature.names)
-                while len(self._traces) > TRACES_KEPT or (
-                    self._traced_arrays > ARRAYS_KEPT and len(self._traces) > 1
+                while (
+                    len(self._traces) > TRACES_KEPT
+                    or (self._traced_arrays > ARRAYS_KEPT and len(self._traces) > 1)
+                    or next(iter(self._traces.values()))[0]() is None  # JAX's caches were cleared
                 ):
                     _, (_, forgotten) = self._traces.popitem(last=False)
                     self._traced_arrays -= len(forgotten.signature.names)

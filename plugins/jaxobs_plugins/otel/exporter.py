@@ -70,7 +70,7 @@ class OpenTelemetryExporter:
         waiting, why = worker.undelivered()
         dropped = self._dropped.get(name, 0)
         parts = [f"{waiting} {ITEMS[name]} wait ({why})"] if waiting and not ended else []
-        parts += [f"{dropped} {ITEMS[name]} were dropped" + (f" ({why})" if ended else "")] if dropped else []
+        parts += [f"{dropped} {ITEMS[name]} were dropped ({worker.dropped_because})"] if dropped else []
         return f"{worker.signal.endpoint}: {', '.join(parts)}" if parts else ""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables

@@ -35,6 +35,9 @@ class Worker(Generic[Payload]):
         self._lock = threading.Lock()
         self._dropped = 0
         self._failure = self._last_failure = ""
+        self.dropped_because = ""
+        """Why items were last dropped; empty where none were."""
+        self._delivered_any = False
         self._in_flight = 0
         self._asked_at: float | None = None
         self._delivers = False
@@ -49,7 +52,7 @@ class Worker(Generic[Payload]):
 
     def offer(self, batch: Batch) -> None:
         """Take in what is new; never waits for the network."""
-        self._count_dropped(self.signal.offer(batch))
+        self._count_dropped(self.signal.offer(batch), "more came than may wait")
         if self.signal.full():
             self._wake.set()
 
@@ -71,7 +74,8 @@ class Worker(Generic[Payload]):
         asked, items = self._asked_at, self._in_flight + self.signal.waiting()
         if asked is not None:
             return items, f"no answer for {monotonic() - asked:.1f} s"
-        return items, self._last_failure or "nothing was sent yet"
+        since = "they came after the last request" if self._delivered_any else "nothing was sent yet"
+        return items, self._last_failure or since
 
     def close(self, deadline: float) -> None:
         """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
@@ -85,9 +89,9 @@ class Worker(Generic[Payload]):
         self._thread.join(max(self._deadline - monotonic(), 0.0))
         undelivered = self._in_flight + self.signal.waiting()
         if undelivered:
-            self._count_dropped(undelivered)
             why = self._last_failure
             self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
+            self._count_dropped(undelivered, self._last_failure)
 
     def _run(self) -> None:
         with suppress_instrumentation():  # our requests are no part of the application's traces
@@ -118,8 +122,8 @@ class Worker(Generic[Payload]):
             outcome = self._attempt(pending[-1])
             if outcome.verdict == "delivered":
                 pending.pop()
-                attempt, self._last_failure = 0, ""
-                self._count_dropped(outcome.rejected)
+                attempt, self._last_failure, self._delivered_any = 0, "", True
+                self._count_dropped(outcome.rejected, "the receiver did not take them")
                 continue
             self._fail(outcome.reason)
             if outcome.verdict == "retryable" and monotonic() - first_attempt < GIVE_UP_SECONDS:
@@ -130,7 +134,7 @@ class Worker(Generic[Payload]):
             given_up = pending.pop()
             halves = self.signal.halves(given_up) if outcome.verdict == "split" else ()
             pending += reversed(halves)
-            self._count_dropped(0 if halves else self.signal.size(given_up))
+            self._count_dropped(0 if halves else self.signal.size(given_up), outcome.reason)
         self._in_flight = 0
         return True
 
@@ -166,9 +170,10 @@ class Worker(Generic[Payload]):
     def _out_of_time(self) -> bool:
         return self._deadline is not None and monotonic() >= self._deadline
 
-    def _count_dropped(self, items: int) -> None:
+    def _count_dropped(self, items: int, why: str) -> None:
         with self._lock:
             self._dropped += items
+            self.dropped_because = why if items else self.dropped_because
 
     def _fail(self, reason: str) -> None:
         with self._lock:

@@ -1,0 +1,169 @@
+"""Soak: a training job for N minutes with scrapes, recompiles, failing plugins and outages at random.
+
+    python -m benchmarks.soak [--minutes 30] [--seed N]
+
+A plain job runs beside the observed one, with the same steps and recompiles: what both grow by is JAX's. Exit status 1
+where memory, descriptors or threads grew, where an event or a span is in no count or in two, or where a scrape failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks.soak.disturbances import Disturbances
+from benchmarks.soak.endpoint import Endpoint
+from benchmarks.soak.growth import Held
+from benchmarks.soak.installed_plugin import install
+from benchmarks.soak.verdict import LEAST_MINUTES, figures_of_counts, figures_of_growth
+
+SAMPLE_SECONDS = 5.0
+LINE_SECONDS = 60.0
+"""Between two lines of figures."""
+
+CALM_SECONDS = 75.0
+"""At the end nothing fails for so long that all that waits is delivered: a plugin that was set aside is tried again after
+60 s, an endpoint after 30 s."""
+
+RING_CAPACITY = "256"
+"""Small, so that it overflows while the agent is suspended: the job emits some 240 events a second, of which the pipe
+holds the first few thousand."""
+
+
+def start_job(folder: Path, seed: str, how: str, endpoint: str) -> subprocess.Popen[bytes]:
+    """A job that is trained in the background."""
+    settings = {
+        "JAX_PLATFORMS": "cpu",
+        "JAXOBS_RING_CAPACITY": RING_CAPACITY,
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_METRIC_EXPORT_INTERVAL": "5000",
+        "OTEL_BSP_SCHEDULE_DELAY": "2000",
+        "PYTHONPATH": os.pathsep.join(
+            [str(folder / "plugin"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        ),
+        "SOAK_FOLDER": str(folder),
+        "SOAK_SEED": seed,
+    }
+    command = [sys.executable, "-m", "benchmarks.soak.job", str(folder), seed, how]
+    return subprocess.Popen(command, env={**os.environ, **settings})
+
+
+def agent_of(job: subprocess.Popen[bytes]) -> psutil.Process:
+    """The agent beside a job."""
+    word = f"job={job.pid}"
+    return next(
+        process for process in psutil.process_iter(["cmdline"]) if word in (process.info["cmdline"] or ())
+    )
+
+
+def wait_for(file: Path, job: subprocess.Popen[bytes]) -> str:
+    """What is in a file that the job writes."""
+    while not file.exists() or not file.read_text():
+        if job.poll() is not None:
+            raise RuntimeError(f"the job ended with status {job.returncode}")
+        time.sleep(0.1)
+    return file.read_text()
+
+
+def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> None:
+    """Sample all processes for so long, with a line now and then."""
+    began = time.monotonic()
+    line = 0.0
+    while (elapsed := time.monotonic() - began) < seconds:
+        for name, process in held.items():
+            try:
+                process.sample()
+            except psutil.NoSuchProcess:
+                sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
+        if elapsed >= line:
+            line += LINE_SECONDS
+            figures = "; ".join(f"{name} {process}" for name, process in held.items())
+            scrapes = disturbances.scrapes.answered
+            print(f"{elapsed / 60:5.1f} min: {figures}; {scrapes} scrapes", flush=True)
+        time.sleep(SAMPLE_SECONDS)
+
+
+def judge(
+    folder: Path, held: dict[str, Held], minutes: float, disturbances: Disturbances, spans: int
+) -> bool:
+    """Print each figure; whether all hold."""
+    good = True
+    if minutes < LEAST_MINUTES:
+        print(f"     memory is judged in runs of {LEAST_MINUTES:g} minutes and more")
+    for name, growth, most in figures_of_growth(held, minutes):
+        sound = growth <= most
+        good &= sound
+        limit = "" if most == math.inf else f" (at most {most:g})"
+        print(f"{'    ' if sound else 'GREW'} {name}: {growth:+.2f}{limit}")
+    for name, difference, between in figures_of_counts(folder, spans):
+        good &= difference == 0
+        print(f"{'OFF ' if difference else '    '} {name}: {difference:+d} ({between})")
+    failures = disturbances.scrapes.failures
+    print(
+        f"{'FAIL' if failures else '    '} scrapes: {disturbances.scrapes.answered}, {len(failures)} failed"
+    )
+    for failure in failures[:5]:
+        print(f"       {failure}")
+    return good and not failures
+
+
+def main() -> int:
+    """Soak, and the verdict."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="leave every sample there, as JSON")
+    options = parser.parse_args()
+    print(f"soak: {options.minutes:g} minutes, --seed {options.seed}", flush=True)
+    endpoint = Endpoint()
+    with tempfile.TemporaryDirectory(prefix="jaxobs-soak-") as name:
+        folder = Path(name)
+        install(folder / "plugin")
+        job, plain = (start_job(folder, options.seed, how, endpoint.url) for how in ("observed", "plain"))
+        agent = None
+        try:
+            address = wait_for(folder / "address", job)
+            agent = agent_of(job)
+            processes = {"job": psutil.Process(job.pid), "plain": psutil.Process(plain.pid), "agent": agent}
+            held = {name: Held(process) for name, process in processes.items()}
+            disturbances = Disturbances(options.seed, endpoint, address, agent)
+            disturbances.start()
+            watch(held, options.minutes * 60, disturbances)
+            if options.samples:
+                options.samples.write_text(
+                    json.dumps({name: process.samples() for name, process in held.items()})
+                )
+            disturbances.calm()
+            (folder / "calm").touch()
+            time.sleep(CALM_SECONDS)
+            (folder / "end").touch()
+            status = job.wait(60), plain.wait(60)
+            agent.wait(30)
+        finally:
+            for process in (job, plain):
+                process.kill()
+            with contextlib.suppress(psutil.Error):
+                if agent is not None:
+                    agent.resume()  # a suspended one would never hear that its job is gone
+        good = judge(folder, held, options.minutes, disturbances, len(endpoint.spans)) and status == (0, 0)
+    print(
+        f"job and plain job ended with status {status[0]} and {status[1]}; {disturbances.suspensions} suspensions"
+    )
+    print("flat" if good else f"FAILED: repeat with --seed {options.seed}")
+    return int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
