@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PRELUDE = """
 import os, sys, time
 OBSERVED = bool(os.environ.pop("OBSERVED", ""))
@@ -67,13 +67,14 @@ class Agent:
 class Job:
     """A running script."""
 
-    def __init__(self, source: str, **settings: str) -> None:
+    def __init__(self, source: str, *, reads: bool = False, **settings: str) -> None:
+        """`reads`: it reads from its standard input what `say` writes."""
         self.process = subprocess.Popen(
             [sys.executable, "-c", PRELUDE + source],
             env=environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if reads else subprocess.DEVNULL,
             text=True,
             start_new_session=True,  # as a shell gives each job a group of its own
         )
@@ -85,6 +86,11 @@ class Job:
             if said.strip() == line:
                 return
         pytest.fail(f"the job ended without saying {line!r}: {self.end().stderr}")
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
 
     def agents(self) -> list[psutil.Process]:
         """Those of this job, which are no children of it."""
@@ -104,8 +110,8 @@ def start() -> Iterator[Callable[..., Job]]:
     """Start a script; whatever is left of it at the end of the test is ended."""
     jobs: list[Job] = []
 
-    def started(source: str, *, observed: bool = True, **settings: str) -> Job:
-        jobs.append(Job(source, OBSERVED="1" if observed else "", **settings))
+    def started(source: str, *, observed: bool = True, reads: bool = False, **settings: str) -> Job:
+        jobs.append(Job(source, reads=reads, OBSERVED="1" if observed else "", **settings))
         return jobs[-1]
 
     yield started
