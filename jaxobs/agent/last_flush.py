@@ -21,7 +21,7 @@ a collector on the same host takes 30 to 100 ms."""
 
 
 LOOK_SECONDS: Final = 0.05
-"""So often it is asked anew whether an exporter is worth waiting for: one that was quick until now may hang at its end."""
+"""It is asked so often whether an exporter is still worth waiting for: one that was quick may hang at its end."""
 
 
 class LastFlush:
