@@ -1,4 +1,4 @@
-"""What the fault suite shares: jobs, endpoints of each temper, places that are full or read-only, and chance with a seed."""
+"""What the fault suite shares: jobs, endpoints of each temper, small disks, and chance with a seed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def page() -> Callable[..., str]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Any]:
-    """`small_disk(options)`: a file system of its own, mounted with them; where this user may not, the test is skipped."""
+    """`small_disk(options)` mounts a file system with them; where this user may not, the test is skipped."""
     mounted: list[Path] = []
 
     def mount(options: str) -> Path:

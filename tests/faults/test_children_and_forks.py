@@ -87,6 +87,7 @@ for turn in range(4):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(50, 8)
 def test_agents_that_still_wait_for_an_endpoint_are_no_zombies_of_the_job(
     run: Callable[..., Any], black_hole: str
@@ -147,7 +148,7 @@ def ends_with_the_test() -> Iterator[list[int]]:
 
 
 @pytest.mark.fault(39)
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_children_forked_while_jaxobs_starts_hold_nothing_of_ours(
     start: Callable[..., Any], seed: str, attempt: int, ends_with_the_test: list[int]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,7 @@ print("END", time.monotonic(), flush=True)
 
 
 @pytest.fixture
-def endpoint(
-    request: pytest.FixtureRequest, receiver: Any, black_hole: str, refusing: str
-) -> Iterator[dict[str, str]]:
+def endpoint(request: pytest.FixtureRequest, receiver: Any, black_hole: str, refusing: str) -> dict[str, str]:
     """The variables that name an endpoint of the temper that the test asks for."""
     answers: dict[str, Callable[..., Any]] = {
         "slow": lambda path, message: (time.sleep(3), (200, {}, b""))[1],
@@ -41,7 +39,7 @@ def endpoint(
     }
     receiver.answer = answers.get(request.param, receiver.answer)
     url = {"black hole": black_hole, "dead": refusing}.get(request.param, receiver.endpoint)
-    yield {
+    return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRIC_EXPORT_INTERVAL": "200",
     }  # fmt: skip
 

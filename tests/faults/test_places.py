@@ -55,7 +55,14 @@ def as_nobody() -> list[str]:
 
 
 @pytest.mark.fault(44)
-@pytest.mark.parametrize("home", [None, "/proc", "/nowhere"], ids=["unset", "read-only", "missing"])
+@pytest.mark.parametrize(
+    "home",
+    [
+        pytest.param(None, id="unset"),
+        pytest.param("/proc", id="read-only", marks=pytest.mark.slow),
+        pytest.param("/nowhere", id="missing", marks=pytest.mark.slow),
+    ],
+)
 def test_without_a_home_that_can_be_used_everything_works(home: str | None) -> None:
     who = as_nobody() if home is None else []
     variables = environment(**({} if home is None else {"HOME": home}))
@@ -145,7 +152,9 @@ def test_links_planted_where_a_job_leaves_files_are_not_followed(
     agent = job.agent()
     address = shared / f"jaxobs-{host}-{agent.process.pid}.json"
     assert agent.process.pid in range(last, last + 1000)  # a link was planted there
-    deadline = time.monotonic() + 40  # it first removes what the dead have left, which all these links seem to be
+    deadline = (
+        time.monotonic() + 40
+    )  # it first removes what the dead have left, which all these links seem to be
     while not address.exists() or address.is_symlink():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -113,14 +113,21 @@ def test_plugins_that_hang_are_down_and_everything_else_is_as_without(
     assert {name: up[name] for name in names} == {
         **dict.fromkeys(down, "0.0"), **dict.fromkeys(hangs_at_the_end, "1.0")
     }  # fmt: skip
-    assert all("return" in sources[name]["reason"] or "no answer for" in sources[name]["reason"] for name in down)
+    assert all(
+        "return" in sources[name]["reason"] or "no answer for" in sources[name]["reason"] for name in down
+    )
     assert exit_seconds < 2.5  # a second for probes of others that end, half for exporters, and what is usual
     assert all(line.startswith("jaxobs: ") for line in said.splitlines()), said
 
 
 @pytest.mark.fault(1, 2, 5, 42)
 @pytest.mark.parametrize(
-    "raises", ["raise ValueError('boom')", "raise SystemExit(9)", "raise KeyboardInterrupt"]
+    "raises",
+    [
+        pytest.param("raise ValueError('boom')", marks=pytest.mark.slow),
+        pytest.param("raise SystemExit(9)", marks=pytest.mark.slow),
+        "raise KeyboardInterrupt",
+    ],
 )
 def test_plugins_that_raise_are_down_and_everything_else_is_as_without(
     start: Callable[..., Any], page: Callable[..., str], path_with: Callable[[Path], str], tmp_path: Path, raises: str
@@ -172,13 +179,19 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(43)
 def test_plugins_with_ten_thousand_series_each_take_the_place_of_none_of_the_core(
     start: Callable[..., Any], page: Callable[..., str], path_with: Callable[[Path], str], tmp_path: Path
 ) -> None:
     for where, group in (("job", "probes"), ("agent", "collectors")):
         code = FLOODS.replace("{where}", where)
-        install(tmp_path / "plugins", f"flood_{where}", code, {f"jaxobs.{group}": f"f{where} = flood_{where}:Plugin"})
+        install(
+            tmp_path / "plugins",
+            f"flood_{where}",
+            code,
+            {f"jaxobs.{group}": f"f{where} = flood_{where}:Plugin"},
+        )
     shown = []
     for settings in ({}, {"PYTHONPATH": path_with(tmp_path / "plugins")}):
         job = start(SEEN, observed=False, reads=True, **settings)
@@ -190,10 +203,15 @@ def test_plugins_with_ten_thousand_series_each_take_the_place_of_none_of_the_cor
         assert (outcome.status, outcome.stderr) == (0, "")
         shown.append({line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")})
     without, flooded = (
-        {name for name in names if name.startswith("jaxobs_") and "executable=" not in name and "address=" not in name} for names in shown
+        {
+            name
+            for name in names
+            if name.startswith("jaxobs_") and "executable=" not in name and "address=" not in name
+        }
+        for names in shown
     )
     assert len(without) > 100
-    assert {name for name in without - flooded} == set()
+    assert without - flooded == set()
     for where in ("job", "agent"):
         assert len([name for name in shown[1] if name.startswith(f"flood_{where}_level")]) == 500
         assert f'jaxobs_series_limited_total{{metric="flood_{where}_level"}}' in shown[1]

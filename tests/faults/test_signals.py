@@ -52,7 +52,8 @@ if OBSERVED:
         assert time.monotonic() < deadline, found["loops_reason"]
     loops, agent = found["loops"], found["agent"]
     print("afterwards", loops["afterwards"]["steps"], "failed", loops["afterwards"]["failed_steps"])
-    print("train", loops["train"]["steps"] > 1000, agent["events_dropped"], all(s["up"] for n, s in found["sources"].items() if s["kind"] == "probe"))
+    up = all(source["up"] for source in found["sources"].values() if source["kind"] == "probe")
+    print("train", loops["train"]["steps"] > 1000, agent["events_dropped"], up)
 """
 
 

@@ -24,7 +24,8 @@ def compared():
     while frame.f_globals.get("__name__", "").startswith("jax."):
         frame = frame.f_back
     package = frame.f_globals.get("__name__", "").partition(".")[0]
-    if package in ("jaxobs", "jaxobs_plugins") and frame.f_code.co_name != "__call__":  # of a watched function, which calls it
+    calls_it = frame.f_code.co_name == "__call__"  # that of a watched function
+    if package in ("jaxobs", "jaxobs_plugins") and not calls_it:
         asked["eq by " + frame.f_code.co_qualname] += 1
     if threading.current_thread() is not threading.main_thread():
         asked["eq on " + threading.current_thread().name] += 1
@@ -109,7 +110,8 @@ def told(run):
         print("->", run())
     except BaseException as error:
         frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-        print(type(error).__name__, str(error).splitlines()[:1], frames[:2], frames[-1:], error.__cause__, type(error.__context__).__name__)
+        behind = error.__cause__, type(error.__context__).__name__
+        print(type(error).__name__, str(error).splitlines()[:1], frames[:2], frames[-1:], *behind)
 
 def loop(body):
     for turn in steps(range(3)):
@@ -152,13 +154,16 @@ told(lambda: sound(1.0, 2.0))
 if OBSERVED:
     found = obs.snapshot(10.0)["loops"]["train"]
     print("counted", found["failed_steps"], found["steps"] > 5, file=sys.stderr)
-    print([name for name, source in obs.snapshot(10.0)["sources"].items() if not source["up"] and source["failures"]], file=sys.stderr)
+    sources = obs.snapshot(10.0)["sources"].items()
+    print([name for name, source in sources if not source["up"] and source["failures"]], file=sys.stderr)
 sys.exit(4)
 """
 
 
 @pytest.mark.fault(29)
-def test_functions_that_raise_are_cancelled_or_return_no_array_are_as_without(run: Callable[..., Any]) -> None:
+def test_functions_that_raise_are_cancelled_or_return_no_array_are_as_without(
+    run: Callable[..., Any],
+) -> None:
     plain, observed = run(ENDS_ODDLY, observed=False), run(ENDS_ODDLY)
     assert plain.status == observed.status == 4
 
@@ -196,6 +201,7 @@ print(obs.snapshot(5.0)["functions"]["after"]["compilations"], len(heard) > 0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(23)
 def test_listeners_that_the_user_clears_are_registered_again_and_counted(run: Callable[..., Any]) -> None:
     outcome = run(CLEARS, JAXOBS_INTERVAL="0.2")
@@ -220,8 +226,11 @@ print(y)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(36)
-@pytest.mark.parametrize("first", ["", "import jaxobs; jaxobs.instrument()\n"], ids=["run", "instrument and run"])
+@pytest.mark.parametrize(
+    "first", ["", "import jaxobs; jaxobs.instrument()\n"], ids=["run", "instrument and run"]
+)
 def test_what_a_script_configures_works_under_a_launcher(tmp_path: Path, first: str) -> None:
     (tmp_path / "plain.py").write_text(CONFIGURES)
     (tmp_path / "script.py").write_text(first + CONFIGURES)
