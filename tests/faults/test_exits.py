@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.jobs import Agent
+
 TRAINS = """
 import atexit
 import jax
@@ -44,12 +46,18 @@ def endpoint(request: pytest.FixtureRequest, receiver: Any, black_hole: str, ref
     }  # fmt: skip
 
 
-def ended(job: Any) -> tuple[float, Any]:
-    """Seconds from the script's last line to the end of the process and of its output."""
+TRIES = 4
+"""Of a job and one without jaxobs in turn: others who take the machine make an exit longer, and none shorter."""
+
+
+def ended(job: Any) -> tuple[float, Any, Any]:
+    """Seconds from the script's last line to the end of the process and of its output; its agents."""
+    for line in job.process.stdout:
+        if line.startswith("END"):
+            break
+    agents = job.agents()
     outcome = job.end()
-    end = time.monotonic()
-    (said,) = re.findall(r"^END (\S+)$", outcome.stdout, re.MULTILINE)
-    return end - float(said), outcome
+    return time.monotonic() - float(line.split()[1]), outcome, agents
 
 
 @pytest.mark.slow
@@ -58,23 +66,24 @@ def ended(job: Any) -> tuple[float, Any]:
 def test_with_an_endpoint_of_any_temper_a_job_ends_within_a_second_and_says_what_was_lost(
     start: Callable[..., Any], endpoint: dict[str, str]
 ) -> None:
-    plain, without = ended(start(TRAINS, observed=False))
-    job = start(TRAINS, **endpoint)
-    for line in job.process.stdout:
-        if line.startswith("END"):
-            break
-    began = float(line.split()[1])
-    agent = job.agent()
-    outcome = job.end()
-    took = time.monotonic() - began
-    assert outcome.status == without.status == 0
-    assert took - plain < 1.0
-    said = [line for line in outcome.stderr.splitlines() if re.search(r"exporter otel: .*\d+ spans", line)]
-    assert said, outcome.stderr
-    assert int(re.findall(r"(\d+) spans", said[-1])[0]) > 0
-    assert all(line.startswith("jaxobs: ") for line in outcome.stderr.splitlines()), outcome.stderr
-    assert re.search(r"otel.*\d+ spans", outcome.stdout.replace("\n", " ")), outcome.stdout
-    assert agent.is_gone_within(12.0)
+    extra = []
+    for _ in range(TRIES):
+        plain, without, _ = ended(start(TRAINS, observed=False))
+        took, outcome, agents = ended(start(TRAINS, **endpoint))
+        assert outcome.status == without.status == 0
+        assert len(agents) == 1
+        said = [
+            line for line in outcome.stderr.splitlines() if re.search(r"exporter otel: .*\d+ spans", line)
+        ]
+        assert said, outcome.stderr
+        assert int(re.findall(r"(\d+) spans", said[-1])[0]) > 0
+        assert all(line.startswith("jaxobs: ") for line in outcome.stderr.splitlines()), outcome.stderr
+        assert re.search(r"otel.*\d+ spans", outcome.stdout.replace("\n", " ")), outcome.stdout
+        assert Agent(agents[0]).is_gone_within(12.0)
+        extra.append(took - plain)
+        if extra[-1] < 1.0:
+            return
+    pytest.fail(f"each exit took {extra} seconds longer than without jaxobs")
 
 
 FOREVER = """

@@ -116,7 +116,9 @@ def test_plugins_that_hang_are_down_and_everything_else_is_as_without(
     assert all(
         "return" in sources[name]["reason"] or "no answer for" in sources[name]["reason"] for name in down
     )
-    assert exit_seconds < 2.5  # a second for probes of others that end, half for exporters, and what is usual
+    assert (
+        exit_seconds < 4.5
+    )  # a second for probes and half for exporters that hang, not five: on a busy machine too
     assert all(line.startswith("jaxobs: ") for line in said.splitlines()), said
 
 
@@ -140,7 +142,7 @@ def test_plugins_that_raise_are_down_and_everything_else_is_as_without(
     assert {name: up[name] for name in down} == dict.fromkeys(down, "0.0")
     error = re.findall(r"\w+", raises)[1]
     assert {name: error in sources[name]["reason"] for name in down} == dict.fromkeys(down, True)
-    assert exit_seconds < 2.0
+    assert exit_seconds < 4.5
     lines = said.splitlines()
     assert all(line.startswith("jaxobs: ") for line in lines), said
     assert len(lines) <= len(names), said  # a line a minute each, at most
