@@ -6,10 +6,11 @@ JAX_VERSIONS ?= 0.6.2 0.8.2 0.10.2
 PIP_TOOLS := 7.6.2
 XPROF := 2.24.2
 ARGS ?=
+SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-jax test-jax-versions jax-own-tests lint format benchmark soak accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test faults test-jax test-jax-versions jax-own-tests lint format benchmark soak accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -31,6 +32,10 @@ test-jax-versions:  ## the tests on each JAX version supported
 jax-own-tests: .venv/installed  ## what differs in JAX's own tests with jaxobs: make jax-own-tests TESTS=CHECKOUT
 	@[ -n "$(TESTS)" ] || { echo "jaxobs: say where JAX's tests are: make jax-own-tests TESTS=/path/to/a/checkout" >&2; exit 2; }
 	.venv/bin/python -m tests.jax_own.compare $(TESTS) $(ARGS)
+
+faults: .venv/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again)
+	.venv/bin/python -m pytest -m "" --random-order-bucket=global $(if $(SEED),--random-order-seed=$(SEED)) \
+	  $$(.venv/bin/python -m tests.faults.rows) $(ARGS)
 
 lint: .venv/installed  ## ruff, mypy --strict, import-linter
 	.venv/bin/ruff check .

@@ -58,7 +58,8 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                 if name not in named_settings:
                     named_settings.add(name)
                     warn(line)
-            _observer = running = Observer(loaded, wait_for_backend=wait_for_backend, before=running)
+            _observer = running = Observer(loaded, before=running)
+            running.begin(wait_for_backend=wait_for_backend)
         elif not wait_for_backend:
             given = [name for name, value in settings.items() if value is not None]
             other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]

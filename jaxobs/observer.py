@@ -44,9 +44,7 @@ ADDRESS_SECONDS = 5.0
 class Observer:
     """What `instrument()` returns. Every method is safe at any time, also after `shutdown()`."""
 
-    def __init__(
-        self, settings: Settings, *, wait_for_backend: bool = False, before: Observer | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, *, before: Observer | None = None) -> None:
         """`before`: the observer that this process had, and that has ended."""
         from jaxobs.config import plain_settings  # loads pydantic, which whoever has `settings` has done
 
@@ -78,11 +76,13 @@ class Observer:
             warn,
         )
         self._side.loops.failed = self._out_of_memory.failed
+
+    def begin(self, *, wait_for_backend: bool) -> None:
+        """Hook in and start. Apart from making it, so that a child forked meanwhile knows what to let go of."""
         if self._ended:
             return
-        when_imported(
-            "jax", weakly(self._jax_is_there)
-        )  # where JAX is never imported the hook waits for ever
+        # Where JAX is never imported the hook waits for ever.
+        when_imported("jax", weakly(self._jax_is_there))
         if wait_for_backend:
             self._side.when_first_compiled = self.start
         else:

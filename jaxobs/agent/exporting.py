@@ -88,11 +88,18 @@ class Exporting:
         )
 
     def worth_waiting_for(self) -> bool:
-        """Whether it has lately succeeded, and is not taking long now: then the end of the job may wait for it."""
-        own: object = True
+        """Whether it has lately succeeded, and is not taking long now: then the end of the job may wait for it.
+
+        One that says of itself whether what it sends arrives may take longer, for there may be much to send.
+        """
+        own: object = None
         with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            own = getattr(self._plugin, "worth_waiting_for", True)
-        return bool(own) and self.guard.up and self.guard.waiting_seconds() < QUICK_SECONDS
+            own = getattr(self._plugin, "worth_waiting_for", None)
+        return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
+
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread is not None and self._thread.is_alive()
 
     def undelivered(self) -> str:
         """What it was given and has not delivered, in words; empty where that is nothing, or not known."""

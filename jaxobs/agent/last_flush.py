@@ -20,6 +20,10 @@ GRACE_SECONDS: Final = 0.5
 a collector on the same host takes 30 to 100 ms."""
 
 
+LOOK_SECONDS: Final = 0.05
+"""It is asked so often whether an exporter is still worth waiting for: one that was quick may hang at its end."""
+
+
 class LastFlush:
     """Begins at once, in all exporters. The job's own patience comes on top of nothing: it counts from here too."""
 
@@ -33,8 +37,11 @@ class LastFlush:
     def while_the_job_waits(self, patience: float) -> dict[str, str]:
         """Wait for the exporters that are worth it; then what has not been delivered, in words, by exporter."""
         for exporter in self._exporters:
-            most = patience if exporter.worth_waiting_for() else min(patience, GRACE_SECONDS)
-            exporter.join(self._left(most))
+            while exporter.is_running():
+                most = patience if exporter.worth_waiting_for() else min(patience, GRACE_SECONDS)
+                if not (left := self._left(most)):
+                    break
+                exporter.join(min(left, LOOK_SECONDS))
         return {
             exporter.guard.source: what for exporter in self._exporters if (what := exporter.undelivered())
         }

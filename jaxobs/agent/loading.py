@@ -49,10 +49,11 @@ def load_plugins(
     """All that are installed, their metrics added to `catalogue`; `collected` takes what collectors measure."""
     plugins = Plugins()
     for found in (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS)):
-        guard = Guard(found.name, found.group.removeprefix("jaxobs.").removesuffix("s"), log)
+        source = found.source or found.name
+        guard = Guard(source, found.group.removeprefix("jaxobs.").removesuffix("s"), log)
         if found.group == PROBES:
             if found.error or not guard.call(plugins.declare, found, catalogue):
-                plugins.undeclared[found.name] = found.error or guard.reason
+                plugins.undeclared[source] = found.error or guard.reason
             continue
         plugins.guards.append(guard)
         if found.error:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics import Metric
-from jaxobs.plugin.guard import described, raised_by_signal_handler
+from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
 
 PROBES = "jaxobs.probes"
 COLLECTORS = "jaxobs.collectors"
@@ -47,6 +47,8 @@ class Found:
     distribution: str
     plugin: Any = None
     error: str = ""
+    source: str = ""
+    """What it is called among the sources, if not by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +63,22 @@ class Announced:
     def name(self) -> str:
         return self.point.name
 
+    @property
+    def source(self) -> str:
+        """What it is called among the sources. Where its name is another's it is not shown in the place of that."""
+        return f"{self.name} ({_distribution(self.point)})" if self.error else self.name
+
     def load(self) -> Found:
-        """Import it and make the plugin, however long that takes. Raises KeyboardInterrupt alone."""
+        """Import it and make the plugin, however long that takes. Raises the user's Ctrl-C alone."""
         if self.error:
-            return _failed(self.point, self.error)
+            return replace(_failed(self.point, self.error), source=self.source)
         point = self.point
         try:
             loaded: Any = point.load()
             plugin = loaded if point.group == CUSTOM_CALLS else loaded()
             problem = conformance_problem(point.group, plugin)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # a plugin's import may do anything, SystemExit included
-            if raised_by_signal_handler(error):
+            if is_ctrl_c(error) or raised_by_signal_handler(error):
                 raise
             return _failed(point, described(error))
         if problem:
@@ -88,17 +93,24 @@ class Announced:
 def announced(group: str) -> list[Announced]:
     """One for each entry point of the group: jaxobs's own first, then by name.
 
-    Where two have one name the first counts, so nobody takes the place of a built-in plugin.
+    Where two have one name the first counts, so nobody takes the place of a built-in plugin. A probe, a collector and an
+    exporter are all sources, so none of them may be called as a built-in plugin of another of these groups either.
     """
     found: list[Announced] = []
     seen: dict[str, str] = {}
-    points = [(point, _is_built_in(point)) for point in entry_points(group=group)]
+    every = entry_points()
+    points = [(point, _is_built_in(point)) for point in every.select(group=group)]
+    others = [point for other in REQUIRED_METHODS if other != group for point in every.select(group=other)]
+    built_ins = {point.name for point in others if group in REQUIRED_METHODS and _is_built_in(point)}
     for point, built_in in sorted(points, key=lambda pair: (not pair[1], pair[0].name, pair[0].value)):
         if seen.get(point.name) == point.value:
             continue  # one distribution seen twice on sys.path
-        taken = point.name in seen
+        reason = ""
+        if point.name in seen:
+            reason = f"another plugin of this group is named {point.name!r} already"
+        elif not built_in and point.name in built_ins:
+            reason = f"a plugin of jaxobs itself is named {point.name!r} already"
         seen.setdefault(point.name, point.value)
-        reason = f"another plugin of this group is named {point.name!r} already" if taken else ""
         found.append(Announced(point, built_in, reason))
     return found
 
@@ -118,7 +130,7 @@ class _Loading:
 
     def __init__(self, plugin: Announced) -> None:
         self._plugin = plugin
-        self._loaded: Found | KeyboardInterrupt | None = None
+        self._loaded: Found | None = None
         self._thread = threading.Thread(target=self._run, name=f"jaxobs-load-{plugin.name}", daemon=True)
         try:
             self._thread.start()
@@ -128,16 +140,10 @@ class _Loading:
     def result(self, timeout: float, patience: float) -> Found:
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        loaded = self._loaded
-        if isinstance(loaded, KeyboardInterrupt):
-            raise loaded
-        return self._plugin.late(patience) if loaded is None else loaded
+        return self._plugin.late(patience) if self._loaded is None else self._loaded
 
     def _run(self) -> None:
-        try:
-            self._loaded = self._plugin.load()
-        except KeyboardInterrupt as error:
-            self._loaded = error
+        self._loaded = self._plugin.load()
 
 
 def conformance_problem(group: str, plugin: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from types import FrameType, TracebackType
@@ -28,8 +29,8 @@ LOG_SECONDS = 60.0
 class Guard:
     """Runs a plugin's functions so that they can neither raise into their caller nor fail unseen.
 
-    KeyboardInterrupt goes through out of a probe, where it is the user's; of collectors and exporters, on threads that no
-    Ctrl-C reaches, it would end all that follows. So does whatever a handler of the user's for a signal raises, which
+    KeyboardInterrupt goes through out of a probe on the job's main thread, where it is the user's; on threads that no
+    Ctrl-C reaches it would end all that follows. So does whatever a handler of the user's for a signal raises, which
     Python may run in the middle of any call. Every other SystemExit is the plugin's, and does not.
     """
 
@@ -66,8 +67,7 @@ class Guard:
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            interrupts = isinstance(error, KeyboardInterrupt) and self.kind == "probe"
-            if interrupts or raised_by_signal_handler(error):
+            if (self.kind == "probe" and is_ctrl_c(error)) or raised_by_signal_handler(error):
                 raise
             self.fail(error)
             return None
@@ -154,6 +154,11 @@ def described(error: BaseException) -> str:
     with Suppressed(Exception):  # what it says may be left to an object of the user's
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether it may be the user's Ctrl-C, which Python raises on the main thread and on no other."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:

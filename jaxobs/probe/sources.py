@@ -29,7 +29,7 @@ class Source:
     """One probe plugin. It is `ready` once it was loaded and has started."""
 
     def __init__(self, plugin: Announced, log: Callable[[str], None]) -> None:
-        self.guard = Guard(plugin.name, "probe", log)
+        self.guard = Guard(plugin.source, "probe", log)
         self.built_in = plugin.built_in
         self.plugin: Probe | None = None
         self.ready = False

@@ -1,5 +1,6 @@
 """Finding plugins: real distributions on a folder of their own, each loaded alone."""
 
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -100,6 +101,14 @@ def test_a_third_party_does_not_displace_a_built_in_plugin(site: Site, distribut
     own, other = (entry for entry in discover(PROBES) if entry.name == "compile")
     assert (own.error, own.value) == ("", "jaxobs_plugins.compile:CompileProbe")
     assert "named 'compile' already" in other.error
+    assert other.source == f"compile ({distribution} 1.0)"
+
+
+def test_a_probe_is_not_called_as_a_built_in_collector(site: Site) -> None:
+    site.install("other-host", SOUND, name="host")
+    (entry,) = found()["host"]
+    assert entry.error == "a plugin of jaxobs itself is named 'host' already"
+    assert all(entry.name != "host" or not entry.error for entry in discover(COLLECTORS))
 
 
 @pytest.mark.parametrize(
@@ -124,10 +133,20 @@ def test_one_distribution_seen_twice_on_the_path_is_one_plugin(
     assert len(found()["seen-twice"]) == 1
 
 
-def test_a_keyboard_interrupt_while_loading_reaches_the_user(site: Site) -> None:
+def test_ctrl_c_while_loading_reaches_the_user(site: Site) -> None:
+    site.install("hangs", "import time; time.sleep(60)")
+    handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            discover(PROBES)
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+
+
+def test_a_keyboard_interrupt_of_a_plugins_own_is_no_ctrl_c(site: Site) -> None:
     site.install("interrupted", "raise KeyboardInterrupt")
-    with pytest.raises(KeyboardInterrupt):
-        discover(PROBES)
+    assert found()["interrupted"][0].error.startswith("KeyboardInterrupt")
 
 
 @pytest.mark.parametrize("interval", ["0", "-1.0", "'1'", "None"])

@@ -3,6 +3,7 @@
 import functools
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -55,6 +56,13 @@ def test_where_no_ctrl_c_comes_a_keyboard_interrupt_is_the_plugins(kind: str) ->
     guard = Guard("rude", kind, lambda line: None)
     assert guard.call(fail, KeyboardInterrupt()) is None
     assert (guard.failures, guard.up) == (1, False)
+
+
+def test_no_ctrl_c_comes_on_a_thread_beside_the_main_one(guard: Guard) -> None:
+    thread = threading.Thread(target=guard.call, args=(fail, KeyboardInterrupt()))
+    thread.start()
+    thread.join()
+    assert (guard.failures, guard.reason) == (1, "KeyboardInterrupt: ")
 
 
 class Quits:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.safety.conftest import Outcome, environment
+from tests.jobs import Outcome, environment
 
 PRELUDE = """
 import os, sys

@@ -1,0 +1,249 @@
+"""Every fault that must not reach the training job, and the tests elsewhere that inject it.
+
+A test of this room names the rows that it injects itself: `@pytest.mark.fault(38)`. A row needs one or the other, and
+what is pointed to must be there: `test_every_row_is_injected.py`. `make faults` runs both kinds:
+`python -m tests.faults.rows` prints what pytest is to be given.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A fault in a few words, and `file::test` for each test elsewhere, the file below `tests/`."""
+
+    fault: str
+    elsewhere: tuple[str, ...] = ()
+
+
+ROWS: dict[int, Row] = {
+    1: Row("a listener, probe or collector raises", (
+        "probe/test_compile_disturbed.py::test_a_probe_that_fails_is_contained_and_finds_its_way_back",
+        "agent/test_plugins_in_the_agent.py::test_a_collector_that_raises_is_down",
+        "plugin/test_guard.py::test_one_line_a_minute_at_most",
+    )),
+    2: Row("one source fails", (
+        "agent/test_plugins_in_the_agent.py::test_a_collector_that_raises_is_down",
+        "agent/test_plugins_in_the_agent.py::test_an_exporter_that_raises_is_down_and_counted",
+    )),
+    3: Row("a source hangs for a minute", (
+        "agent/test_plugins_in_the_agent.py::test_a_collector_that_hangs_is_down_and_the_scrape_answers_at_once",
+    )),
+    4: Row("a plugin cannot be imported, is of a wrong type, has another's name", (
+        "plugin/test_discovery.py::test_a_plugin_that_cannot_be_used_is_reported_and_the_others_load",
+        "plugin/test_discovery.py::test_two_plugins_of_one_name_are_reported_and_the_first_is_used",
+        "cli/test_plugins_command.py::test_a_broken_plugin_is_reported_and_the_others_are_listed",
+    )),
+    5: Row("a plugin raises SystemExit or KeyboardInterrupt", (
+        "plugin/test_guard.py::test_what_a_plugin_raises_is_contained_and_counted",
+        "plugin/test_guard.py::test_a_keyboard_interrupt_is_the_users",
+        "plugin/test_discovery.py::test_ctrl_c_while_loading_reaches_the_user",
+    )),
+    6: Row("memory_stats raises, is None, lacks keys", (
+        "plugins/test_memory.py::test_a_device_that_tells_nothing_has_no_figures",
+        "plugins/test_memory.py::test_a_backend_that_fails_is_let_alone_ever_longer",
+        "plugins/test_memory.py::test_nothing_of_jax_is_called_while_a_backend_is_let_alone",
+    )),
+    7: Row("the OTLP endpoint refuses", (
+        "otel/test_delivery.py::test_an_endpoint_that_refuses_loses_the_oldest_and_says_so",
+    )),
+    8: Row("the OTLP endpoint accepts and never answers", (
+        "otel/test_delivery.py::test_a_black_hole_delays_nobody_and_the_end_by_no_more_than_allowed",
+        "otel/test_delivery.py::test_a_request_begun_at_the_end_is_over_by_the_deadline",
+        "safety/test_how_a_job_ends.py::test_a_killed_job_leaves_no_port_and_no_process_and_its_caller_does_not_wait",
+    )),
+    9: Row("the OTLP endpoint answers 429, 503, 400, 413", (
+        "otel/test_delivery.py::test_a_receiver_that_asks_for_time_gets_it",
+        "otel/test_delivery.py::test_at_the_end_a_receiver_that_asks_for_time_gets_what_is_left",
+        "otel/test_delivery.py::test_a_refused_request_is_dropped_counted_and_not_repeated",
+        "otel/test_delivery.py::test_spans_that_are_too_many_are_split",
+        "otel/test_delivery.py::test_metrics_that_are_too_many_are_split",
+    )),
+    10: Row("one exporter is stuck", (
+        "agent/test_plugins_in_the_agent.py::test_an_exporter_that_hangs_is_down_after_a_while_and_starves_nobody",
+        "agent/test_plugins_in_the_agent.py::test_what_a_slow_exporter_loses_is_counted_and_shown",
+    )),
+    11: Row("a million events at once", (
+        "flow/test_ring.py::test_a_million_events_are_counted_exactly_and_take_no_more_memory_than_the_capacity",
+        "flow/test_ring.py::test_drops_are_exact_when_many_threads_emit_while_one_drains",
+    )),
+    12: Row("ten thousand function names", (
+        "derive/test_limits.py::test_ten_thousand_function_names_stay_within_the_limit_and_lose_no_compile",
+    )),
+    13: Row("a label of a megabyte, of quotes, newlines, surrogates", (
+        "prometheus/test_render.py::test_any_label_text_parses_strictly_and_valid_text_comes_back_unchanged",
+        "prometheus/test_render.py::test_a_megabyte_of_label_is_cut_and_its_end_still_counts",
+    )),
+    14: Row("NaN, infinite, negative and zero amounts", (
+        "derive/test_any_stream.py::test_counters_never_fall_and_every_snapshot_keeps_its_promises",
+        "prometheus/test_render.py::test_what_is_no_number_of_its_kind_is_absent_and_the_rest_is_there",
+        "probe/test_amounts_and_names.py::test_what_is_no_number_is_refused_where_it_is_given",
+    )),
+    15: Row("idle sockets, slow readers, many scrapes at once", (
+        "prometheus/test_server_under_clients.py::test_idle_sockets_and_a_slow_reader_do_not_keep_fifty_scrapes_waiting",
+        "prometheus/test_server_under_clients.py::test_over_the_cap_a_client_gets_503_and_later_others_are_served",
+        "prometheus/test_server_under_clients.py::test_a_client_without_a_request_is_closed_in_time",
+    )),
+    16: Row("a TLS handshake that stalls", (
+        "prometheus/test_tls.py::test_handshakes_that_stall_keep_nobody_waiting",
+        "prometheus/test_tls.py::test_a_handshake_that_stalls_makes_room_for_a_new_client",
+    )),
+    17: Row("a wrong or missing token", (
+        "prometheus/test_credentials.py::test_without_the_token_every_path_answers_the_same",
+        "prometheus/test_credentials.py::test_nothing_but_the_token_is_admitted",
+    )),
+    18: Row("the port is taken", (
+        "prometheus/test_address.py::test_ranks_that_start_at_once_get_ports_of_their_own",
+        "prometheus/test_exporter.py::test_in_kubernetes_a_taken_port_fails_the_exporter",
+    )),
+    19: Row("a fork while being scraped", (
+        "prometheus/test_server.py::test_a_forked_child_holds_no_socket",
+        "safety/test_how_a_job_ends.py::test_after_a_fork_nothing_of_ours_runs_in_the_child",
+    )),
+    20: Row("SIGTERM, SIGKILL", (
+        "safety/test_how_a_job_ends.py::test_sigterm_ends_the_job_at_once_and_the_agent_after_it",
+        "end_to_end/test_outputs.py::test_after_sigkill_the_lines_are_whole_the_port_is_closed_and_nobody_is_left",
+        "jsonl/test_jsonl.py::test_the_file_of_a_killed_process_is_read_line_by_line",
+    )),
+    21: Row("the wall clock jumps an hour", ("safety/test_the_wall_clock_jumps.py::test_seconds_are_as_they_were",)),
+    22: Row("a scrape during garbage collection, marks in finalizers and signal handlers", (
+        "flow/test_ring.py::test_emit_from_a_finalizer_and_from_a_signal_handler_while_draining_does_not_deadlock",
+        "probe/test_which_executable_ran.py::test_a_finalizer_that_compiles_may_run_while_an_executable_is_noted",
+    )),
+    23: Row("the user clears JAX's listeners", (
+        "probe/test_compile_disturbed.py::test_listeners_that_somebody_cleared_are_put_back_even_inside_a_trace",
+    )),
+    24: Row("the user's own profiler session", (
+        "profiler/test_user_sessions.py::test_ours_gives_way_to_the_users",
+        "profiler/test_user_sessions.py::test_ours_is_skipped_while_the_users_is_there_and_made_after_it",
+        "profiler/test_windows.py::test_a_window_that_is_due_while_the_user_has_a_session_is_skipped_and_counted_once",
+    )),
+    25: Row("instrument() and shutdown() in any order and number", (
+        "safety/test_beginning_and_ending.py::test_in_any_order_and_number_nothing_accumulates",
+    )),
+    26: Row("a disk that is full or read-only", (
+        "jsonl/test_jsonl.py::test_a_full_disk_raises_and_leaves_whole_lines_and_what_follows_is_written",
+        "plugin/test_files.py::test_a_full_disk_leaves_the_old_file_and_no_draft",
+        "safety/test_out_of_memory.py::test_a_directory_that_cannot_be_written_is_one_line_in_the_log",
+    )),
+    27: Row("truncated, corrupted and foreign traces and modules", (
+        "trace/test_corrupted.py::test_random_bytes_never_raise_anything_else",
+        "trace/test_corrupted.py::test_corrupted_bytes_never_raise_anything_else",
+        "trace/test_corrupted.py::test_a_truncated_trace_is_refused",
+        "cost_model/test_decode.py::test_corrupted_bytes_never_raise_anything_else",
+        "agent/test_agent.py::test_a_corrupted_module_has_no_cost_and_the_reason_is_shown",
+        "agent/test_windows.py::test_what_is_no_trace_is_unreadable_and_said_once",
+    )),
+    28: Row("64 threads compile at once", (
+        "probe/test_compile.py::test_sixty_four_threads_compile_at_once_and_each_compile_is_counted_once_with_its_own_executable",
+        "probe/test_causes_leave_the_job_alone.py::test_threads_that_compile_at_once_get_each_their_own_cause",
+    )),
+    29: Row("a function raises, is cancelled, returns no array or deleted ones", (
+        "probe/test_watched.py::test_an_exception_is_the_same_with_the_same_frames_and_the_step_has_failed",
+        "probe/test_watched.py::test_outputs_of_any_kind_pass_through",
+    )),
+    30: Row("the agent is killed, stops, cannot start, has no memory", (
+        "safety/test_the_agent_is_lost.py::test_an_agent_that_cannot_be_started_is_said_once",
+        "safety/test_the_agent_is_lost.py::test_an_agent_that_is_killed_is_started_again_so_often_and_then_given_up",
+        "safety/test_the_agent_is_lost.py::test_an_agent_that_stops_is_not_waited_for_and_memory_is_bounded",
+        "safety/test_the_last_snapshot.py::test_a_suspended_agent_is_not_waited_for_and_does_not_stay_behind",
+    )),
+    31: Row("the job is killed, or exits while the endpoint hangs", (
+        "safety/test_how_a_job_ends.py::test_a_killed_job_leaves_no_port_and_no_process_and_its_caller_does_not_wait",
+    )),
+    32: Row("the job's output is captured by a caller", (
+        "safety/test_how_a_job_ends.py::test_a_killed_job_leaves_no_port_and_no_process_and_its_caller_does_not_wait",
+    )),
+    33: Row("Ctrl-C at the terminal", (
+        "safety/test_how_a_job_ends.py::test_ctrl_c_is_for_the_job_and_not_for_the_agent",
+    )),
+    34: Row("the interpreter exits while a thread is near a JAX call", (
+        "safety/test_how_a_job_ends.py::test_exit_in_the_middle_of_sampling_is_as_without",
+        "safety/test_how_a_job_ends.py::test_asking_an_array_while_the_job_deletes_it_does_no_harm",
+    )),
+    35: Row("user types whose methods raise or are slow", (
+        "probe/test_causes_leave_the_job_alone.py::test_nothing_of_the_users_is_printed_compared_or_hashed",
+        "probe/test_watched.py::test_values_of_the_users_types_are_neither_printed_nor_compared",
+    )),
+    36: Row("the script configures JAX after instrument(), or under a launcher", (
+        "safety/test_the_job_is_as_without.py::test_what_the_script_configures_after_instrument_works",
+        "cli/test_run_with_jax.py::test_the_script_and_its_jax_are_as_without",
+    )),
+    37: Row("events, scrapes, starts and stops without end", (
+        "prometheus/test_server.py::test_a_thousand_scrapes_and_fifty_starts_leave_nothing_behind",
+        "otel/test_delivery.py::test_starting_and_stopping_leaves_no_thread_and_no_connection",
+    )),
+    38: Row("the job waits for its children until there are none"),
+    39: Row("forks while instrument() starts"),
+    40: Row("exceptions of signal handlers, ten thousand", (
+        "probe/test_signal_handlers.py::test_in_steps_phases_and_watched_calls",
+        "probe/test_signal_handlers.py::test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever",
+        "plugins/test_garbage_collection.py::test_after_stop_nothing_is_told",
+    )),
+    41: Row("trainers that watch their own methods are dropped", (
+        "probe/test_watched_functions_live_as_without.py::test_a_trainer_that_watches_its_own_method_is_freed_as_any_circle",
+        "probe/test_watched_functions_live_as_without.py::test_a_function_that_is_let_go_of_is_freed_at_once_with_all_that_it_holds",
+        "probe/test_watched_functions_live_as_without.py::test_many_watches_leave_nothing_behind",
+    )),
+    42: Row("each method of a plugin hangs for a minute, or raises"),
+    43: Row("a plugin with ten thousand series", (
+        "derive/test_limits.py::test_a_plugin_with_ten_thousand_series_takes_nobody_elses_place",
+    )),
+    44: Row("no home, no user name, a home that is read-only"),
+    45: Row("links planted at each path that is written", (
+        "plugin/test_files.py::test_a_planted_link_is_replaced_and_not_written_through",
+        "plugin/test_files.py::test_links_planted_under_the_name_of_a_draft_are_not_followed",
+        "prometheus/test_service_discovery.py::test_no_planted_link_is_written_through",
+    )),
+    46: Row("the token's file hangs when it is opened", (
+        "prometheus/test_files_that_hang.py::test_the_page_goes_on_where_the_files_hang",
+        "prometheus/test_followed_credentials.py::test_a_token_that_becomes_a_fifo_is_said_and_the_old_one_stays",
+    )),
+    47: Row("the job ends by SIGTERM, SIGKILL, abort: its last summary"),
+    48: Row("the job's tests replace clocks and open"),
+    49: Row("a request for a foreign host", (
+        "prometheus/test_hosts.py::test_a_foreign_name_is_misdirected_and_told_what_to_do",
+    )),
+    50: Row("one agent after the other while the endpoint hangs: no zombies"),
+    51: Row("snapshots that nobody waits for"),
+    52: Row("a plugin with the name of a built-in one", (
+        "plugin/test_discovery.py::test_a_third_party_does_not_displace_a_built_in_plugin",
+    )),
+    53: Row("metrics that share a name on the page", (
+        "model/test_metrics.py::test_metrics_that_would_share_a_name_on_the_page_are_refused_whoever_comes_first",
+        "model/test_metrics.py::test_what_is_declared_reaches_a_strict_parser_each_under_its_own_name",
+    )),
+    54: Row("bare line feeds, what is no HTTP, q=0", (
+        "prometheus/test_conversation.py::test_a_lone_line_feed_or_carriage_return_ends_no_line",
+        "prometheus/test_negotiation.py::test_who_refuses_everything_gets_the_text_format",
+    )),
+    55: Row("a certificate that expires", (
+        "prometheus/test_certificate.py::test_it_is_said_at_the_start_and_then_now_and_again",
+    )),
+    56: Row("the same function watched again, and by a second observer", (
+        "probe/test_watched_functions_live_as_without.py::test_watching_again_gives_the_same_object_for_as_long_as_the_function_lives",
+        "probe/test_watched_functions_live_as_without.py::test_a_second_observer_sees_what_the_first_watched",
+    )),
+    57: Row("a pytree with arrays is watched", (
+        "probe/test_watched_functions_live_as_without.py::test_a_pytree_with_arrays_is_given_back_as_it_is_with_a_warning",
+    )),
+    58: Row("frames and __wrapped__ of a watched function", (
+        "probe/test_watched_functions_live_as_without.py::test_messages_and_source_lines_of_jax_name_the_users_line",
+        "probe/test_watched_functions_live_as_without.py::test_a_traceback_shows_no_line_of_ours",
+        "probe/test_watched.py::test_it_looks_like_the_function_it_wraps",
+    )),
+    59: Row("record() of a traced value", (
+        "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
+    )),
+}  # fmt: skip
+
+
+def targets() -> list[str]:
+    """What pytest is to be given: this room, and what its rows point to."""
+    pointed = {test for row in ROWS.values() for test in row.elsewhere}
+    return ["tests/faults", *(f"tests/{test}" for test in sorted(pointed))]
+
+
+if __name__ == "__main__":
+    print(*targets())

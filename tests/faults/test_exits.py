@@ -1,0 +1,166 @@
+"""Jobs that end while an endpoint is slow, silent, dead or refuses; and jobs that are killed: what is lost is said."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs import Agent
+
+TRAINS = """
+import atexit
+import jax
+step = jax.jit(lambda x: x + 1)
+if OBSERVED:
+    step = obs.watch(step)
+    atexit.unregister(obs.shutdown)
+    atexit.register(lambda: print(obs.final_snapshot, flush=True))
+    atexit.register(obs.shutdown)  # which runs before it
+for turn in obs.steps(range(40)) if OBSERVED else range(40):
+    x = jax.numpy.ones(turn % 8 + 1)  # compiles: each is a span
+    step(x).block_until_ready()
+    time.sleep(0.02)
+print("END", time.monotonic(), flush=True)
+"""
+
+
+@pytest.fixture
+def endpoint(request: pytest.FixtureRequest, receiver: Any, black_hole: str, refusing: str) -> dict[str, str]:
+    """The variables that name an endpoint of the temper that the test asks for."""
+    answers: dict[str, Callable[..., Any]] = {
+        "slow": lambda path, message: (time.sleep(3), (200, {}, b""))[1],
+        "413": lambda path, message: (413, {}, b""),
+        "503": lambda path, message: (503, {"Retry-After": "30"}, b""),
+        "400": lambda path, message: (400, {}, b""),
+    }
+    receiver.answer = answers.get(request.param, receiver.answer)
+    url = {"black hole": black_hole, "dead": refusing}.get(request.param, receiver.endpoint)
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRIC_EXPORT_INTERVAL": "200",
+    }  # fmt: skip
+
+
+TRIES = 4
+"""Of a job and one without jaxobs in turn: others who take the machine make an exit longer, and none shorter."""
+
+
+def ended(job: Any) -> tuple[float, Any, Any]:
+    """Seconds from the script's last line to the end of the process and of its output; its agents."""
+    for line in job.process.stdout:
+        if line.startswith("END"):
+            break
+    agents = job.agents()
+    outcome = job.end()
+    return time.monotonic() - float(line.split()[1]), outcome, agents
+
+
+@pytest.mark.slow
+@pytest.mark.fault(7, 8, 9, 31, 32)
+@pytest.mark.parametrize("endpoint", ["black hole", "slow", "dead", "413", "503", "400"], indirect=True)
+def test_with_an_endpoint_of_any_temper_a_job_ends_within_a_second_and_says_what_was_lost(
+    start: Callable[..., Any], endpoint: dict[str, str]
+) -> None:
+    extra = []
+    for _ in range(TRIES):
+        plain, without, _ = ended(start(TRAINS, observed=False))
+        took, outcome, agents = ended(start(TRAINS, **endpoint))
+        assert outcome.status == without.status == 0
+        assert len(agents) == 1
+        said = [
+            line for line in outcome.stderr.splitlines() if re.search(r"exporter otel: .*\d+ spans", line)
+        ]
+        assert said, outcome.stderr
+        assert int(re.findall(r"(\d+) spans", said[-1])[0]) > 0
+        assert all(line.startswith("jaxobs: ") for line in outcome.stderr.splitlines()), outcome.stderr
+        assert re.search(r"otel.*\d+ spans", outcome.stdout.replace("\n", " ")), outcome.stdout
+        assert Agent(agents[0]).is_gone_within(12.0)
+        extra.append(took - plain)
+        if extra[-1] < 1.0:
+            return
+    pytest.fail(f"each exit took {extra} seconds longer than without jaxobs")
+
+
+FOREVER = """
+import logging, signal
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+obs = jaxobs.instrument(interval=0.1)
+import jax
+logging.getLogger("jax").setLevel(logging.WARNING)
+step = obs.watch(jax.jit(lambda x: x + 1))
+assert obs.address
+for _ in obs.steps(range(40)):
+    step(1.0)
+obs.snapshot(10.0)
+print("training", flush=True)
+for _ in obs.steps(iter(int, 1)):
+    step(1.0)
+    time.sleep(0.01)
+    if os.path.exists(os.environ["LEAVES"]): os.environ["HOW"] == "abort" and os.abort() or os._exit(5)
+"""
+
+ENDINGS = {"SIGTERM": signal.SIGTERM, "SIGKILL": signal.SIGKILL, "abort": signal.SIGABRT, "_exit": -5}
+
+
+def wait_for(file: Path, seconds: float = 15.0) -> str:
+    deadline = time.monotonic() + seconds
+    while not file.exists():
+        assert time.monotonic() < deadline, f"there is no {file}"
+        time.sleep(0.05)
+    return file.read_text()
+
+
+@pytest.mark.fault(47)
+@pytest.mark.parametrize("how", ENDINGS)
+def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_log_has_named(
+    start: Callable[..., Any], tmp_path: Path, how: str
+) -> None:
+    places = {"JAXOBS_SUMMARY_DIRECTORY" if how != "SIGTERM" else "TMPDIR": str(tmp_path)}
+    leaves = tmp_path / "leaves"
+    job = start("import jaxobs\n" + FOREVER, observed=False, HOW=how, LEAVES=str(leaves), **places)
+    job.wait_for("training")
+    agent = job.agent()
+    if how.startswith("SIG"):
+        job.process.send_signal(ENDINGS[how])
+    else:
+        leaves.touch()
+    outcome = job.end()
+    assert outcome.status == -ENDINGS[how]
+    file = tmp_path / f"jaxobs-process{job.process.pid}-killed.txt"
+    assert f"if the job is killed its last summary is in {file}" in outcome.stderr
+    text = wait_for(file)
+    assert text.startswith("The job ended without a word: it was killed, or ended by os._exit.\n")
+    assert "train" in text
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert agent.is_gone_within(12.0)
+
+
+SNAPSHOTS = """
+import jaxobs
+obs = jaxobs.instrument()
+assert obs.address
+for _ in obs.steps(range(5)): pass
+for _ in range(2_000):
+    obs.snapshot(0.0005)
+began = time.monotonic()
+print(obs.snapshot(10.0)["loops"]["train"]["steps"], time.monotonic() - began < 3.0)
+began = time.monotonic()
+obs.shutdown()
+print(time.monotonic() - began < 1.5)
+"""
+
+
+@pytest.mark.fault(51)
+def test_snapshots_that_nobody_waits_for_any_more_are_not_made(start: Callable[..., Any]) -> None:
+    job = start(SNAPSHOTS, observed=False)
+    outcome = job.end()
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "5 True\nTrue\n", "")
+    deadline = time.monotonic() + 3.0
+    while job.agents():
+        assert time.monotonic() < deadline, "the agent still answers requests of a job that is over"
+        time.sleep(0.05)

@@ -1,0 +1,104 @@
+"""Exceptions of the user's signal handlers, thousands of them, and exits: each arrives as without jaxobs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+STORM = """
+import gc, json, random, signal
+import jax, jax.numpy as jnp
+
+class AlarmError(OSError): pass  # as TimeoutError, one that many an `except` is meant for
+steps = obs.steps if OBSERVED else (lambda items: items)
+step, x = jax.jit(lambda x: (x @ x).sum()), jnp.ones((32, 32))
+step(x)
+if OBSERVED:
+    step = obs.watch(step)
+    print("no callback of ours in the collector:", not [c for c in gc.callbacks if "jaxobs" in str(c)])
+gc.callbacks.clear()  # JAX has one, in which what a handler raises is printed and lost, with jaxobs or without
+raised = caught = 0
+
+def rings(number, frame):
+    global raised
+    raised += 1
+    raise AlarmError
+
+signal.signal(signal.SIGALRM, rings)
+delays = random.Random(os.environ["SEED"])
+while raised < 10_000 and raised == caught:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delays.uniform(1e-5, 6e-4))
+        for turn in steps(iter(int, 1)):
+            step(x).block_until_ready()
+            batch = [{"k": [number]} for number in range(20)]  # as a data loader makes
+            if OBSERVED:
+                obs.record(turn=turn)
+                with obs.phase("evaluation"):
+                    step(x)
+            if raised > caught:  # one was lost
+                break
+    except AlarmError:
+        caught += 1
+print("raised", raised, "caught", caught)
+if OBSERVED:
+    for _ in obs.steps(range(50), loop="afterwards"):
+        step(x)
+    deadline = time.monotonic() + 30
+    while "afterwards" not in ((found := obs.snapshot(5.0))["loops"] or {}):
+        assert time.monotonic() < deadline, found["loops_reason"]
+    loops, agent = found["loops"], found["agent"]
+    print("afterwards", loops["afterwards"]["steps"], "failed", loops["afterwards"]["failed_steps"])
+    up = all(source["up"] for source in found["sources"].values() if source["kind"] == "probe")
+    print("train", loops["train"]["steps"] > 1000, agent["events_dropped"], up)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.fault(40)
+def test_of_ten_thousand_exceptions_of_a_signal_handler_none_is_lost(
+    start: Callable[..., Any], seed: str
+) -> None:
+    outcome = start(STORM, SEED=seed).end(170)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.stdout.splitlines() == [
+        "no callback of ours in the collector: True",
+        "raised 10000 caught 10000",
+        "afterwards 50 failed 0",
+        "train True 0 True",
+    ]
+
+
+ENDS_SOON = """
+import random, threading
+import jax, jax.numpy as jnp
+step, x = jax.jit(lambda x: (x @ x).sum()), jnp.ones((128, 128))
+if OBSERVED:
+    step = obs.watch(step)
+until = time.monotonic() + float(os.environ["AFTER"])
+for turn in obs.steps(iter(int, 1)) if OBSERVED else iter(int, 1):
+    loss = step(x)  # not waited for: threads of ours look at it when the end comes
+    if time.monotonic() > until:
+        break
+print("trained")
+sys.exit(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.fault(34)
+def test_at_whatever_moment_a_job_exits_its_status_is_its_own(
+    start: Callable[..., Any], chance: random.Random
+) -> None:
+    for _ in range(5):
+        delays = [chance.uniform(0.0, 1.5) for _ in range(3)]
+        jobs = [
+            start(ENDS_SOON, AFTER=str(delay), JAXOBS_SAMPLE_INTERVAL="0.05", JAXOBS_INTERVAL="0.05")
+            for delay in delays
+        ]
+        for delay, job in zip(delays, jobs, strict=True):
+            outcome = job.end()
+            assert (outcome.status, outcome.stdout, outcome.stderr) == (3, "trained\n", ""), delay
