@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,22 +11,31 @@ RESAMPLES = 10_000
 
 
 class Interval(NamedTuple):
-    """A median and its 95 % interval."""
+    """A median, or a mean, and its 95 % interval."""
 
-    median: float
+    middle: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:.4f} ({self.low:.4f} to {self.high:.4f})"
+        return f"{self.middle:.4f} ({self.low:.4f} to {self.high:.4f})"
 
 
 def median(values: Sequence[float]) -> Interval:
     """The interval is the bootstrap's, over the values."""
+    return _interval(values, np.median)
+
+
+def mean(values: Sequence[float]) -> Interval:
+    """Likewise. For what is done rarely and counts all the same, which a median does not see."""
+    return _interval(values, np.mean)
+
+
+def _interval(values: Sequence[float], statistic: Callable[..., Any]) -> Interval:
     found = np.asarray(values, float)
     chosen = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.quantile(np.median(found[chosen], axis=1), (0.025, 0.975))
-    return Interval(float(np.median(found)), float(low), float(high))
+    low, high = np.quantile(statistic(found[chosen], axis=1), (0.025, 0.975))
+    return Interval(float(statistic(found)), float(low), float(high))
 
 
 def paired_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:

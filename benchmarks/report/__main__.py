@@ -1,8 +1,8 @@
 """Measure what jaxobs costs beside its peers, and write docs/benchmarks.md: `make benchmarks-report`.
 
-``--only step_cost,scrape`` measures these and leaves the other sections as they are; ``--print`` writes nothing and prints
-the sections instead. Peers that are not installed beside jaxobs are left out, and the page says so. Exit status 1 where a
-section does not show what it must.
+``--only step_cost,scrape`` measures these and leaves the other sections as they are; ``--print`` writes nothing and
+prints the sections instead. Peers that are not installed beside jaxobs are left out, and the page says so. Exit
+status 1 where a section does not show what it must.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A small training job with one tool in it, for figures of whole processes.
 
-    python -m benchmarks.report.job TOOL SECONDS [STEPS_A_SECOND]
+    python -m benchmarks.report.job TOOL SECONDS STEPS_A_SECOND
 
-It trains for so long, says "ready" and waits for a line. Then it ends, and says when its last line was run.
+It trains for so long, says "ready" and waits for a line. Then it says what time it is, and ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main() -> None:
     import jax
     import jax.numpy as jnp
 
-    seconds, pace = float(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 100.0
+    seconds, pace = float(sys.argv[2]), float(sys.argv[3])
     tool = EVERY[sys.argv[1]].begin()
 
     @jax.jit
@@ -42,8 +42,8 @@ def main() -> None:
     jax.block_until_ready(state[0])
     answer("ready")
     sys.stdin.readline()
-    tool.end()
     answer(time.monotonic())
+    tool.end()
 
 
 if __name__ == "__main__":

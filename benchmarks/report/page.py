@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from benchmarks.report.results import Cell, Measured, Section, Table
 
 _BEGINNING = """# What jaxobs costs, beside its peers
 
-Written by `make benchmarks-report`, which measures everything here; `ARGS="--only step_cost"` measures one section anew and
-leaves the others. The code of each is `benchmarks/report/figures/`, the figures as data are in `docs/results/benchmarks/`.
+Written by `make benchmarks-report`, which measures everything here; with `ARGS="--only step_cost"` it measures one
+section anew and leaves the others. `benchmarks/report/figures/` has the code of each, `docs/results/benchmarks/` the
+figures as data.
 
-What is compared is measured in turns within one run, in another order each round, so that a busy machine slows all alike.
-A figure is the median over the rounds; in brackets is its 95 % interval, from a bootstrap over the rounds. A ratio is the
-median of the rounds' ratios, not the ratio of medians. The column *control* compares a thing with itself in the same
-rounds: a difference that the control shows too is noise.
+What is compared is measured in turns within one run, in another order each round, so that a busy machine slows all
+alike. A figure is the median over the rounds; in brackets is its 95 % interval, from a bootstrap over the rounds. A
+ratio is the median of the rounds' ratios, not the ratio of medians. The column *control* compares a thing with itself
+in the same rounds: a difference that the control shows too is noise.
 """
 
+_WIDTH = 122
 _SCALES = {
     "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     "B": ((2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
@@ -44,9 +47,7 @@ def described_run(section: Section) -> str:
 
 def section_text(section: Section) -> str:
     """What it must show and did not show, its tables, and what is missing."""
-    parts = [
-        f"{'Held' if demand.held else '**Not held**'}: {demand.text}.\n" for demand in section.demands
-    ]
+    parts = [f"{'Held' if demand.held else '**Not held**'}: {demand.text}.\n" for demand in section.demands]
     parts += [table_text(table) for table in section.tables]
     parts += [f"Not measured: {missing}.\n" for missing in section.missing]
     return "\n".join(parts)
@@ -54,10 +55,15 @@ def section_text(section: Section) -> str:
 
 def table_text(table: Table) -> str:
     """Title, text and rows."""
-    lines = [table.columns, ["---"] * len(table.columns), *([cell_text(cell) for cell in row] for row in table.rows)]
+    lines = [
+        table.columns,
+        ["---"] * len(table.columns),
+        *([cell_text(cell) for cell in row] for row in table.rows),
+    ]
     rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     title = f"### {table.title}\n\n" if table.title else ""
-    return f"{title}{table.text}\n\n{rows}\n"
+    text = textwrap.fill(" ".join(table.text.split()), _WIDTH, break_on_hyphens=False)
+    return f"{title}{text}\n\n{rows}\n"
 
 
 def cell_text(cell: Cell) -> str:

@@ -159,7 +159,8 @@ def _same_facts() -> Begun:
     names = ("step_seconds", "input_wait_seconds", "dispatch_seconds")
     registry = CollectorRegistry()
     step, wait, dispatch = (
-        Histogram(name, "See its name.", ["loop"], registry=registry).labels("train").observe for name in names
+        Histogram(name, "See its name.", ["loop"], registry=registry).labels("train").observe
+        for name in names
     )
     examples = Counter("examples", "Examples.", ["loop"], registry=registry).labels("train").inc
 
@@ -200,7 +201,7 @@ def _tensorboard() -> Begun:
     from tensorboardX import SummaryWriter
 
     writer = SummaryWriter(tempfile.mkdtemp())
-    return _writing(lambda name, value, number: writer.add_scalar(name, value, number), writer.close)
+    return _writing(writer.add_scalar, writer.close)
 
 
 def _mlflow() -> Begun:
@@ -246,7 +247,7 @@ MARKS = {
     ),
     "processed_span": Peer(
         "OpenTelemetry, span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
-        "with loop, step and examples as attributes, into a `BatchSpanProcessor` whose exporter drops it", _processed_span,
+        "loop, step and examples as attributes, into a `BatchSpanProcessor` whose exporter drops it", _processed_span,
     ),
     "labelled_histogram": Peer(
         "prometheus_client, labels", "prometheus-client", "prometheus_client",

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 Found = TypeVar("Found")
@@ -36,12 +37,13 @@ class Asked:
         }
         everything |= {"JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WANDB_SILENT": "true"}
         everything |= {"TMPDIR": self._folder.name, **environment}
+        self._errors = Path(self._folder.name) / "stderr"
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             env=everything,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors.open("wb"),
             text=True,
         )
 
@@ -51,7 +53,8 @@ class Asked:
         for line in self.process.stdout:
             with contextlib.suppress(ValueError):
                 return json.loads(line)
-        raise RuntimeError(f"{self.process.args} ended with status {self.process.wait()} and said nothing")
+        said = self._errors.read_text(encoding="utf-8", errors="replace")[-2_000:]
+        raise RuntimeError(f"{self.process.args} ended with status {self.process.wait()}: {said}")
 
     def ask(self, what: object = "") -> Any:
         """Send a line, and what it answers."""

@@ -13,15 +13,16 @@ from benchmarks.report.peers import EVERY, JAXOBS, TOOLS
 from benchmarks.report.results import Cell, Measured, Section, Table
 from benchmarks.report.turns import Asked, answer, take_turns
 
-ROUNDS = 9
+ROUNDS = 7
 PAGE_PATIENCE = 30.0
 
-_TEXT = f"""In fresh processes in which jax is imported already, one at a time, {ROUNDS} rounds. *Import* is the import of the
-module; *start* is what follows until the tool can be used: `jaxobs.instrument()`, a tracer provider with a batch processor
-and an OTLP exporter, `start_http_server()` with a histogram, a `SummaryWriter`, a run that is kept on this machine."""
+_TEXT = f"""In fresh processes in which jax is imported already, one at a time, {ROUNDS} rounds. *Import* is the
+import of the module; *start* is what follows until the tool can be used: `jaxobs.instrument()`, a tracer provider
+with a batch processor and an OTLP exporter, `start_http_server()` with a histogram, a `SummaryWriter`, a run that is
+kept on this machine."""
 
-_PAGE = """From the call of `jaxobs.instrument()` until the first page of `/metrics` has been read whole: the agent's process
-starts, loads its plugins and folds its first snapshot beside the job, which goes on meanwhile."""
+_PAGE = """From the call of `jaxobs.instrument()` until the first page of `/metrics` has been read whole: the agent's
+process starts, loads its plugins and folds its first snapshot beside the job, which goes on meanwhile."""
 
 
 def in_a_fresh_process(name: str) -> dict[str, float]:
@@ -79,9 +80,14 @@ def measure() -> Section:
     names = ["jaxobs", "jaxobs again", *(name for name, peer in TOOLS.items() if not peer.missing())]
     found = take_turns({name: lambda name=name: fresh(name) for name in names}, ROUNDS)
     pages = {name: [times["page"] for times in found[name]] for name in names[:2]}
-    page: list[Cell] = [Measured(median(pages["jaxobs"]), "s"), Measured(paired_ratio(*reversed(pages.values())))]
+    page: list[Cell] = [
+        Measured(median(pages["jaxobs"]), "s"),
+        Measured(paired_ratio(*reversed(pages.values()))),
+    ]
     tables = [
-        Table("Import and start", _TEXT, ("tool", "import", "start", "jaxobs / it, both together"), rows(found)),
+        Table(
+            "Import and start", _TEXT, ("tool", "import", "start", "jaxobs / it, both together"), rows(found)
+        ),
         Table("The first page", _PAGE, ("first page", "control: jaxobs / jaxobs"), [page]),
     ]
     return Section("Start", tables, (), [reason for peer in TOOLS.values() if (reason := peer.missing())])

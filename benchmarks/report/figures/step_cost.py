@@ -28,14 +28,14 @@ Times = Mapping[str, list[float]]
 COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
 
 _STEPS = """What keeping the time of one step costs the training thread. For jaxobs a step is the turn of
-`obs.steps(range(…), examples=256)` with one watched call in it: its start and end, the wait for its input, when the call was
-made and what it ran. The peers keep one duration, or a span. Each row is a process of its own with jaxobs and one peer in it,
-{rounds} rounds; the plain loop with the same call is taken off. What the tools do on other threads and in other processes is
-not in it."""
+`obs.steps(range(…), examples=256)` with one watched call in it: its start and end, the wait for its input, when the
+call was made and what it ran. The peers keep one duration, or a span. Each row is a process of its own with jaxobs
+and one peer in it, {rounds} rounds; the plain loop with the same call is taken off. What the tools do on other
+threads and in other processes is not in it."""
 
-_VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the same
-service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers keep each
-value with its step, and write it to a file."""
+_VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the
+same service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers
+keep each value with its step, and write it to a file."""
 
 
 def nothing() -> None:
@@ -62,8 +62,8 @@ def turns_beside(name: str) -> Times:
     take_turns(turns, 1)  # what the first call of each makes is made
     found = take_turns(turns, ROUNDS)
     peer.end()
-    for name in ("jaxobs", "jaxobs again", "peer"):
-        found[name] = [with_it - without for with_it, without in zip(found[name], found["plain"], strict=True)]
+    for timed in ("jaxobs", "jaxobs again", "peer"):
+        found[timed] = [with_it - bare for with_it, bare in zip(found[timed], found["plain"], strict=True)]
     return found
 
 
@@ -113,10 +113,16 @@ def measure() -> Section:
         Table("One step", _STEPS.format(**rounds), COLUMNS, list(steps.values())),
         Table("One value of the user's own", _VALUES, COLUMNS, values),
     ]
-    ratios = {name: found[4].interval.median for name, found in steps.items()}  # type: ignore[union-attr]
+    ratios = {name: found[4].interval.middle for name, found in steps.items()}  # type: ignore[union-attr]
     demands = [
-        Demand("marking a step costs at most a tenth of a bare OpenTelemetry span", ratios["bare_span"] <= ALLOWED),
-        Demand("marking a step is cheaper than with every peer beside it", all(ratio < 1 for ratio in ratios.values())),
+        Demand(
+            "marking a step costs at most a tenth of a bare OpenTelemetry span",
+            ratios["bare_span"] <= ALLOWED,
+        ),
+        Demand(
+            "marking a step is cheaper than with every peer beside it",
+            all(ratio < 1 for ratio in ratios.values()),
+        ),
     ]
     return Section("Step marking", tables, demands, missing)
 
