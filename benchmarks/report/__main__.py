@@ -49,7 +49,7 @@ def main() -> int:
         else:
             keep(name, section)
     if not options.print:
-        PAGE.write_text(page(found for name in FIGURES if (found := kept(name))), encoding="utf-8")
+        PAGE.write_text(page([found for name in FIGURES if (found := kept(name))]), encoding="utf-8")
     return int(not held)
 
 

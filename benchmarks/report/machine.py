@@ -18,11 +18,11 @@ def described(distributions: tuple[str, ...]) -> dict[str, str]:
     names = dict.fromkeys((*OURS, *distributions))
     versions = [f"{name} {version}" for name in names if (version := installed(name))]
     return {
-        "on": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "Machine": f"{_processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "System": f"{_system()}, Linux {platform.release()}",
-        "Versions": f"Python {platform.python_version()}, {', '.join(versions)}",
-        "Load average when it began": f"{os.getloadavg()[0]:.1f}",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": f"{_system()}, Linux {platform.release()}",
+        "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
+        "load average": f"{os.getloadavg()[0]:.1f}",
     }
 
 

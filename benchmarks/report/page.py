@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from benchmarks.report.results import Cell, Measured, Section, Table
 
@@ -26,23 +27,26 @@ _SCALES = {
 }
 
 
-def page(sections: Iterable[Section]) -> str:
-    """The whole document."""
-    parts = [_BEGINNING]
-    where = ""
+def page(sections: Sequence[Section]) -> str:
+    """The whole document. At its top is the machine of the newest section; one measured elsewhere says so."""
+    newest = max(sections, key=lambda section: section.measured["date"]).measured
+    parts = [_BEGINNING, _lines(_where(newest))]
     for section in sections:
         parts.append(f"## {section.title}\n")
-        described = described_run(section)
-        if described != where:
-            parts.append(f"{described}\n")
-            where = described
+        load = section.measured["load average"]
+        parts.append(f"Measured on {section.measured['date']}; load average when it began: {load}.\n")
+        if _where(section.measured) != _where(newest):
+            parts.append(_lines(_where(section.measured)))
         parts.append(section_text(section))
     return "\n".join(parts)
 
 
-def described_run(section: Section) -> str:
-    """When, where and with which versions; the next section leaves it out where it is the same."""
-    return "Measured " + ". ".join(f"{name}: {value}" for name, value in section.measured.items()) + "."
+def _where(measured: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in measured.items() if name in {"machine", "system", "versions"}}
+
+
+def _lines(facts: Mapping[str, str]) -> str:
+    return "".join(f"- {name}: {value}\n" for name, value in facts.items())
 
 
 def section_text(section: Section) -> str:
@@ -78,10 +82,8 @@ def cell_text(cell: Cell) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, and no exponent."""
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    for least, places in ((10, 1), (1, 2), (0.1, 3)):
-        if abs(value) >= least:
-            return f"{value:.{places}f}"
-    return f"{value:.4f}" if value else "0"
+    """Three significant digits, two below 0.001, and no exponent."""
+    if not value:
+        return "0"
+    places = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, places if places < 6 else places - 1)}f}"

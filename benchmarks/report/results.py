@@ -50,7 +50,7 @@ class Section:
     demands: Sequence[Demand] = ()
     missing: Sequence[str] = ()
     measured: dict[str, str] = field(default_factory=dict)
-    """The date, the machine and the versions, by name."""
+    """Date, load average, machine, system and versions, by these names."""
 
 
 def keep(name: str, section: Section, folder: Path = FOLDER) -> None:

@@ -41,8 +41,8 @@ Render = Callable[[], Any]
 
 
 def histograms(series: int) -> int:
-    """So many that their buckets, counts and sums are about a tenth of the series at 1 000, and more of them at 10 000."""
-    return max(3, series // 1_000)
+    """So many that their buckets, counts and sums are about a tenth of the series."""
+    return series // 360
 
 
 def labels_of_rest(series: int) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Cost of one observed step on the training thread beside its peers: `make benchmark NAME=step_cost`.
 
 Each peer has a process of its own, with jaxobs in it, so that the threads of one peer disturb no other. There they take
-turns of a few milliseconds, each after a pause in which threads and processes beside can catch up. What the same loop and
-call cost by themselves, in a turn of the same round, is taken off.
+turns of about a millisecond, each after a pause in which threads and processes beside can catch up. What the same loop
+and call cost by themselves, in a turn of the same round, is taken off.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.paired import median, paired_ratio
 from benchmarks.report.peers import EVERY, JAXOBS, MARKS, PLAIN
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 from benchmarks.report.turns import Asked, answer, take_turns
 
-ROUNDS = 61
-TURN_SECONDS = 0.004
-MOST_IN_A_TURN, LEAST_IN_A_TURN = 2_000, 3
-PAUSE_SECONDS = 0.02
+ROUNDS = 121
+TURN_SECONDS = 0.001
+"""Shorter than the scheduler's slices, so that most turns run through on a machine with more to do than cores."""
+MOST_IN_A_TURN, LEAST_IN_A_TURN, UNTIMED = 500, 3, 50
+PAUSE_SECONDS = 0.01
 ALLOWED = 0.1
 """Of a bare span."""
 
@@ -30,8 +31,8 @@ COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: ja
 _STEPS = """What keeping the time of one step costs the training thread. For jaxobs a step is the turn of
 `obs.steps(range(…), examples=256)` with one watched call in it: its start and end, the wait for its input, when the
 call was made and what it ran. The peers keep one duration, or a span. Each row is a process of its own with jaxobs
-and one peer in it, {rounds} rounds; the plain loop with the same call is taken off. What the tools do on other
-threads and in other processes is not in it."""
+and one peer in it, {rounds} rounds of turns of about a millisecond; the plain loop with the same call is taken off.
+What the tools do on other threads and in other processes is not in it."""
 
 _VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the
 same service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers
@@ -70,6 +71,7 @@ def turns_beside(name: str) -> Times:
 def _turn(run: Callable[[int], None], count: int = MOST_IN_A_TURN) -> Callable[[], float]:
     def turn() -> float:
         time.sleep(PAUSE_SECONDS)
+        run(min(UNTIMED, count))  # after the pause its code and data are no longer in the processor's caches
         return _seconds(run, count)
 
     return turn
@@ -113,18 +115,19 @@ def measure() -> Section:
         Table("One step", _STEPS.format(**rounds), COLUMNS, list(steps.values())),
         Table("One value of the user's own", _VALUES, COLUMNS, values),
     ]
-    ratios = {name: found[4].interval.middle for name, found in steps.items()}  # type: ignore[union-attr]
-    demands = [
-        Demand(
-            "marking a step costs at most a tenth of a bare OpenTelemetry span",
-            ratios["bare_span"] <= ALLOWED,
-        ),
-        Demand(
-            "marking a step is cheaper than with every peer beside it",
-            all(ratio < 1 for ratio in ratios.values()),
-        ),
-    ]
-    return Section("Step marking", tables, demands, missing)
+    return Section("Step marking", tables, demands(steps), missing)
+
+
+def demands(steps: Mapping[str, Sequence[Cell]]) -> list[Demand]:
+    """What the table must show; it goes by the medians."""
+    ratios = {name: cell.interval for name, row in steps.items() if isinstance(cell := row[4], Measured)}
+    found = []
+    if "bare_span" in ratios:
+        text = f"marking a step costs at most a tenth of a bare OpenTelemetry span: {ratios['bare_span']}"
+        found.append(Demand(text, ratios["bare_span"].middle <= ALLOWED))
+    dearer = [f"{MARKS[name].title} ({ratio})" for name, ratio in ratios.items() if ratio.middle >= 1]
+    text = "marking a step is cheaper than with every peer beside it"
+    return [*found, Demand(f"{text}: not than {', '.join(dearer)}" if dearer else text, not dearer)]
 
 
 if __name__ == "__main__":
