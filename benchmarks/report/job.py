@@ -2,7 +2,8 @@
 
     python -m benchmarks.report.job TOOL SECONDS STEPS_A_SECOND
 
-It trains for so long, says "ready" and waits for a line. Then it says what time it is, and ends.
+It trains for so long, says "ready" and waits for a line. Then it trains a little more, so that the tool has something to
+hand over at the end, says what time it is, and ends.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 
 from benchmarks.report.peers import EVERY
 from benchmarks.report.turns import answer
+
+AFTER_SECONDS = 0.5
 
 
 def main() -> None:
@@ -42,6 +45,8 @@ def main() -> None:
     jax.block_until_ready(state[0])
     answer("ready")
     sys.stdin.readline()
+    begins = time.monotonic() - steps[0] / pace
+    tool.steps(round(AFTER_SECONDS * pace), work)
     answer(time.monotonic())
     tool.end()
 

@@ -17,7 +17,8 @@ figures as data.
 What is compared is measured in turns within one run, in another order each round, so that a busy machine slows all
 alike. A figure is the median over the rounds; in brackets is its 95 % interval, from a bootstrap over the rounds. A
 ratio is the median of the rounds' ratios, not the ratio of medians. The column *control* compares a thing with itself
-in the same rounds: a difference that the control shows too is noise.
+in the same rounds: a difference that the control shows too is noise. Where the load average is above the number of
+cores others used the machine too: times are longer than they would be, ratios are not.
 """
 
 _WIDTH = 122

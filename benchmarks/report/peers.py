@@ -35,6 +35,8 @@ class Peer:
     module: str
     does: str
     begin: Callable[[], Begun]
+    most: int = 500
+    """Calls in one turn of the clock."""
 
     def missing(self) -> str | None:
         """Why it cannot be measured here."""
@@ -240,6 +242,9 @@ def _writing(write: Callable[[str, float, int], object], end: Callable[[], objec
 
 PLAIN = Peer("nothing", "jax", "jax", "", _plain)
 JAXOBS = Peer("jaxobs", "jaxobs", "jaxobs", "the turn of `obs.steps(…)` with one watched call", _jaxobs)
+SPACED = 8
+"""So few calls in a turn for those that hand over to a thread: its queue (tensorboardX's takes ten) does not fill, as
+in a loop whose steps take their time; full, it would make each call wait for the file."""
 MARKS = {
     "bare_span": Peer(
         "OpenTelemetry, bare span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
@@ -263,9 +268,10 @@ MARKS = {
     ),
     "tensorboard": Peer(
         "tensorboardX", "tensorboardX", "tensorboardX", "two clock readings and `add_scalar`", _tensorboard,
+        SPACED,
     ),
-    "mlflow": Peer("MLflow", "mlflow", "mlflow", "two clock readings and `log_metric`, into SQLite", _mlflow),
-    "wandb": Peer("wandb, offline", "wandb", "wandb", "two clock readings and `run.log`", _wandb),
+    "mlflow": Peer("MLflow", "mlflow", "mlflow", "two clock readings and `log_metric`, into SQLite", _mlflow, SPACED),
+    "wandb": Peer("wandb, offline", "wandb", "wandb", "two clock readings and `run.log`", _wandb, SPACED),
 }  # fmt: skip
 """As they keep the time of a step."""
 

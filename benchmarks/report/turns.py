@@ -31,7 +31,9 @@ class Asked:
     """A process that says JSON, a value a line, and goes on at each line it is sent. Other lines are overheard."""
 
     def __init__(self, module: str, *arguments: str, **environment: str) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.TemporaryDirectory(
+            ignore_cleanup_errors=True  # an agent may be writing what is left of a job that was killed
+        )
         everything = {
             name: value for name, value in os.environ.items() if not name.startswith(_OTHERS_SETTINGS)
         }

@@ -23,8 +23,8 @@ LONG_SECONDS = 0.1
 LAYERS = (1, 4, 16)
 ROUNDS = 9
 LEAVES = (1, 100, 1000)
-SHAPES, COMPARED = 9, 5
-"""Of the nine compiles of a tree the last five, which are compared with most signatures."""
+SHAPES, COMPARED, TREES = 9, 5, 3
+"""Of the nine compiles of each tree the last five, which are compared with most signatures."""
 
 _WHOLE = f"""From the beginning of the trace to the end of the backend's compile of a gradient of so many layers,
 {ROUNDS} rounds; three processes take turns, one with jaxobs, two without. Every compile is of a new program. What the
@@ -34,7 +34,7 @@ _SHARE = """The seconds that jaxobs spends on the compiling thread, as a share o
 difference of whole compiles, and blind to what other threads hold up."""
 
 _CAUSES = f"""Of them, the seconds that it takes to say why a function was compiled again, for a tree of so many
-arrays that is compiled for {SHAPES} shapes; the last {COMPARED} of them."""
+arrays that is compiled for {SHAPES} shapes; the last {COMPARED} of them, of {TREES} such functions."""
 
 
 class Timed:
@@ -99,8 +99,8 @@ def measure() -> Section:
         ),
     ]
     worst = max(worst, *(_share_of_long(pairs) for pairs in causes.values()))
-    demand = f"of a compile of at least {LONG_SECONDS:g} s jaxobs takes at most {ALLOWED:.0%} on the compiling thread"
-    return Section("Compiling", tables, [Demand(f"{demand}: at most {worst:.2%}", worst <= ALLOWED)])
+    demand = f"at most {100 * ALLOWED:g} % of a compile of {LONG_SECONDS:g} s or more is jaxobs on the compiling thread"
+    return Section("Compiling", tables, [Demand(f"{demand}: {100 * worst:.2f} %", worst <= ALLOWED)])
 
 
 def _cause_rows(causes: dict[str, list[list[float]]]) -> list[list[Cell]]:
@@ -147,7 +147,12 @@ def compile_as_asked(how: str) -> None:
     operands = (jnp.ones((64, 64)), jnp.ones((16, 64)))
     for number, line in enumerate(sys.stdin):
         if line.strip() == "causes":
-            answer({leaves: _causes(observer, leaves) for leaves in LEAVES})
+            answer(
+                {
+                    leaves: [pair for _ in range(TREES) for pair in _causes(observer, leaves)]
+                    for leaves in LEAVES
+                }
+            )
             continue
         layers = int(line)
 

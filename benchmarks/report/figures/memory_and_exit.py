@@ -15,7 +15,7 @@ from benchmarks.report.processes import family, resident, total, unshared
 from benchmarks.report.results import Cell, Measured, Section, Table
 from benchmarks.report.turns import Asked
 
-ROUNDS = 6
+ROUNDS = 5
 TRAIN_SECONDS, PACE = 5.0, 20.0
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -26,9 +26,9 @@ libraries which several of these jobs have loaded are in the first and not in th
 runs in processes of its own."""
 
 _EXIT = f"""From the last line of the script until its process is gone, one job at a time, the tool's own closing call
-included where it has one (`close()`, `end_run()`, `finish()`); {ROUNDS} rounds, the same jobs as above. Where an
-endpoint *refuses*, nobody listens at the port of `{ENDPOINT}`; where it is *silent*, connections are accepted and
-never answered."""
+included where it has one (`close()`, `end_run()`, `finish()`); {ROUNDS} rounds, the same jobs as above, each after
+another half second of training. Where an endpoint *refuses*, nobody listens at the port of `{ENDPOINT}`; where it is
+*silent*, connections are accepted and never answered."""
 
 
 class Ended(NamedTuple):

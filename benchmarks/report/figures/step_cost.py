@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.paired import median, paired_ratio
-from benchmarks.report.peers import EVERY, JAXOBS, MARKS, PLAIN
+from benchmarks.report.peers import JAXOBS, MARKS, PLAIN
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 from benchmarks.report.turns import Asked, answer, take_turns
 
 ROUNDS = 121
 TURN_SECONDS = 0.001
 """Shorter than the scheduler's slices, so that most turns run through on a machine with more to do than cores."""
-MOST_IN_A_TURN, LEAST_IN_A_TURN, UNTIMED = 500, 3, 50
+LEAST_IN_A_TURN = 3
 PAUSE_SECONDS = 0.01
 ALLOWED = 0.1
 """Of a bare span."""
@@ -32,7 +32,8 @@ _STEPS = """What keeping the time of one step costs the training thread. For jax
 `obs.steps(range(…), examples=256)` with one watched call in it: its start and end, the wait for its input, when the
 call was made and what it ran. The peers keep one duration, or a span. Each row is a process of its own with jaxobs
 and one peer in it, {rounds} rounds of turns of about a millisecond; the plain loop with the same call is taken off.
-What the tools do on other threads and in other processes is not in it."""
+What the tools do on other threads and in other processes is not in it. Of tools that hand over to a thread of theirs
+only a few calls make a turn, so that its queue does not fill."""
 
 _VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the
 same service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers
@@ -47,7 +48,8 @@ def turns_beside(name: str) -> Times:
     """Seconds of one step, and of one value, in each round. Runs in a process of its own."""
     import jax  # noqa: F401  # as in a training job
 
-    jaxobs, plain, peer = JAXOBS.begin(), PLAIN.begin(), EVERY[name].begin()
+    jaxobs, plain, peer = JAXOBS.begin(), PLAIN.begin(), MARKS[name].begin()
+    most = MARKS[name].most
     loops: dict[str, Callable[[int], None]] = {
         "plain": lambda count: plain.steps(count, nothing),
         "jaxobs": lambda count: jaxobs.steps(count, nothing),
@@ -56,10 +58,10 @@ def turns_beside(name: str) -> Times:
     }
     if jaxobs.record is not None and peer.record is not None:
         loops |= {"record": jaxobs.record, "record again": jaxobs.record, "peer's record": peer.record}
-    counts = {name: _as_many_as_suit(run) for name, run in loops.items() if name.startswith("peer")}
+    counts = {name: _as_many_as_suit(run, most) for name, run in loops.items() if name.startswith("peer")}
     time.sleep(2.0)  # the agent's start
     gc.collect()
-    turns = {name: _turn(run, counts.get(name, MOST_IN_A_TURN)) for name, run in loops.items()}
+    turns = {name: _turn(run, counts.get(name, JAXOBS.most)) for name, run in loops.items()}
     take_turns(turns, 1)  # what the first call of each makes is made
     found = take_turns(turns, ROUNDS)
     peer.end()
@@ -68,10 +70,10 @@ def turns_beside(name: str) -> Times:
     return found
 
 
-def _turn(run: Callable[[int], None], count: int = MOST_IN_A_TURN) -> Callable[[], float]:
+def _turn(run: Callable[[int], None], count: int) -> Callable[[], float]:
     def turn() -> float:
         time.sleep(PAUSE_SECONDS)
-        run(min(UNTIMED, count))  # after the pause its code and data are no longer in the processor's caches
+        run(count // 10 + 1)  # after the pause its code and data are no longer in the processor's caches
         return _seconds(run, count)
 
     return turn
@@ -83,10 +85,10 @@ def _seconds(run: Callable[[int], None], count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
-def _as_many_as_suit(run: Callable[[int], None]) -> int:
+def _as_many_as_suit(run: Callable[[int], None], most: int) -> int:
     """For a peer, whose call may take microseconds or milliseconds."""
     each = _seconds(run, 10 * LEAST_IN_A_TURN)
-    return min(MOST_IN_A_TURN, max(LEAST_IN_A_TURN, round(TURN_SECONDS / each)))
+    return min(most, max(LEAST_IN_A_TURN, round(TURN_SECONDS / each)))
 
 
 def row(title: str, does: str, times: Times, names: tuple[str, str, str]) -> list[Cell]:
