@@ -10,7 +10,7 @@ SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test faults test-jax test-jax-versions jax-own-tests lint format benchmark soak accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -53,7 +53,16 @@ trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XP
 benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchmark NAME=step_cost
 	@set -e; found=; for file in benchmarks/$(or $(NAME),*).py; do \
 	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; .venv/bin/python "$$file" $(ARGS); \
-	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py" >&2; exit 2; }
+	done; for file in benchmarks/report/figures/$(or $(NAME),*).py; do \
+	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; \
+	  .venv/bin/python -m benchmarks.report --print --only "$$(basename "$$file" .py)"; \
+	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py, nor benchmarks/report/figures/$(NAME).py" >&2; exit 2; }
+
+benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/benchmarks.md (ARGS="--only step_cost")
+	@$(MAKE) --no-print-directory .venv-benchmark-peers/installed \
+	  || echo "jaxobs: the peers could not be installed here: the page says what is missing" >&2
+	@python=.venv-benchmark-peers; [ -e $$python/installed ] || python=.venv; \
+	$$python/bin/python -m benchmarks.report $(ARGS)
 
 soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")
 	.venv/bin/python -m benchmarks.soak $(ARGS)
@@ -104,6 +113,13 @@ clean:  ## remove environments, caches and build outputs
 .venv-accuracy-peers/installed: benchmarks/accuracy/peers.txt | check-python
 	$(PYTHON) -m venv .venv-accuracy-peers
 	.venv-accuracy-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
+# With jaxobs and jax as in .venv, so that all are timed side by side.
+.venv-benchmark-peers/installed: benchmarks/report/peers.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
+	$(call install,.venv-benchmark-peers,requirements/jax-$(DEFAULT_JAX).txt)
+	@rm $@
+	.venv-benchmark-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
 .venv-xprof/installed: Makefile | check-python

@@ -1,7 +1,7 @@
 """What a function is being compiled for, read from what JAX holds at that moment: shapes and types, never values.
 
 JAX has flattened, named and abstracted the arguments already; nothing of that is done again. A signature costs 2 to 4 µs
-a container or array (`benchmarks/compile_cost.py`), a tenth of what JAX spends on tracing it.
+a container or array (`make benchmark NAME=compile_cost`), a tenth of what JAX spends on tracing it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""Medians of paired measurements, with the interval that their noise leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+RESAMPLES = 10_000
+
+
+class Interval(NamedTuple):
+    """A median, or a mean, and its 95 % interval."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.middle:.4f} ({self.low:.4f} to {self.high:.4f})"
+
+
+def median(values: Sequence[float]) -> Interval:
+    """The interval is the bootstrap's, over the values."""
+    return _interval(values, np.median)
+
+
+def mean(values: Sequence[float]) -> Interval:
+    """Likewise. For what is done rarely and counts all the same, which a median does not see."""
+    return _interval(values, np.mean)
+
+
+def _interval(values: Sequence[float], statistic: Callable[..., Any]) -> Interval:
+    found = np.asarray(values, float)
+    chosen = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
+    low, high = np.quantile(statistic(found[chosen], axis=1), (0.025, 0.975))
+    return Interval(float(statistic(found)), float(low), float(high))
+
+
+def paired_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
+    """`of` over `to`, round by round."""
+    return median([one / other for one, other in zip(of, to, strict=True)])
+
+
+def paired_difference(of: Sequence[float], less: Sequence[float]) -> Interval:
+    """`of` less `less`, round by round."""
+    return median([one - other for one, other in zip(of, less, strict=True)])
+
+
+def ratio_of_groups(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> Interval:
+    """The median of `of` over `to`, turn by turn, in all groups of turns.
+
+    Turns of one process are alike in what fell to it once and for all, such as where its memory lies. So the bootstrap
+    draws groups first, and turns within each of those.
+    """
+    ratios = np.asarray(of, float) / np.asarray(to, float)
+    chance = np.random.default_rng(0)
+    groups, turns = ratios.shape
+    drawn = chance.integers(groups, size=(RESAMPLES, groups, 1))
+    within = chance.integers(turns, size=(RESAMPLES, groups, turns))
+    low, high = np.quantile(np.median(ratios[drawn, within].reshape(RESAMPLES, -1), axis=1), (0.025, 0.975))
+    return Interval(float(np.median(ratios)), float(low), float(high))

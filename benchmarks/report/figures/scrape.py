@@ -1,0 +1,199 @@
+"""A page of metrics beside prometheus_client's own: `make benchmark NAME=scrape`."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import prometheus_client
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+
+from benchmarks.paired import median, paired_ratio
+from benchmarks.report.results import Cell, Measured, Section, Table
+from benchmarks.report.turns import take_turns
+from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
+from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.page import MetricsPage
+from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.routes import answer
+from jaxobs_plugins.prometheus.server import HttpServer
+
+SERIES = (1_000, 10_000)
+ROUNDS = 21
+RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid": "1"}
+STEP_BUCKETS = tuple(1e-4 * 1.6**index for index in range(33))  # 100 µs to 5 min
+ACCEPTED = {TEXT: "text/plain", OPENMETRICS: "application/openmetrics-text;version=1.0.0"}
+FORMATS = {TEXT: "text", OPENMETRICS: "OpenMetrics"}
+
+_TEXT = f"""The same series, once as a snapshot of jaxobs and once as live metrics of prometheus_client (`_created`
+series switched off, as jaxobs has none): a tenth of them histograms with exemplars, the rest counters and gauges with
+two labels. *Rendered* is `render()` beside `generate_latest(registry)`; jaxobs uses the latter for the text itself,
+so the difference is what making the families costs. *Scraped* is a whole GET from a client on this machine, of a
+snapshot that nobody asked for before, beside `start_http_server()`; *again* is the same snapshot once more, which
+jaxobs keeps as rendered and prometheus_client renders anew. {ROUNDS} rounds. jaxobs renders in the agent;
+prometheus_client in the job, under its interpreter lock."""
+
+Render = Callable[[], Any]
+
+
+def histograms(series: int) -> int:
+    """So many that their buckets, counts and sums are about a tenth of the series."""
+    return series // 360
+
+
+def labels_of_rest(series: int) -> list[tuple[str, str]]:
+    """For each counter, and each gauge."""
+    rest = series - histograms(series) * (len(STEP_BUCKETS) + 3)
+    return [(f"train_step_{index}", f"{index:012x}") for index in range(rest // 2)]
+
+
+def example_families(series: int) -> tuple[Family, ...]:
+    """A snapshot: histograms, and as many counters as gauges, with labels as those of executables."""
+    exemplar = Exemplar("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 0.02, 1.7e9)
+    buckets = len(STEP_BUCKETS) + 1
+    metric = Metric(
+        "jaxobs_step_seconds", "histogram", "Spacing of completions.", ("loop",), "seconds", STEP_BUCKETS
+    )
+    values = {
+        (f"loop{i}",): HistogramValue((1,) * buckets, 1.5 * i, (exemplar,) * buckets)
+        for i in range(histograms(series))
+    }
+    names, labels = ("function", "executable"), labels_of_rest(series)
+    seconds = Metric("jaxobs_executable_seconds_total", "counter", "Device time.", names, "seconds")
+    flops = Metric("jaxobs_executable_flops", "gauge", "FLOPs of one run.", names, "flops")
+    return (
+        Family(metric, values),
+        Family(seconds, {key: 0.123456789 * index for index, key in enumerate(labels)}),
+        Family(flops, {key: 1e9 + index for index, key in enumerate(labels)}),
+    )
+
+
+def example_registry(series: int) -> prometheus_client.CollectorRegistry:
+    """The same as metrics of prometheus_client."""
+    prometheus_client.disable_created_metrics()
+    registry = prometheus_client.CollectorRegistry()
+    steps = prometheus_client.Histogram(
+        "jaxobs_step_seconds", "Spacing of completions.", ["loop"], buckets=STEP_BUCKETS, registry=registry
+    )
+    exemplar = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
+    for i in range(histograms(series)):
+        for bound in (*STEP_BUCKETS, 1e9):
+            steps.labels(f"loop{i}").observe(bound, exemplar)
+    names = ["function", "executable"]
+    seconds = prometheus_client.Counter("jaxobs_executable_seconds", "Device time.", names, registry=registry)
+    flops = prometheus_client.Gauge("jaxobs_executable_flops", "FLOPs of one run.", names, registry=registry)
+    for index, key in enumerate(labels_of_rest(series)):
+        seconds.labels(*key).inc(0.123456789 * index)
+        flops.labels(*key).set(1e9 + index)
+    return registry
+
+
+def lines_of_series(page: bytes) -> int:
+    """How many series a page has."""
+    return sum(not line.startswith(b"#") for line in page.splitlines())
+
+
+def measure() -> Section:
+    """Each size and format rendered; each size scraped as text, plain and compressed."""
+    rendered, scraped = [], []
+    for series in SERIES:
+        families, registry = example_families(series), example_registry(series)
+        for content_type, title in FORMATS.items():
+            theirs = prometheus_client.generate_latest if content_type == TEXT else generate_openmetrics
+            ours = render(families, RESOURCE, content_type)
+            count = f"{lines_of_series(ours)} and {lines_of_series(theirs(registry))}"  # type: ignore[operator]
+            rendered.append([title, count, *_rendered(families, registry, content_type, theirs)])
+        with scraping(families, registry) as scrapes:
+            for encoding in ("identity", "gzip"):
+                how = f"text, {'plain' if encoding == 'identity' else encoding}"
+                scraped.append([how, f"{series}", *_scraped(scrapes, encoding)])
+    beside = ("prometheus_client", "jaxobs / it")
+    tables = [
+        Table(
+            "Rendered", _TEXT, ("format", "series of ours, theirs", "jaxobs", *beside, "control"), rendered
+        ),
+        Table(
+            "",
+            "Scraped:",
+            ("format", "series", "jaxobs", *beside, "control", "jaxobs, again", "again / it"),
+            scraped,
+        ),
+    ]
+    return Section("A scrape", tables)
+
+
+def _timed(run: Render) -> Callable[[], float]:
+    def seconds() -> float:
+        began = time.perf_counter()
+        run()
+        return time.perf_counter() - began
+
+    return seconds
+
+
+def _rendered(families: tuple[Family, ...], registry: Any, content_type: str, theirs: Any) -> list[Cell]:
+    ours = _timed(lambda: render(families, RESOURCE, content_type))
+    found = take_turns({"ours": ours, "again": ours, "theirs": _timed(lambda: theirs(registry))}, ROUNDS)
+    return _cells(found)
+
+
+def _cells(found: dict[str, list[float]]) -> list[Cell]:
+    ratios = (paired_ratio(found["ours"], found["theirs"]), paired_ratio(found["again"], found["ours"]))
+    return [
+        Measured(median(found["ours"]), "s"),
+        Measured(median(found["theirs"]), "s"),
+        *map(Measured, ratios),
+    ]
+
+
+Scrapes = dict[str, Callable[[str], float]]
+
+
+@contextlib.contextmanager
+def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[Scrapes]:
+    """Both servers, and the seconds of a GET from each."""
+    page = MetricsPage(families, RESOURCE)
+    listener, address = listen(Address("localhost", 0), may_move=True)
+    hosts = AllowedHosts(LocalNames(), (), from_network=False)
+    server = HttpServer(listener, lambda request: answer(request, page, hosts), print)
+    server.start()
+    theirs, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
+
+    def get(port: int, encoding: str) -> float:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        headers = {"Accept": ACCEPTED[TEXT], "Accept-Encoding": encoding}
+        began = time.perf_counter()
+        client.request("GET", "/metrics", headers=headers)
+        client.getresponse().read()
+        took = time.perf_counter() - began
+        client.close()
+        return took
+
+    def of_new_snapshot(encoding: str) -> float:
+        nonlocal page
+        page = MetricsPage(families, RESOURCE)
+        return get(address.port, encoding)
+
+    try:
+        yield {
+            "ours": of_new_snapshot,
+            "again": of_new_snapshot,
+            "kept": lambda encoding: get(address.port, encoding),
+            "theirs": lambda encoding: get(theirs.server_port, encoding),
+        }
+    finally:
+        server.stop(5)
+        theirs.shutdown()
+        thread.join()
+
+
+def _scraped(scrapes: Scrapes, encoding: str) -> list[Cell]:
+    turns = {name: lambda scrape=scrape: scrape(encoding) for name, scrape in scrapes.items()}
+    scrapes["kept"](encoding)  # so that it is kept
+    found = take_turns(turns, ROUNDS)
+    kept = (Measured(median(found["kept"]), "s"), Measured(paired_ratio(found["kept"], found["theirs"])))
+    return [*_cells(found), *kept]

@@ -1,0 +1,48 @@
+"""What was measured on, and with which versions."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+OURS = ("jaxobs", "jax", "jaxlib")
+
+
+def described(distributions: tuple[str, ...]) -> dict[str, str]:
+    """The date, the machine, and the versions of ours and of `distributions`."""
+    names = dict.fromkeys((*OURS, *distributions))
+    versions = [f"{name} {version}" for name in names if (version := installed(name))]
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": f"{_system()}, Linux {platform.release()}",
+        "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
+        "load average": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def installed(distribution: str) -> str | None:
+    """Its version."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return platform.system()

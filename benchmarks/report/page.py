@@ -1,0 +1,90 @@
+"""Sections as Markdown. Pure."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from benchmarks.report.results import Cell, Measured, Section, Table
+
+_BEGINNING = """# What jaxobs costs, beside its peers
+
+Written by `make benchmarks-report`, which measures everything here; with `ARGS="--only step_cost"` it measures one
+section anew and leaves the others. `benchmarks/report/figures/` has the code of each, `docs/results/benchmarks/` the
+figures as data.
+
+What is compared is measured in turns within one run, in another order each round, so that a busy machine slows all
+alike. A figure is the median over the rounds; in brackets is its 95 % interval, from a bootstrap over the rounds. A
+ratio is the median of the rounds' ratios, not the ratio of medians. The column *control* compares a thing with itself
+in the same rounds: a difference that the control shows too is noise. Where the load average is above the number of
+cores others used the machine too: times are longer than they would be, ratios are not.
+"""
+
+_WIDTH = 122
+_SCALES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "B": ((2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
+}
+
+
+def page(sections: Sequence[Section]) -> str:
+    """The whole document. At its top is the machine of the newest section; one measured elsewhere says so."""
+    newest = max(sections, key=lambda section: section.measured["date"]).measured
+    parts = [_BEGINNING, _lines(_where(newest))]
+    for section in sections:
+        parts.append(f"## {section.title}\n")
+        load = section.measured["load average"]
+        parts.append(f"Measured on {section.measured['date']}; load average when it began: {load}.\n")
+        if _where(section.measured) != _where(newest):
+            parts.append(_lines(_where(section.measured)))
+        parts.append(section_text(section))
+    return "\n".join(parts)
+
+
+def _where(measured: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in measured.items() if name in {"machine", "system", "versions"}}
+
+
+def _lines(facts: Mapping[str, str]) -> str:
+    return "".join(f"- {name}: {value}\n" for name, value in facts.items())
+
+
+def section_text(section: Section) -> str:
+    """What it must show and did not show, its tables, and what is missing."""
+    parts = [f"{'Held' if demand.held else '**Not held**'}: {demand.text}.\n" for demand in section.demands]
+    parts += [table_text(table) for table in section.tables]
+    parts += [f"Not measured: {missing}.\n" for missing in section.missing]
+    return "\n".join(parts)
+
+
+def table_text(table: Table) -> str:
+    """Title, text and rows."""
+    lines = [
+        table.columns,
+        ["---"] * len(table.columns),
+        *([cell_text(cell) for cell in row] for row in table.rows),
+    ]
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    title = f"### {table.title}\n\n" if table.title else ""
+    text = textwrap.fill(" ".join(table.text.split()), _WIDTH, break_on_hyphens=False)
+    return f"{title}{text}\n\n{rows}\n"
+
+
+def cell_text(cell: Cell) -> str:
+    """A figure with its interval, all three in the unit that suits the largest."""
+    if not isinstance(cell, Measured):
+        return cell
+    scales = _SCALES.get(cell.unit, ((1.0, cell.unit),))
+    most = max(abs(value) for value in cell.interval)
+    by, unit = next((scale for scale in scales if most >= scale[0]), scales[-1])
+    middle, low, high = (_digits(value / by) for value in cell.interval)
+    return f"{middle} {unit} ({low} to {high})".replace("  ", " ")
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, two below 0.001, and no exponent."""
+    if not value:
+        return "0"
+    places = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, places if places < 6 else places - 1)}f}"
