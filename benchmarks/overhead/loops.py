@@ -59,7 +59,7 @@ def loop(milliseconds: float, cores: str, generations: int, rounds: int, seed: i
 
 
 def _environment(cores: str, jobs: int) -> dict[str, str]:
-    """Of a loop with so many cores. Each job has the machine for one of so many turns: so large is its budget for windows."""
+    """Of a loop with so many cores. Each job runs in one of so many turns: so large is its budget for windows."""
     budget = Settings.model_fields["profile_budget_ratio"].default / jobs
     chosen = {"JAXOBS_PROFILE_BUDGET_RATIO": str(budget)}
     if cores == "one-free":
