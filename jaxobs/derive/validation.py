@@ -23,6 +23,9 @@ CACHE: Final = 30.0
 PACE: Final = 2.0
 """Rate times step time, where nothing but steps is in the rate's seconds."""
 
+RATES: Final = ("steps_per_second", "examples_per_second", "tokens_per_second")
+"""Of a host that has dispatched many steps, which its device has not begun, these are too high."""
+
 RESIDENT: Final = "stayed in cache"
 
 
@@ -83,4 +86,5 @@ def _of_loop(name: str, loop: Mapping[str, Any]) -> Iterator[Contradiction]:
     step, rate = loop.get("step_seconds"), loop.get("steps_per_second")
     if step is not None and rate is not None and step * rate > PACE:
         why = f"steps of {duration(step)} and {rate:.3g} a second contradict each other"
-        yield Contradiction("loops", name, ("step_seconds",), why)
+        by_completions = loop.get("step_seconds_source") == "completions"  # which are the device's own
+        yield Contradiction("loops", name, RATES if by_completions else ("step_seconds",), why)

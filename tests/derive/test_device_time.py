@@ -57,7 +57,7 @@ slices = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(slices, st.tuples(*[st.floats(1e-4, 0.5)] * 3), st.booleans())
+@given(slices, st.tuples(*[st.floats(1e-3, 0.5)] * 3), st.booleans())
 def test_together_they_take_no_longer_than_the_loop(
     turns: list[list[tuple[float, list[int], int]]], per_run: tuple[float, ...], completions: bool
 ) -> None:

@@ -35,6 +35,11 @@ def test_what_agrees_is_shown_as_it_is() -> None:
         ({"made_efficiency": 1435.95}, "efficiency", ["1.44e+03"]),
         ({"loop_mfu": 7.0}, "mfu", ["7"]),
         ({"loop_step_seconds": 0.9}, "step_seconds", ["900 ms", "9.5"]),
+        (
+            {"loop_step_seconds": 0.9, "loop_step_seconds_source": "completions"},
+            "steps_per_second",
+            ["900 ms", "9.5"],
+        ),
     ],
 )
 def test_of_two_that_cannot_both_be_the_derived_one_is_withheld_and_both_are_named(
