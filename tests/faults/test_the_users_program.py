@@ -72,7 +72,7 @@ print(json.dumps(asked))
 if OBSERVED:
     found = obs.snapshot(10.0)
     assert found["loops"]["train"]["steps"] == 12, found["loops"]
-    assert all(source["up"] for source in found["sources"].values() if source["kind"] == "probe")
+    assert all(source["up"] is not False for source in found["sources"].values() if source["kind"] == "probe")
 """
 
 

@@ -216,7 +216,9 @@ def test_while_a_profile_is_waited_for(observed: Any) -> None:
         raise TimeoutError("the user's own")
 
     probe: Any = SimpleNamespace(profile=lambda *_: Future(), start=lambda _: None, stop=lambda: None)
-    point: Any = SimpleNamespace(name="slow", built_in=True, load=lambda: Found("", "slow", "", "", probe))
+    point: Any = SimpleNamespace(
+        name="slow", source="slow", built_in=True, load=lambda: Found("", "slow", "", "", probe)
+    )
     observed.side.sources._sources.insert(0, slow := Source(point, warn))
     slow.begin(SimpleNamespace())  # type: ignore[arg-type]  # it asks for nothing
     signal.signal(signal.SIGALRM, too_late)
