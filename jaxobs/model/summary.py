@@ -10,11 +10,14 @@ from typing import Any, Final
 
 from jaxobs.model import summary_tables as tables
 from jaxobs.model.reasons import Reasons
-from jaxobs.model.summary_tables import or_absent, total
+from jaxobs.model.summary_tables import NO_VERDICT, or_absent, total
 from jaxobs.model.text_table import PLAIN_WIDTH, TextTable, printable, to_text
 from jaxobs.model.wording import ABSENT, byte_size, count, duration, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
+CLEAR: Final = 0.1
+"""A label with less confidence is as good as its runner-up, or rests on a few steps: no advice rests on it either."""
+
 LEAST_SHARE: Final = 0.005
 """Smaller shares round to 0 %, or are within what step times differ by."""
 
@@ -154,6 +157,10 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
             yield f"  bottleneck of {name}: unknown: {reason}"
         elif label:
             confidence = bottleneck.get("confidence")
+            if confidence is not None and confidence < CLEAR and label not in NO_VERDICT:
+                others = f" ({label}{f', then {second}' if second else ''})"
+                yield f"  bottleneck of {name} lately: none clear{others}, confidence {confidence:.2f}"
+                continue
             sure = "" if confidence is None else f", confidence {confidence:.2f}"
             yield f"  bottleneck of {name} lately: {label}{sure}{f'; then {second}' if second else ''}"
 

@@ -222,7 +222,7 @@ def _verdict(bottleneck: Document | None) -> str:
     if not bottleneck or not label:
         return ABSENT
     close = bottleneck.get("runner_up") and (bottleneck.get("confidence") or 0.0) < CLOSE
-    return f"{label} or {bottleneck['runner_up']}" if close and label not in _NO_VERDICT else str(label)
+    return f"{label} or {bottleneck['runner_up']}" if close and label not in NO_VERDICT else str(label)
 
 
-_NO_VERDICT: Final = ("unknown", "unmodelled")
+NO_VERDICT: Final = ("unknown", "unmodelled")

@@ -140,6 +140,11 @@ def test_a_loop_says_what_its_bottleneck_is_lately_or_why_that_is_unknown() -> N
     document = copy.deepcopy(DOCUMENT)
     document["loops"]["train"]["bottleneck"] = {"label": "input", "confidence": 0.3, "runner_up": None}
     assert "  bottleneck of train lately: input, confidence 0.30" in render(document).splitlines()
+    document["loops"]["train"]["bottleneck"] = {"label": "input", "confidence": 0.04, "runner_up": "host"}
+    assert (
+        "  bottleneck of train lately: none clear (input, then host), confidence 0.04"
+        in render(document).splitlines()
+    )
     document["loops"]["train"]["bottleneck"] = {"label": "unknown", "reason": "2 steps are too few"}
     assert "  bottleneck of train: unknown: 2 steps are too few" in render(document).splitlines()
 
