@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import statistics
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.overhead.turns import STEPS_A_TURN, Job, ended, rounds_of_turns, start
+from benchmarks.overhead.turns import STEPS_A_TURN, Job, ended, rounds_of_turns, start, together
 from benchmarks.paired import Interval, ratio_of_groups
 from jaxobs.config import Settings
 
@@ -36,8 +37,10 @@ class Phase(NamedTuple):
     control: Interval
 
 
-def loop(milliseconds: float, cores: str, generations: int, rounds: int, seed: int) -> Iterator[Phase]:
-    """Both phases, with so many generations of three processes."""
+def loop(
+    milliseconds: float, cores: str, generations: int, rounds: int, seed: int, *, first_minute: bool = True
+) -> Iterator[Phase]:
+    """Both phases, with so many generations of three processes; without the first, all jobs get through it together."""
     order = random.Random(seed)
     jobs: list[Job] = []
     with contextlib.ExitStack() as stack:
@@ -51,9 +54,12 @@ def loop(milliseconds: float, cores: str, generations: int, rounds: int, seed: i
                 for place, kind in order.sample(kinds, len(kinds))
             }
             jobs += [trio[place] for place in range(len(KINDS))]
-        step_ms, *ratios = _measured(jobs, *FIRST_MINUTE, order)
-        yield Phase(milliseconds, cores, "first minute", step_ms, *ratios)
-        turn = max(STEADY_SECONDS, STEPS_A_TURN * step_ms / 1e3)
+        if first_minute:
+            step_ms, *ratios = _measured(jobs, *FIRST_MINUTE, order)
+            yield Phase(milliseconds, cores, "first minute", step_ms, *ratios)
+        else:
+            together(jobs, math.prod(FIRST_MINUTE))
+        turn = max(STEADY_SECONDS, STEPS_A_TURN * milliseconds / 1e3)
         step_ms, *ratios = _measured(jobs, rounds, turn, order)
         yield Phase(milliseconds, cores, "after it", step_ms, *ratios)
 

@@ -91,6 +91,15 @@ def rounds_of_turns(
         yield took
 
 
+def together(jobs: Sequence[Job], seconds: float) -> None:
+    """Let all of them run at once."""
+    for job in jobs:
+        job.signal(signal.SIGCONT)
+    time.sleep(seconds)
+    for job in jobs:
+        job.signal(signal.SIGSTOP)
+
+
 @contextlib.contextmanager
 def ended(jobs: Iterable[Job]) -> Iterator[None]:
     """Kill them all in the end, and wait for their agents."""
