@@ -213,8 +213,10 @@ for turn in range(100):
         for _ in obs.steps(range(5)): watched(1.0)
     assert obs.final_snapshot["loops"]["train"]["steps"] == 5
     if turn == 30:
+        time.sleep(1.0)  # the last agent's thread may still be closing
         gc.collect()
         before, memory = counts(), resident()
+time.sleep(1.0)
 gc.collect()
 print(counts() == before, resident() - memory < 10, (counts(), before, resident() - memory))
 """
