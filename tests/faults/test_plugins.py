@@ -73,6 +73,9 @@ def broken_plugins(folder: Path, what: str) -> list[str]:
     return names
 
 
+STEPS = 'jaxobs_steps_total{loop="train"} 200.0'
+
+
 def train(start: Callable[..., Any], page: Callable[..., str], down: list[str], **settings: str) -> Any:
     """The job and what it has seen, once the plugins that must be down are; then its end."""
     job = start(TRAINS, observed=False, reads=True, DOWN=" ".join(down), **settings)
@@ -82,9 +85,12 @@ def train(start: Callable[..., Any], page: Callable[..., str], down: list[str], 
     began = time.monotonic()
     text = page(address)
     assert time.monotonic() - began < 1.0
+    while STEPS not in text and time.monotonic() - began < 20:  # the page is drawn once a second
+        time.sleep(0.2)
+        text = page(address)
     up = dict(re.findall(r'^jaxobs_source_up\{source="(\w+)"\} (\S+)', text, re.MULTILINE))
     assert document["loops"]["train"]["steps"] == 200
-    assert 'jaxobs_steps_total{loop="train"} 200.0' in text
+    assert STEPS in text
     own = {"compile", "garbage_collection", "memory", "host", "prometheus", "jsonl", "otel"}
     assert {name: up.get(name) for name in own} == dict.fromkeys(own, "1.0")
     agent = job.agent()
