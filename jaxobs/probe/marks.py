@@ -47,7 +47,8 @@ class StepMark:
         here = state.thread == self._step.thread and state.phase is current.phase
         if state.last_end is not None and self._outer is None and here:
             # Phases and other loops since then have their own time.
-            gap = start - state.last_end - (current.claimed - state.claimed_then)
+            # Loops that alternate claim time from before this one's last end as well: then nothing is left of the gap.
+            gap = max(0, start - state.last_end - (current.claimed - state.claimed_then))
             self._gap = gap if gap <= LONGEST_GAP else 0
         current.step = step
         if self._annotated:

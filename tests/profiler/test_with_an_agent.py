@@ -26,6 +26,7 @@ def train(seconds):
     until = time.monotonic() + seconds
     for _ in obs.steps(iter(lambda: time.monotonic() < until, False)):
         step(x).block_until_ready()
+        time.sleep(0.002)  # else 10 000 steps a second, and a busy machine writes their lines later than the test looks
 train(0.3)
 """
 
