@@ -67,9 +67,13 @@ class PrometheusExporter:
             return
         self._credentials = FollowedCredentials(agent.settings, agent.log)
         self._page = self._make_page(agent, ())
-        with suppress(NotYetReadError):
-            self._serve(agent, self._credentials)
-        self._agent = agent
+        self._agent = agent  # before it serves: who asks at once is answered
+        try:
+            with suppress(NotYetReadError):
+                self._serve(agent, self._credentials)
+        except BaseException:
+            self._agent = None
+            raise
 
     def export(self, batch: Batch) -> None:
         """Show this snapshot from now on. Raises CredentialsError while the files of the settings have not answered."""
