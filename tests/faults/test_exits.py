@@ -80,7 +80,7 @@ def test_with_an_endpoint_of_any_temper_a_job_ends_within_a_second_and_says_what
         assert int(re.findall(LOST, said[-1])[0]) > 0
         assert all(line.startswith("jaxobs: ") for line in outcome.stderr.splitlines()), outcome.stderr
         assert re.search(rf"otel.*{LOST}", outcome.stdout.replace("\n", " ")), outcome.stdout
-        assert Agent(agents[0]).is_gone_within(12.0)
+        assert Agent(agents[0]).is_gone_within(20.0)
         extra.append(took - plain)
         if extra[-1] < 1.0:
             return
@@ -138,7 +138,7 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
     assert text.startswith("The job ended without a word: it was killed, or ended by os._exit.\n")
     assert "train" in text
     assert file.stat().st_mode & 0o777 == 0o600
-    assert agent.is_gone_within(12.0)
+    assert agent.is_gone_within(20.0)
 
 
 SNAPSHOTS = """
@@ -149,10 +149,10 @@ for _ in obs.steps(range(5)): pass
 for _ in range(2_000):
     obs.snapshot(0.0005)
 began = time.monotonic()
-print(obs.snapshot(10.0)["loops"]["train"]["steps"], time.monotonic() - began < 3.0)
+print(obs.snapshot(10.0)["loops"]["train"]["steps"], time.monotonic() - began < 4.5)
 began = time.monotonic()
 obs.shutdown()
-print(time.monotonic() - began < 1.5)
+print(time.monotonic() - began < 4.5)
 """
 
 
@@ -161,7 +161,7 @@ def test_snapshots_that_nobody_waits_for_any_more_are_not_made(start: Callable[.
     job = start(SNAPSHOTS, observed=False)
     outcome = job.end()
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "5 True\nTrue\n", "")
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + 8.0  # of the minute that 2 000 answers would take
     while job.agents():
         assert time.monotonic() < deadline, "the agent still answers requests of a job that is over"
         time.sleep(0.05)
