@@ -78,13 +78,8 @@ import jaxobs
 def children():
     found = []
     for task in pathlib.Path("/proc/self/task").iterdir():
-<<<<<<< HEAD
-        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
-            found += (task / "children").read_text().split()
-=======
         try: found += (task / "children").read_text().split()
         except OSError: pass  # a thread that has just ended
->>>>>>> faults
     return found
 for turn in range(4):
     obs = jaxobs.instrument()
