@@ -161,7 +161,7 @@ def test_snapshots_that_nobody_waits_for_any_more_are_not_made(start: Callable[.
     job = start(SNAPSHOTS, observed=False)
     outcome = job.end()
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "5 True\nTrue\n", "")
-    deadline = time.monotonic() + 8.0  # of the minute that 2 000 answers would take
+    deadline = time.monotonic() + 8.0  # not as long as 2 000 answers take
     while job.agents():
         assert time.monotonic() < deadline, "the agent still answers requests of a job that is over"
         time.sleep(0.05)
