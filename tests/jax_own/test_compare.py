@@ -19,6 +19,8 @@ def test_fails_anyway(): assert False
 def test_without_jaxobs(): assert "jaxobs" not in sys.modules, "it is here"
 def test_type_of_a_jitted_function(): assert type(jax.jit(lambda x: x)).__name__ == "PjitFunction"
 def test_decorator_with_options():
+    if jax.__version_info__ < (0, 8):
+        return  # there a function had to be given
     @jax.jit(static_argnums=0)
     def double(x): return 2 * x
     assert double(4) == 8
