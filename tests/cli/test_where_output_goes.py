@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ PATH = environment()["PYTHONPATH"]
 def shell(line: str, folder: Path) -> tuple[int, str]:
     """Exit status and standard error of the command, put in the place of `{}`."""
     done = subprocess.run(
-        ["bash", "-c", line.format(" ".join(JAXOBS))],
+        ["bash", "-c", line.format(shlex.join(JAXOBS))],
         cwd=folder,
         env=environment(),
         stdout=subprocess.DEVNULL,
