@@ -68,7 +68,7 @@ class AgentProcess:
         return document
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(self.address(), timeout=5) as answer:
+        with urllib.request.urlopen(self.address(), timeout=20) as answer:
             text: str = answer.read().decode()
         return text
 

@@ -46,7 +46,7 @@ def page() -> Callable[..., str]:
         deadline = time.monotonic() + seconds
         while True:
             asked = urllib.request.Request(address, headers=headers)
-            with urllib.request.urlopen(asked, timeout=5) as answer:
+            with urllib.request.urlopen(asked, timeout=20) as answer:
                 text = str(answer.read(), "utf-8")
             if piece in text:
                 return text
