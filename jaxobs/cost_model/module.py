@@ -16,6 +16,7 @@ from jaxobs.cost_model.donation import donatable_bytes
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.fingerprint import fingerprint
 from jaxobs.cost_model.fusion_traffic import FusionTraffic
+from jaxobs.cost_model.main_loop import main_loop_trips
 from jaxobs.cost_model.opcodes import CONTROL, FREE
 from jaxobs.cost_model.rewritten import Rewritten
 from jaxobs.cost_model.scopes import Provenance
@@ -98,6 +99,7 @@ class _Walk:
             most,
             tuple(operations),
             donatable_bytes(self.module),
+            main_loop_trips(self.module.entry, self.bounds.least),
         )
         self._release()
         return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.descriptors import MetadataMessage
 from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.model.source_files import is_installed
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.instructions import Instruction, Module
@@ -25,6 +27,9 @@ _STRUCTURE: Final = re.compile(
     r"(?:while|scan|body|cond|branch_\d+_fun|closed_call|core_call|checkpoint|remat\d?|rematted_computation|"
     r"custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr|pjit|jit|shard_map|xla_call|main|)\Z"
 )
+
+MOST_FRAMES: Final = 100
+"""Of an operation's stack; JAX writes ten by default (`jax_traceback_in_locations_limit`)."""
 
 
 def scope_of(operation_name: str) -> str:
@@ -74,35 +79,39 @@ class Provenance:
             except DecodeError as error:
                 raise HloDecodeError(f"metadata of {instruction.name!r} cannot be read: {error}") from None
             name = str(metadata.op_name, "utf-8", "replace")
-            if metadata.source_file:
+            source = self._users_line(metadata.stack_frame_id)
+            if not source and metadata.source_file:
                 source = f"{str(metadata.source_file, 'utf-8', 'replace')}:{metadata.source_line}"
-            else:
-                source = self._frame(metadata.stack_frame_id)
             scope = self._scopes.get(name)
             if scope is None:
                 scope = self._scopes[name] = scope_of(name)
             known = self.known[serialized] = (name, scope, source)
         return known
 
-    def _frame(self, frame_id: int) -> str:
-        """The innermost frame's ``file:line``; all identifiers count from 1, 0 is none."""
+    def _users_line(self, frame_id: int) -> str:
+        """``file:line`` of the innermost frame outside installed packages, else of the innermost at all."""
         known = self._sources.get(frame_id)
         if known is None:
-            known = self._sources[frame_id] = self._read_frame(frame_id)
+            frames = list(self._frames_from(frame_id))
+            users = (file for file in frames if not is_installed(file))
+            known = self._sources[frame_id] = next(users, frames[0] if frames else "")
         return known
 
-    def _read_frame(self, frame_id: int) -> str:
+    def _frames_from(self, frame_id: int) -> Iterator[str]:
+        """Each frame's ``file:line``, the innermost first; all identifiers count from 1, 0 is none."""
         frames, locations, files = (
             self._frames.stack_frames,
             self._frames.file_locations,
             self._frames.file_names,
         )
-        if not 0 < frame_id <= len(frames):
-            return ""
-        location_id = frames[frame_id - 1].file_location_id
-        if not 0 < location_id <= len(locations):
-            return ""
-        location = locations[location_id - 1]
-        if not 0 < location.file_name_id <= len(files):
-            return ""
-        return f"{str(files[location.file_name_id - 1], 'utf-8', 'replace')}:{location.line}"
+        for _ in range(MOST_FRAMES):
+            if not 0 < frame_id <= len(frames):
+                return
+            frame = frames[frame_id - 1]
+            if not 0 < frame.file_location_id <= len(locations):
+                return
+            location = locations[frame.file_location_id - 1]
+            if not 0 < location.file_name_id <= len(files):
+                return
+            yield f"{str(files[location.file_name_id - 1], 'utf-8', 'replace')}:{location.line}"
+            frame_id = frame.parent_frame_id

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.derive.catalogue import COMPONENTS
+from jaxobs.derive.host.evidence import NOTHING_KNOWN, HostShares
 from jaxobs.derive.roofline import Bound
 
 LATENCY_FACTOR = 10.0
@@ -23,7 +24,10 @@ DEVICE = ("compute", "memory", "communication", "transfer", "latency")
 """Components that the device's busy time is charged to, where its work is known."""
 
 BUSY = (*DEVICE, "unmodelled")
-REST = "host"
+IDLE = ("input", "host", "checkpoint")
+"""Components that only idle time of the device is charged to."""
+
+REST = ("host", "unknown")
 """What has the time that nothing else explains: less device time than was thought is more of it."""
 
 DOUBT_OF_A_WHOLE = 0.5
@@ -74,12 +78,14 @@ def charge(
     busy: Mapping[str, float],
     all_busy_known: bool,
     idle_wait: float = 0.0,
-) -> dict[str, float]:
-    """Seconds of each component; they add up to `wall`.
+    host: HostShares = NOTHING_KNOWN,
+) -> tuple[dict[str, float], float]:
+    """Seconds of each component, which add up to `wall`; and those of `unknown` that nothing was found to explain.
 
     Busy seconds of the device are charged first, and are cut to what is left of the wall time by compiles, during which
-    the loop dispatches nothing. Idle seconds go to what the host was doing: compiling, a checkpoint, waiting for input,
-    else to the host. Where not all busy time is known, what is left over is `unknown`, not `host`. For `idle_wait`
+    the loop dispatches nothing. Idle seconds go to what the host was doing: compiling, a checkpoint, waiting for input.
+    What is left over is `input` and `host` as far as samples of the main thread say so, and else `unknown`; where not all
+    busy time is known, none of it is `host`. For `idle_wait`
     seconds of the wait for input the device is known to have been idle: busy time cannot lie there.
     """
     components = dict.fromkeys(COMPONENTS, 0.0)
@@ -95,8 +101,17 @@ def charge(
         charged = min(max(amount, 0.0), remaining)
         components[word] += charged
         remaining -= charged
-    components["host" if all_busy_known else "unknown"] += remaining
-    return components
+    seen = {
+        "input": max(host.input, 0.0) * wall,
+        "host": max(host.on_processor, 0.0) * wall if all_busy_known else 0.0,
+    }
+    together = sum(seen.values())
+    part = min(1.0, remaining / together) if together > 0 else 0.0
+    for word, amount in seen.items():
+        components[word] += part * amount
+    unexplained = max(0.0, remaining - part * together)
+    components["unknown"] += unexplained
+    return components, unexplained
 
 
 def decide(
@@ -127,7 +142,7 @@ def decide(
 def _margin(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
     """(first - other) / (first + other), as small as it is if what is doubtful lies on the other side."""
     both = first in BUSY and other in BUSY
-    moved = 0.0 if both else doubtful * sum(word in BUSY or word == REST for word in (first, other))
+    moved = 0.0 if both else doubtful * sum(word in BUSY or word in REST for word in (first, other))
     return max(0.0, shares[first] - shares[other] - moved) / (shares[first] + shares[other])
 
 

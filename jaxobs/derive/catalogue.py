@@ -39,6 +39,14 @@ BUILD_INFO = Metric(
     "jaxobs_build_info", "gauge", "Versions, platform, and where the agent runs (process or inline).",
     ("version", "jax", "jaxlib", "platform", "agent", "address"),
 )  # fmt: skip
+RUN_INFO = Metric(
+    "jaxobs_run_info", "gauge", "Which run this process belongs to, and as what. A label is empty where it is not known.",
+    ("run", "attempt", "rank", "host", "user"),
+)  # fmt: skip
+LAST_HEARD = Metric(
+    "jaxobs_job_last_heard_timestamp_seconds", "gauge",
+    "When the agent last heard of the training process, in Unix time; about once a second.", (), "seconds",
+)  # fmt: skip
 STEPS = Metric("jaxobs_steps_total", "counter", "Steps that ended.", ("loop",))
 STEPS_FAILED = Metric("jaxobs_steps_failed_total", "counter", "Steps that raised.", ("loop",))
 STEP_SECONDS = Metric(
@@ -65,6 +73,12 @@ LAST_STEP = Metric(
 COMPONENT_SECONDS = Metric(
     "jaxobs_step_component_seconds_total", "counter",
     "Where the loop's wall time went; the components of a loop add up to it.", ("loop", "component"), "seconds",
+)  # fmt: skip
+HOST_LINE_SECONDS = Metric(
+    "jaxobs_host_line_sampled_seconds_total", "counter",
+    "Where the main thread was, by samples of its Python stack: the lines with most time, and the rest. `loop` is empty "
+    "outside steps.",
+    ("loop", "line", "waits_in", "activity"), "seconds",
 )  # fmt: skip
 RUN_SECONDS = Metric(
     "jaxobs_run_seconds_total", "counter", "Where the process's time went; the categories add up to its age.",
@@ -101,7 +115,7 @@ ADVICE_SAVES_BYTES = Metric(
 )  # fmt: skip
 MFU = Metric(
     "jaxobs_mfu_ratio", "gauge", "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time "
-    "and matrix peak, in the last window.", ("loop",), "ratio",
+    "and matrix peak, in the last window, without the compiles that a loop begins with.", ("loop",), "ratio",
 )  # fmt: skip
 HFU = Metric(
     "jaxobs_hfu_ratio",
@@ -360,11 +374,3 @@ CONTRADICTIONS = Metric(
 CORE_METRICS: Final[tuple[Metric, ...]] = tuple(
     value for value in list(globals().values()) if isinstance(value, Metric)
 )
-
-WITHHOLDABLE: Final = {
-    "mfu": MFU,
-    "hfu": HFU,
-    "efficiency": EXECUTABLE_EFFICIENCY,
-    "achieved_flops_per_second": EXECUTABLE_ACHIEVED,
-}
-"""Gauges of what a snapshot's document withholds, by its key there."""

@@ -15,7 +15,6 @@ from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
 from jaxobs.model.labels import EAGER, OTHER
-from jaxobs.model.metrics import Exemplar
 
 INTERVALS_KEPT = 10_000
 """Outermost compile intervals kept for charging steps, for each thread; a step takes those that overlap it."""
@@ -77,7 +76,7 @@ class Compiles:
         """When the oldest compile under way began."""
         return min((event.time for event in self._in_flight.values()), default=None)
 
-    def compiled(self, event: Compilation, exemplar: Exemplar | None) -> None:
+    def compiled(self, event: Compilation) -> None:
         self.count[event.function] += 1
         self._changed.add(event.function)
         if event.function != EAGER:
@@ -85,8 +84,6 @@ class Compiles:
         self._bridge(event)
         self.recompilations.compiled(event)
         self.persistent_cache.compiled(event)
-        if exemplar is not None:
-            self._series.exemplify(core.COMPILE_SECONDS, ("backend",), exemplar)
 
     def _bridge(self, event: Compilation) -> None:
         """What lies between the phases of one compile and after the last of them is compiling too: JAX times it nowhere.
@@ -149,6 +146,10 @@ class Compiles:
             if forget and begin >= start and stop <= end:
                 del intervals[index]
         return found
+
+    def within(self, thread: int, start: int, end: int) -> int:
+        """Nanoseconds of [start, end] in which that thread was compiling, which others may ask about, too."""
+        return self.overlap(thread, start, end, forget=False)
 
     def update(self, now: int) -> None:
         """Bring the series up to what was folded. Takes as long as what changed, not as there are functions."""

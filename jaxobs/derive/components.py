@@ -11,6 +11,7 @@ from typing import NamedTuple
 from jaxobs.derive import bottleneck
 from jaxobs.derive.executable import Executable
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.host.evidence import NOTHING_KNOWN, HostShares
 from jaxobs.derive.loop_profile import LoopProfile
 from jaxobs.derive.traced_steps import idle_in_waits, split, unwatched_device_time
 from jaxobs.derive.window import Slice
@@ -32,6 +33,8 @@ class Charged(NamedTuple):
     """Those by which their sampled times may be off."""
     owed: Mapping[str, float] = MappingProxyType({})
     """Those of its steps that are not watched, in which the device is not done yet: the host is ahead of it."""
+    idle_unknown: float | None = None
+    """Seconds of `unknown` in which the device is known to have been idle; None where it is not known when it was."""
 
 
 def components_of(
@@ -42,6 +45,7 @@ def components_of(
     all_watched: bool,
     ahead: bool = False,
     owed: Mapping[str, float] | None = None,
+    host: HostShares = NOTHING_KNOWN,
 ) -> Charged:
     """What the wall time of a stretch is charged to.
 
@@ -49,6 +53,7 @@ def components_of(
     What it is charged to is told by the windows, else by each executable as a whole. `all_watched`: nothing but watched
     functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds of
     earlier steps that are not watched, by what they are charged to.
+    `host` is what samples say of the main thread meanwhile.
     """
     busy, told, doubtful, complete = _watched(piece, executables, profile)
     sampled = sum(busy.values())
@@ -65,15 +70,17 @@ def components_of(
     steady = profile is not None and not ahead
     # What the device does in the waits of a host that runs ahead is not known: its work comes first.
     idle_wait = idle_in_waits(profile, piece.input_wait, piece.steps) if profile and not ahead else 0.0
-    components = bottleneck.charge(
+    components, unexplained = bottleneck.charge(
         piece.wall, compiling=piece.compiling, checkpoint=piece.checkpoint, busy=busy, all_busy_known=known,
-        input_wait=idle_wait if steady else piece.input_wait, idle_wait=idle_wait,
+        input_wait=idle_wait if steady else piece.input_wait, idle_wait=idle_wait, host=host,
     )  # fmt: skip
     total = sum(busy.values())
-    charged = _device_time(components, busy) / total if total > 0 else 0.0
+    device = _device_time(components, busy) - (unexplained if "unknown" in busy else 0.0)
+    charged = device / total if total > 0 else 0.0
     return Charged(
         components, charged * min(told, total), charged * sampled, charged * min(doubtful, total),
         {} if not ahead else _left_over(unwatched, owed or {}, piece.steps, 1 - charged),
+        unexplained if known else None,
     )  # fmt: skip
 
 

@@ -7,18 +7,22 @@ from typing import Any
 
 from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
 
+NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
+NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
 NO_BACKEND = "JAX has made no backend yet"
 IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
 
 
 def process_document(resource: Mapping[str, str], backend: BackendFound | None) -> dict[str, Any]:
     """Identity and versions; what the environment does not tell is None with its reason."""
-    pid = resource.get("process.pid", "")
+    pid, attempt = resource.get("process.pid", ""), resource.get("jaxobs.attempt", "")
     told: dict[str, tuple[Any, str]] = {
         "service_name": (resource.get("service.name"), "the resource has no service.name"),
         "host_name": (resource.get("host.name"), "the resource has no host.name"),
         "pid": (int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
-        "run": (resource.get("jaxobs.run"), "not given: JAXOBS_RUN or instrument(run=…)"),
+        "run": (resource.get("jaxobs.run"), NO_NAME),
+        "attempt": (int(attempt) if attempt.isdecimal() else None, NO_ATTEMPT),
+        "user": (resource.get("process.owner"), "the system has no name for the user's number"),
         "process_index": (backend.process_index if backend else None, NO_BACKEND),
         "process_count": (backend.process_count if backend else None, NO_BACKEND),
         "jax": (backend.jax_version if backend else None, NO_BACKEND),

@@ -55,11 +55,14 @@ class Executable:
     memory: Mapping[str, int]
     devices: int
     donatable_bytes: float | None = None
+    iterations: int | None = None
+    """Turns of the loop in which a run does most of its work."""
     cost: Cost | None = None
     bound: Bound | None = None
     fingerprint: str = ""
     cost_reason: str = "its module is being analysed"
     runs: int = 0
+    """All that are known, also those of which it is not known yet whether they belong to a loop."""
     untimed: int = 0
     """Runs outside loops whose seconds are not counted yet."""
     seconds: float = 0.0

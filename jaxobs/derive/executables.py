@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxobs.derive import catalogue as core
@@ -21,7 +21,7 @@ from jaxobs.derive.series import Series
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
 from jaxobs.model.hardware import Peaks
-from jaxobs.model.labels import OTHER, clean_label
+from jaxobs.model.labels import OTHER, OUTSIDE_JIT, clean_label
 from jaxobs.model.pacing import Between, nothing
 
 LISTED = 300
@@ -31,6 +31,9 @@ LONGEST_RUN = 1e8
 """Seconds; three years."""
 
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
+NOT_JITTED = (
+    "it runs outside jit, where no call can be watched: call it in a function of jax.jit, and watch that"
+)
 
 
 class Executables:
@@ -82,7 +85,7 @@ class Executables:
             made.cost_reason, made.fingerprint = reason, f"number-{number}"
             return
         made.cost, made.cost_reason, made.fingerprint = module.cost, "", module.fingerprint
-        made.donatable_bytes = module.donatable_bytes
+        made.donatable_bytes, made.iterations = module.donatable_bytes, module.iterations
         self._by_fingerprint[made.fingerprint] = made
         self._operations.keep(made.fingerprint, module.operations)
         self._bind(made)
@@ -125,6 +128,24 @@ class Executables:
         self._changed.update(self._of_function[event.function])
         if self._unseen_runs[event.number]:
             self._lose_sight(event)
+
+    def function_of(self, run: int) -> str:
+        """The function that a watched call ran, by the number of its executable or its own; empty if that is unknown."""
+        made, watched = self._by_number.get(run), self._watched.get(run)
+        return made.function if made is not None else watched.function if watched is not None else ""
+
+    def hold(self, runs: Mapping[int, int]) -> None:
+        """Calls by run that are counted already, while it is not known yet whether they belong to a loop."""
+        for run, calls in runs.items():
+            if (made := self._by_number.get(run)) is not None:
+                made.runs += calls
+                self._changed.add(run)
+
+    def release(self, runs: Mapping[int, int]) -> None:
+        """Calls by run that were held, as by now it is known: whoever tells so counts them."""
+        for run, calls in runs.items():
+            if (made := self._by_number.get(run)) is not None:
+                made.runs -= calls
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Calls outside loops: each takes as long as its executable's runs do."""
@@ -253,7 +274,7 @@ class Executables:
     def _why_no_runs(self, made: Executable) -> str | None:
         """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
         if made.function not in self._watched_names:
-            return NOT_WATCHED
+            return NOT_JITTED if OUTSIDE_JIT in made.function else NOT_WATCHED
         if made.function in self._unseen:
             return self._watched[self._unseen[made.function]].reason
         return None if made.runs else "no watched call has run it"

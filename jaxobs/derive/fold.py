@@ -20,19 +20,24 @@ from jaxobs.derive.document import (
     source_document,
 )
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.host.lines import MOST_CARRIED, HostLine, HostLines, check_row
 from jaxobs.derive.loop import Loop
+from jaxobs.derive.loops.inferred import Followed, InferredLoops
 from jaxobs.derive.loops.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
+from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory import Memory
 from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.profiles import Profiles, WindowToRead
 from jaxobs.derive.recent import Recent
 from jaxobs.derive.refusal import described, is_amount, require, require_types
+from jaxobs.derive.run_identity import run_attributes, run_labels
 from jaxobs.derive.run_time import NOT_MARKED, LoopTime, RunTime
 from jaxobs.derive.series import Series
 from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.spans import Spans
 from jaxobs.derive.throttling import clocks_document
-from jaxobs.derive.validation import contradictions, withheld
+from jaxobs.derive.unclaimed_compiles import PATIENCE, UnclaimedCompiles
+from jaxobs.derive.validation import Validation
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.cost import ModuleCost
@@ -56,7 +61,8 @@ SERIES_A_ROW = 30
 class Fold:
     """State of one training process. `resource` and `facts` are shown as they are under `process`.
 
-    `between` is called every few things in whatever takes long.
+    `job` is what it shares with the other ranks of this start of the job, None where nothing tells. `between` is called
+    every few things in whatever takes long.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Fold:
         series_limit: int,
         device_readings: tuple[DeviceReading, ...] = (),
         between: Between = nothing,
+        job: str | None = None,
     ) -> None:
         self._between = between
         self.series = Series(catalogue, series_limit)
@@ -88,35 +95,40 @@ class Fold:
         self.recent = Recent()
         self._signs = SignsOfLife(began)
         self.run_time = RunTime(self.series, began, self._signs)
-        job = resource.get("jaxobs.run") or resource.get("slurm.job_id")
         self._spans = Spans(resource.get("service.instance.id", ""), job)
         self._finished: list[Span] = []
+        self._unclaimed = UnclaimedCompiles()
         self.loops: dict[str, Loop] = {}
-        self._contradicted: set[tuple[tuple[str, ...], str]] = set()
+        self._inferred = InferredLoops(self.executables.function_of, self.compiles.within)
+        self._outside_loops = HostLines("", self.series)
+        self._validation = Validation(self.series)
         self._sources: dict[str, events.SourceReported] = {}
         self._dropped_by: dict[str, tuple[int, str]] = {}
         self._probe = events.ProbeReported(0, 0, 0, 0, 0.0, began)
+        self.last_heard: int | None = None
+        """When the job last said something, in monotonic nanoseconds; None before it did."""
         self._cpu_of_agent: float | None = None
         self._resident: int | None = None
         self.agent_pid: int | None = None
         """The agent's own process; None where it is a thread of the job."""
+        self.under_way = RunsUnderWay()
+        self._unplaced: dict[str, events.Recorded] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: lambda event: self._finished.append(self._spans.of_plugin(event)),
             events.StepEnded: self._step_ended,
-            events.StepCompleted: _each(self._step_completed, self._signs.happened),
+            events.StepCompleted: _each(self._step_completed, self._signs.happened, self.under_way.ended),
             events.LoopDeclared: lambda event: self._loop(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
             events.PhaseStarted: self.run_time.phase_started,
             events.PhaseEnded: self._phase_ended,
-            events.Recorded: _each(
-                lambda event: self._loop(event.loop or "train").record(event), self._signs.happened
-            ),
+            events.Recorded: _each(self._recorded, self._signs.happened),
             events.FunctionWatched: self.executables.watched,
             events.FunctionCalled: _each(
                 lambda event: self.executables.ran(event.run, event.calls), self._signs.happened
             ),
-            events.ExecutableRan: _each(self._sampled, self._signs.happened),
+            events.ExecutableRan: _each(self._sampled, self._signs.happened, self.under_way.ended),
+            events.RunUnderWay: self.under_way.seen,
             events.CompilePhaseStarted: self.compiles.phase_started,
             events.CompilePhaseEnded: self._compile_phase_ended,
             events.Compilation: self._compiled,
@@ -124,6 +136,7 @@ class Fold:
             events.BackendFound: self._backend_found,
             events.MemorySampled: _each(self.memory.sampled, self._signs.memory_sampled),
             events.LiveArraysCounted: _each(self.memory.counted, self._signs.arrays_counted),
+            events.MainThreadSampled: self._main_thread_sampled,
             events.ProfileWindow: self._profile_window,
             events.SourceReported: self._source,
             events.ProbeReported: self._probe_reported,
@@ -151,25 +164,54 @@ class Fold:
         self._emitted_here += 1
         self.apply(event)
 
-    def apply_steps(self, rows: events.StepRows) -> None:
-        """Fold many plain steps at once, or where that cannot be one by one."""
+    def apply_steps(self, rows: events.StepRows) -> events.StepRows:
+        """Fold many plain steps at once, or where that cannot be one by one; unmarked calls as the steps they make.
+
+        Gives the rows of the steps.
+        """
+        folded: events.StepRows = []
         for steps in grouped(rows):
-            if not self._folded_at_once(steps):
-                for event in steps.events():
-                    self.apply(event)
+            if steps.loop == events.UNMARKED:
+                self.accepted += len(steps)
+                self.executables.hold(steps.runs)
+                folded += self._follow(self._inferred.follow(steps.rows))
+            else:
+                folded += self._follow(self._inferred.end())  # marked steps win
+                self._fold_steps(steps)
+                folded += steps.rows
+        return folded
+
+    def _follow(self, followed: Followed) -> events.StepRows:
+        """Fold what unmarked calls turned out to be, each of which was counted as an event when it came."""
+        self.executables.release(followed.outside)
+        for run, calls in followed.outside.items():
+            self.executables.ran(run, calls)
+        counts = self.accepted, self.refused
+        for steps in grouped(followed.rows) if followed.rows else ():
+            self.executables.release(steps.runs)
+            self._loop(steps.loop).inferred = True
+            self._fold_steps(steps)
+        self.accepted, self.refused = counts
+        return followed.rows
+
+    def _fold_steps(self, steps: PlainSteps) -> None:
+        if not self._folded_at_once(steps):
+            for event in steps.events():
+                self.apply(event)
 
     def _folded_at_once(self, steps: PlainSteps) -> bool:
         """Whether that could be done; else nothing was changed."""
         if len(steps) < FEWEST or not self._signs.is_near(steps.ends[-1]):
             return False
         try:
-            self._loop(steps.loop).steps_ended(steps, self.compiles, self.executables, self.profiles)
+            loop = self._loop(steps.loop)
+            loop.steps_ended(steps, self.compiles, self.executables, self.profiles)
         except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
             return False
-        self.run_time.steps_ended(steps)
+        self.run_time.steps_ended(steps, its_end_is_told=not loop.inferred)
         self.recent.steps_ended(steps)
         for step, span in self._spans.of_steps(steps):
-            self._finish_step(self._loop(steps.loop), span, step)
+            self._finish_step(loop, span, step)
         self.accepted += len(steps)
         return True
 
@@ -207,7 +249,22 @@ class Fold:
         finished, self._finished = self._finished, []
         return finished
 
+    def end(self, now: int, *, said: bool) -> None:
+        """The job is over; `said` is false where it died without a word. What was held back is shown."""
+        self._follow(self._inferred.end())
+        for event in list(self._unplaced.values()):
+            self._recorded(event)
+        self.under_way = RunsUnderWay()
+        for compilation in self._unclaimed.ended_before(now + 1):
+            self._finish_compilation(compilation, None)
+        steps = sum(loop.steps for loop in self.loops.values())
+        attributes = run_attributes(self._resource, steps, self.run_time.goodput(), said=said)
+        self._finished.append(self._spans.of_run(self._began, now, attributes))
+
     def snapshot(self, now: int) -> Snapshot:
+        self._follow(self._inferred.settle(now))
+        for compilation in self._unclaimed.ended_before(now - PATIENCE):
+            self._finish_compilation(compilation, None)
         for loop in self.loops.values():
             self._between()
             loop.update(now, self.executables, self.profiles)
@@ -218,32 +275,19 @@ class Fold:
         self.devices.update(now)
         self._between()
         told = {name: LoopTime(loop.wall, loop.components, loop.stalls) for name, loop in self.loops.items()}
-        self.run_time.update(now, told, self.compiles.in_flight_since())
+        running = self.under_way.at(now)
+        self.run_time.update(now, told, self.compiles.in_flight_since(), running.start if running else None)
+        self._outside_loops.update()
         self._show_bottlenecks()
         self._show_self()
         self._between()
         document = self._document(now)
-        document = self._without_contradictions(document)
+        document = self._validation.checked(document)
         self._between()
         document["advice"] = advise(document)
         show(document["advice"], self.series)
         self._between()
         return Snapshot(now, document, self.series.families())
-
-    def _without_contradictions(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Neither in the document nor as series; each is counted once."""
-        found = contradictions(document)
-        for section, place, keys, _ in found:
-            entry = document[section][place]
-            of_loop = section == "loops"
-            labels = (place,) if of_loop else (entry["function"], entry["executable"] or "")
-            for key in keys:
-                if (metric := core.WITHHOLDABLE.get(key)) is not None:
-                    self.series.set(metric, labels, None)
-                if (labels, key) not in self._contradicted:
-                    self._contradicted.add((labels, key))
-                    self.series.add(core.CONTRADICTIONS, (key,), 1.0)
-        return withheld(document, found)
 
     def _loop(self, name: str) -> Loop:
         loop = self.loops.get(name)
@@ -256,21 +300,52 @@ class Fold:
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self._loop(event.loop)
         loop.step_ended(event, self.compiles, self.executables, self.profiles)
-        self.run_time.step_ended(event)
+        self.run_time.step_ended(event, its_end_is_told=not loop.inferred)
         self.recent.step_ended(event)
-        for span in self._spans.of_step(event):
+        compilations = self._unclaimed.within(event.thread, event.start, event.end)
+        for span in self._spans.of_step(event, compiled=bool(compilations)):
             self._finish_step(loop, span, event.step)
+            for compilation in compilations:
+                self._finish_compilation(compilation, span)
 
     def _step_completed(self, event: events.StepCompleted) -> None:
+        if event.loop == events.UNMARKED:
+            completed = self._inferred.completed(event)
+            if completed is None:
+                return
+            event = completed
         loop = self._loop(event.loop)
         loop.completed(event, self.executables)
         for span in self._spans.of_completion(event):
             self._finish_step(loop, span, event.step)
 
+    def _recorded(self, event: events.Recorded) -> None:
+        name = event.loop or self._inferred.current
+        if name is None and self._inferred.is_searching and not self.loops:
+            self._unplaced[event.name] = event  # its loop may be found yet
+            return
+        for waiting in [*self._unplaced.values(), event]:
+            self._loop(name or "train").record(waiting)
+        self._unplaced.clear()
+
     def _sampled(self, event: events.ExecutableRan) -> None:
         self.executables.sampled(event)
+        self._follow(self._inferred.ran(event.run, event.time))
         for loop in self.loops.values():
             loop.sampled(event.run)
+
+    def _main_thread_sampled(self, event: events.MainThreadSampled) -> None:
+        sampled = sum(check_row(activity, spent, count) for *_, activity, spent, count in event.rows)
+        require(
+            0.0 <= sampled <= seconds(event.end - event.start) + MOST_CARRIED,
+            "more samples than there was time",
+        )
+        for name, line, waits_in, activity, spent, samples in event.rows:
+            place = HostLine(line, waits_in, activity)
+            if (loop := self.loops.get(name or self._inferred.current or "")) is not None:
+                loop.main_thread_seen(place, spent, samples)
+            else:
+                self._outside_loops.add(place, spent, samples)
 
     def _finish_step(self, loop: Loop, span: Span, step: int) -> None:
         self._finished.append(span)
@@ -286,7 +361,10 @@ class Fold:
         self.profiles.loop_ended(event)
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
+        if event.inside is None:
+            self._inferred.phase_ended(event.start, event.end)
         self.run_time.phase_ended(event)
+        self._finished += self._spans.of_phase(event)
         self.profiles.phase_ended(event)
 
     def _compile_phase_ended(self, event: events.CompilePhaseEnded) -> None:
@@ -295,10 +373,18 @@ class Fold:
 
     def _compiled(self, event: events.Compilation) -> None:
         self.recent.compiled(event)
-        spans = self._spans.of_compilation(event)
+        self.compiles.compiled(event)
+        self._unclaimed.add(event)
+
+    def _finish_compilation(self, event: events.Compilation, step: Span | None) -> None:
+        """`step`: the span of the step in which it lay."""
+        spans = self._spans.of_compilation(event, step)
         self._finished += spans
-        backend = [end - start for phase, start, end in event.phases if phase == "backend"]
-        self.compiles.compiled(event, self._exemplar(spans[0], backend[0]) if backend else None)
+        for phase, start, end in event.phases:
+            if phase == "backend":
+                exemplar = self._exemplar(spans[0], end - start)
+                self.series.exemplify(core.COMPILE_SECONDS, ("backend",), exemplar)
+                break
 
     def _profile_window(self, event: events.ProfileWindow) -> None:
         self.profiles.ended(event)
@@ -349,6 +435,9 @@ class Fold:
                 1.0,
             )],
         )  # fmt: skip
+        self.series.replace(core.RUN_INFO, [(run_labels(self._resource), 1.0)])
+        heard = None if self.last_heard is None else self.clock.wall_time(self.last_heard) / NANOSECONDS
+        self.series.set(core.LAST_HEARD, (), heard)
         for outcome, count in (
             ("accepted", self.accepted),
             ("dropped", self._probe.dropped),
@@ -375,10 +464,12 @@ class Fold:
                 "run_seconds": dict(self.run_time.seconds),
                 "goodput": goodput,
                 "goodput_reason": NOT_MARKED if goodput is None else None,
+                **self.under_way.document(now, self.executables.function_of),
                 "persistent_cache": self.compiles.persistent_cache.document(),
                 "address": self.address,
                 "address_reason": None if self.address else "no exporter serves metrics",
                 **self._facts,
+                **self._outside_loops.document(),
                 **self.memory.process_document(executables, now),
                 "recent": self.recent.document(now),
             },

@@ -18,8 +18,11 @@ from jaxobs.derive.components import Charged, components_of
 from jaxobs.derive.device_time import LoopDeviceTime
 from jaxobs.derive.executable import MEASURED, SAMPLES_KEPT, lower_bound_reason
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.host.evidence import host_shares
+from jaxobs.derive.host.lines import HostLine, HostLines
 from jaxobs.derive.loop_profile import LoopProfile
 from jaxobs.derive.loop_work import LoopWork
+from jaxobs.derive.loops.inferred import LONG_TURN
 from jaxobs.derive.loops.plain_steps import NotPlainError, PlainSteps
 from jaxobs.derive.profile_document import profile_document
 from jaxobs.derive.profiles import Profiles
@@ -36,11 +39,24 @@ from jaxobs.derive.work import Work, work_of
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
+from jaxobs.model.wording import rough_percent
 
 NOT_FINITE = "the value recorded last is no finite number"
 
 NAMES = 200
 """At most so many names of the user's own values in a loop: they become a label, and are no step's number."""
+
+STARTING_STEPS = 2
+"""A jitted function compiles at its first call, and often again at its second, whose arguments are its own results."""
+
+MENTIONED = 0.05
+"""Share of compiles in the time of rates from which on they say so: they miss step time by as much."""
+
+NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched and was timed"
+
+NO_ITERATIONS = (
+    "no step is a call of seconds whose executable does most of its work in a loop with a known trip count"
+)
 
 LATE = 3
 """A loop that has ended no step for the window's length, and this many times as long as its steps take, has no rates any
@@ -55,6 +71,8 @@ class Loop:
         self._series = series
         self._clock = clock
         self._signs = signs
+        self.inferred = False
+        """Whether it was found by what repeats, as nobody marked it."""
         self.steps = 0
         self.failed = 0
         self.examples: float | None = None
@@ -64,6 +82,7 @@ class Loop:
         self.recorded: dict[str, float | None] = {}
         self.window = Window()
         self._pending = Slice(0)
+        self._host = HostLines(name, series)
         self._work = LoopWork(name, series)
         self._device_time = LoopDeviceTime()
         self._refused_amounts: set[str] = set()
@@ -98,6 +117,8 @@ class Loop:
         self._pending.steps += 1
         self._pending.wall += seconds(turn)
         self._pending.compiling += seconds(compiling)
+        if self.steps <= STARTING_STEPS:
+            self._pending.starting += seconds(compiling)
         self._pending.checkpoint += seconds(event.checkpoint)
         self._pending.input_wait += seconds(max(0, event.input_wait - waiting))
         own = turn - event.gap - compiling - event.checkpoint - max(0, event.input_wait - waiting)
@@ -114,7 +135,7 @@ class Loop:
             self.tokens = min((self.tokens or 0.0) + event.tokens, LARGEST)
             self._pending.tokens = min(self._pending.tokens + event.tokens, LARGEST)
         self._last_end = event.end
-        self._times.step_ended(event, turn, executables)
+        self._times.step_ended(event, turn, executables, compiling)
 
     def steps_ended(
         self, steps: PlainSteps, compiles: Compiles, executables: Executables, profiles: Profiles
@@ -163,6 +184,11 @@ class Loop:
         """A run was timed by polling: if it is one of this loop's, at the pace that its steps have now."""
         if run in self._pending.runs or run in self._recent.runs:
             self._pending.samples += 1
+
+    def main_thread_seen(self, line: HostLine, spent: float, samples: int) -> None:
+        """The main thread was at this line for so many seconds while a step of this loop was under way."""
+        self._host.add(line, spent, samples)
+        self._pending.host[line.activity] = self._pending.host.get(line.activity, 0.0) + spent
 
     def declared(self, event: LoopDeclared) -> None:
         require(
@@ -214,22 +240,38 @@ class Loop:
     ) -> Charged:
         all_watched = self._unwatched(executables) is None
         ahead = host_is_ahead(self._profile, self._recent)
+        host = host_shares(piece.host, piece.wall, self._recent.host)
         return components_of(
-            piece, executables, self._profile, all_watched=all_watched, ahead=ahead, owed=owed
+            piece, executables, self._profile, all_watched=all_watched, ahead=ahead, owed=owed, host=host
         )
 
     def document(self, executables: Executables) -> dict[str, Any]:
         recent, used = self._recent, self._utilization(executables)
-        step_seconds, source = self._times.step_seconds()
+        step_seconds, source, timed_steps = self._times.step_seconds()
         host = self._times.host_seconds()
-        rate = _per_second(max(recent.wall, self._did.device_seconds))
-        no_rate = None if recent.wall > 0 else self._quiet or "no step has ended yet"
+        timed = recent.steps > 0 and self._did.device_seconds > 0 and not self._did.untimed_runs
+        device = self._did.device_seconds / recent.steps if timed else None
+        rate = _per_second(max(recent.under_way, self._did.device_seconds))
+        no_rate = (
+            None if recent.under_way > 0 else self._quiet or "no step has ended yet, but for its compiles"
+        )
+        again, with_compiles = recent.compiling - recent.starting, None
+        if again > MENTIONED * recent.under_way:
+            share = rough_percent(again / recent.under_way)
+            no_rate = with_compiles = f"compiles took {share} of the time that this is over"
         no_step_seconds = "too few steps have been timed: two completions, or a second of the host's turns"
+        few = (
+            f"of {timed_steps} step{'s' * (timed_steps > 1)} alone"
+            if timed_steps < bottleneck.ENOUGH_STEPS
+            else None
+        )
         lower_bound = lower_bound_reason(self._did.cost)
         if lower_bound is None and MEASURED in self._did.cost.inexact_reasons:
             lower_bound = MEASURED
         why = {word: self._why_no_amount(word) for word in ("examples", "tokens")}
         return {
+            "inferred": self.inferred,
+            **self._iterations(executables, step_seconds),
             "steps": self.steps,
             "failed_steps": self.failed,
             "examples": self.examples,
@@ -238,7 +280,9 @@ class Loop:
             "tokens_reason": why["tokens"],
             "wall_seconds": self.wall,
             "step_seconds": step_seconds,
-            "step_seconds_reason": None if step_seconds is not None else no_step_seconds,
+            "step_seconds_reason": few if step_seconds is not None else no_step_seconds,
+            "device_seconds_per_step": device,
+            "device_seconds_per_step_reason": None if device is not None else NOT_ALL_TIMED,
             "step_seconds_source": source,
             "step_seconds_source_reason": None if source is not None else no_step_seconds,
             "host_seconds": host,
@@ -251,17 +295,36 @@ class Loop:
             "tokens_per_second_reason": why["tokens"] or no_rate,
             "components": dict(self.components),
             "mfu": used.mfu,
-            "mfu_reason": used.reason or lower_bound,
+            "mfu_reason": used.reason or lower_bound or with_compiles,
             "hfu": used.hfu,
-            "hfu_reason": used.reason or lower_bound,
+            "hfu_reason": used.reason or lower_bound or with_compiles,
             "recorded": self.recorded
             | {f"{name}_reason": NOT_FINITE for name, value in self.recorded.items() if value is None},
             "bottleneck": self.verdict().to_dict(),
+            **self._host.document(),
+            **self._idle(),
             "profile": profile_document(
                 self._profile, self._untraced_step(), ahead=host_is_ahead(self._profile, recent)
             ),
             "profile_reason": None if self._profile is not None else self._why_no_profile,
         }
+
+    def _iterations(self, executables: Executables, step_seconds: float | None) -> dict[str, Any]:
+        """Turns of the loop within a step of a call that is itself a training, or an epoch: none of a short step's."""
+        main = (executables.get(run) for run in self._recent.runs)
+        turns = next((made.iterations for made in main if made is not None and made.iterations), None)
+        if not self.inferred or step_seconds is None or step_seconds < LONG_TURN:
+            turns = None
+        return {"iterations_per_step": turns, "iterations_per_step_reason": None if turns else NO_ITERATIONS}
+
+    def _idle(self) -> dict[str, Any]:
+        """Share of the last window in which the device had nothing to do."""
+        lately, wall = self._lately, self._recent.wall
+        if lately.idle_unknown is None or wall <= 0:
+            reason = "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
+            return {"device_idle": None, "device_idle_reason": self._quiet or reason}
+        idle = lately.idle_unknown + sum(lately.components[word] for word in bottleneck.IDLE)
+        return {"device_idle": min(1.0, idle / wall), "device_idle_reason": None}
 
     def _untraced_step(self) -> float | None:
         """Seconds a step of late, without compiles and checkpoints."""
@@ -272,6 +335,7 @@ class Loop:
 
     def _show(self, now: int, executables: Executables) -> None:
         self._work.count(executables)
+        self._host.update()
         self._count()
         self._recent = self.window.total()
         self._did = work_of(self._recent.runs, executables)

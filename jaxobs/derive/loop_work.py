@@ -76,7 +76,7 @@ class LoopWork:
             sampled = _sampled_cost(recent, executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
-        elapsed = max(recent.wall, did.device_seconds)
+        elapsed = max(recent.under_way, did.device_seconds)
         own = (
             None if self.model_flops is None else self.model_flops * recent.steps / executables.local_devices
         )

@@ -99,7 +99,10 @@ class Operations:
             for seen in members:
                 now = (seen.work.seconds, seen.work.cost.flops, seen.work.cost.bytes)
                 for metric, value, before in zip(_COUNTERS, now, seen.told, strict=True):
-                    self._series.add(metric, name, max(0.0, value - before))
+                    if (
+                        metric is core.OPERATION_SECONDS or seen.work.bounds
+                    ):  # work that is not modelled is not 0
+                        self._series.add(metric, name, max(0.0, value - before))
                 seen.told = now
             if labels in shown:
                 newest = members[-1].operation

@@ -29,7 +29,7 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 
-NOT_MARKED = "no step has been marked, so nothing says what was productive: mark the loop with obs.steps()"
+NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
 
 class LoopTime(NamedTuple):
@@ -84,21 +84,24 @@ class RunTime:
         """Of what happened in the job up to then everything has been told."""
         self._heard_until = max(time, self._heard_until or time)
 
-    def step_ended(self, event: StepEnded) -> None:
+    def step_ended(self, event: StepEnded, *, its_end_is_told: bool = True) -> None:
+        """`its_end_is_told`: where the loop is an iteration its end will be told, and until then it goes on."""
         if self._first_step is None:
             self._first_step = event.start
         before = self._running.get(event.loop)
         end = event.end if before is None else max(event.end, before.end)
-        self._running[event.loop] = _Running(end, before is not None and event.start == before.end)
+        self._running[event.loop] = _Running(
+            end, its_end_is_told and before is not None and event.start == before.end
+        )
         self._signs.seen(event.end)
 
-    def steps_ended(self, steps: PlainSteps) -> None:
+    def steps_ended(self, steps: PlainSteps, *, its_end_is_told: bool = True) -> None:
         """The same of many, none of which lies far from the next."""
         if self._first_step is None:
             self._first_step = steps.starts[0]
         before = self._running.get(steps.loop)
         end = steps.ends[-1] if before is None else max(steps.ends[-1], before.end)
-        self._running[steps.loop] = _Running(end, steps.starts[-1] == steps.ends[-2])
+        self._running[steps.loop] = _Running(end, its_end_is_told and steps.starts[-1] == steps.ends[-2])
         self._signs.seen(steps.ends[-1])
 
     def loop_ended(self, event: LoopEnded) -> None:
@@ -123,8 +126,18 @@ class RunTime:
             if self._first_executable is None and event.function != EAGER:
                 self._first_executable = event.start
 
-    def update(self, now: int, loops: Mapping[str, LoopTime], compiling_since: int | None) -> None:
-        """Charge what is known by now: no later than the job's last report, as what came after it is still on its way."""
+    def update(
+        self,
+        now: int,
+        loops: Mapping[str, LoopTime],
+        compiling_since: int | None,
+        running_since: int | None = None,
+    ) -> None:
+        """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
+
+        `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
+        ends after it, and what it tells as productive is then charged already.
+        """
         if self._heard_until is not None and now - self._heard_until <= PAUSE:
             now = min(now, self._heard_until)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
@@ -141,11 +154,23 @@ class RunTime:
         ):  # the step has ended, or something else has: what it says of its time comes too late
             self._told["stalled"] = min(self._told["stalled"], known["stalled"])
         new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
+        before = dict(self._told)
         told_stalled, stalled = self._told["stalled"], self.seconds["stalled"]
         begun = min((at for at in (self._first_step, self._first_executable) if at is not None), default=None)
         if begun is None or self._charged_until < begun:
             self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
-        if begun is not None:
+        early = 0.0
+        if (
+            begun is not None
+            and usual is None
+            and running_since is not None
+            and not _hangs(now - running_since, loops)
+        ):
+            new = self._charge_up_to(min(until, running_since), new, "other")
+            productive = self.seconds["productive"]
+            new = self._charge_up_to(until, new, "productive")
+            early = max(0.0, self.seconds["productive"] - productive)
+        elif begun is not None:
             new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
         left_over, ahead = sum(new.values()), seconds(now - until)
@@ -155,12 +180,14 @@ class RunTime:
             self._told["stalled"] = max(
                 self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
             )
+        self._told["productive"] = max(self._told["productive"], before["productive"] + early)
         self._series.set(core.GOODPUT, (), self.goodput())
 
     def goodput(self) -> float | None:
-        """The productive share of the process's age; None without any step, as it is not known what was productive."""
+        """The productive share of the process's age; None where nothing says what was productive."""
         total = sum(self.seconds.values())
-        return self.seconds["productive"] / total if self._first_step is not None and total > 0 else None
+        known = self._first_step is not None or self.seconds["productive"] > 0
+        return self.seconds["productive"] / total if known and total > 0 else None
 
     def _known_until(
         self,
@@ -228,6 +255,12 @@ class RunTime:
     def _charge(self, category: str, amount: float) -> None:
         self.seconds[category] += amount
         self._series.add(core.RUN_SECONDS, (category,), amount)
+
+
+def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
+    """Whether a run of so many nanoseconds takes longer than any loop's steps may: a collective that waits for a rank."""
+    limits = [loop.stalls.limit for loop in loops.values() if loop.stalls.limit is not None]
+    return bool(limits) and seconds(lasted) > max(limits)
 
 
 def _sum(loops: Mapping[str, LoopTime]) -> dict[str, float]:

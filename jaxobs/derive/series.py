@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.refusal import Refusals
+from jaxobs.model.exponential import bucket_index
 from jaxobs.model.labels import OTHER, clean_label
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
 
@@ -32,9 +33,20 @@ class Histogram:
     counts: list[int]
     sum: float = 0.0
     exemplars: list[Exemplar | None] = field(default_factory=list)
+    zeros: int = 0
+    exponential: Counter[int] = field(default_factory=Counter)
+
+    def add(self, value: float, count: int) -> None:
+        """To the exponential buckets."""
+        if value > 0:
+            self.exponential[bucket_index(value)] += count
+        else:
+            self.zeros += count
 
     def value(self) -> HistogramValue:
-        return HistogramValue(tuple(self.counts), self.sum, tuple(self.exemplars))
+        return HistogramValue(
+            tuple(self.counts), self.sum, tuple(self.exemplars), self.zeros, dict(self.exponential)
+        )
 
 
 class Series:
@@ -99,17 +111,28 @@ class Series:
 
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
         """`count` observations of a value in a histogram."""
+        histogram = self._histogram(metric, labels, value)
+        if histogram is not None:
+            self._count(histogram, metric, value, count)
+            histogram.add(value, count)
+
+    def _histogram(self, metric: Metric, labels: Labels, value: float) -> Histogram | None:
+        """Where a value is observed; None where it is refused, or beyond the limit."""
         if not (math.isfinite(value) and value >= 0):
             self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
-            return
+            return None
         series = self._histograms.setdefault(metric.name, {})
         admitted = self._admitted(metric, labels, series)
         if admitted is None:
-            return
+            return None
         histogram = series.get(admitted)
         if histogram is None:
             histogram = series[admitted] = Histogram([0] * (len(metric.buckets) + 1))
             histogram.exemplars = [None] * len(histogram.counts)
+        return histogram
+
+    @staticmethod
+    def _count(histogram: Histogram, metric: Metric, value: float, count: int) -> None:
         bucket = bisect.bisect_left(metric.buckets, value)
         histogram.counts[bucket] += count
         histogram.sum = min(histogram.sum + value * count, LARGEST)
@@ -121,14 +144,19 @@ class Series:
             for value in values:
                 self.observe(metric, labels, value)
             return
+        histogram = self._histogram(metric, labels, ordered[-1])
+        if histogram is None:
+            return
         begin = 0
         while begin < len(ordered):
             bucket = bisect.bisect_left(metric.buckets, ordered[begin])
             last = bucket == len(metric.buckets)
             end = len(ordered) if last else bisect.bisect_right(ordered, metric.buckets[bucket], begin)
             mean = math.fsum(ordered[begin:end]) / (end - begin)
-            self.observe(metric, labels, min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
+            self._count(histogram, metric, min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
             begin = end
+        for value in ordered:
+            histogram.add(value, 1)
 
     def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
         """Point the bucket of a value that was observed to its trace; a bucket without observations gets none."""

@@ -1,7 +1,6 @@
-"""Spans out of events.
+"""Spans out of events: compiles, the steps they delayed, sampled and slow steps, phases, profiler windows, and the run.
 
-Of compiles, of sampled and of unusually slow steps. Identities are derived, not drawn, so that the ranks of a job put
-the same step into the same trace.
+Identities are derived, not drawn, so that the ranks of a job put the same step into the same trace.
 """
 
 from __future__ import annotations
@@ -12,10 +11,12 @@ from collections.abc import Iterator
 
 from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.derive.loops.step_log import StepLog
+from jaxobs.derive.unclaimed_compiles import began, ended
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     Attributes,
     Compilation,
+    PhaseEnded,
     ProfileWindow,
     SpanContext,
     SpanEnded,
@@ -29,6 +30,9 @@ SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS
 """At most one span of a sampled step in ten seconds and one of a slow step a second, for each loop: a trace store is no
 place for every step of a month."""
+
+LONG_PHASE = 1 * NANOSECONDS
+"""Each phase of at least this length gets a span, and of shorter ones one a second for each name."""
 
 SLOW = 3.0
 """A step this many times slower than its loop's average gets a span."""
@@ -63,10 +67,14 @@ class Spans:
         own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
         return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
 
-    def of_compilation(self, event: Compilation) -> list[Span]:
-        """`jax.compile` first, then its children."""
-        start = min((begin for _, begin, _ in event.phases), default=event.time)
-        end = max([event.time, *(stop for _, _, stop in event.phases)])
+    def of_compilation(self, event: Compilation, step: Span | None = None) -> list[Span]:
+        """`jax.compile` first, then its children.
+
+        It is a child of the step it delayed, unless the application has a span of its own inside that step.
+        """
+        start, end = began(event), ended(event)
+        if step is not None and event.parent in {None, step.parent}:
+            event = event._replace(parent=context_of(step))
         trace = (
             event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
         )
@@ -107,14 +115,38 @@ class Spans:
         own = self._identity(64, "profile", event.kind, event.start)
         return Span("jax.profile", trace, own, None, event.start, event.end, attributes)
 
-    def of_step(self, event: StepEnded) -> Iterator[Span]:
-        """A span where the step was unusually slow, or where it was sampled and its completion is known already."""
+    def of_phase(self, event: PhaseEnded) -> Iterator[Span]:
+        """A span of a phase that took long, and of short ones now and then."""
+        is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
+        if not is_due and event.end - event.start < LONG_PHASE:
+            return
+        attributes: Attributes = (("jax.phase", event.phase),)
+        if event.inside is not None:
+            attributes += (("jax.loop", event.inside),)
+        trace = self._identity(128, "phase", event.phase, event.start)
+        own = self._identity(64, "user's phase", event.phase, event.start)
+        yield Span("jax.phase", trace, own, None, event.start, event.end, attributes)
+
+    def of_run(self, start: int, end: int, attributes: Attributes) -> Span:
+        """The whole run, when it is over; the ranks of a job put theirs into one trace."""
+        job = self._job
+        trace = self._identity(128, "run", start) if job is None else _hash(128, job, "run")
+        return Span("jax.run", trace, self._identity(64, "run", start), None, start, end, attributes)
+
+    def of_step(self, event: StepEnded, *, compiled: bool = False) -> Iterator[Span]:
+        """A span where something was compiled in the step or it was unusually slow.
+
+        Or where it was sampled and its completion is known already.
+        """
         turn = event.end - event.start
         average = self._average.get(event.loop, float(turn))
         self._average[event.loop] = average + AVERAGED * (turn - average)
         remembered = self._remember(event.loop, event)
+        if compiled:
+            yield self._shown_for(event, "compiled")
+            return
         if remembered > SLOW and turn > SLOW * average and self._is_due_slow(event.loop, event.end):
-            yield self._slow(event)
+            yield self._shown_for(event, "slow")
             return
         for completed in list(self._completed.get(event.loop, ())):
             if completed.step == event.step:
@@ -134,7 +166,7 @@ class Spans:
             at = turns.index(longest)
             if self._is_due_slow(loop, steps.ends[at]):
                 slow = steps.first + at
-                yield slow, self._slow(steps.event(slow))
+                yield slow, self._shown_for(steps.event(slow), "slow")
         for completed in list(self._completed.get(loop, ())):
             if steps.first <= completed.step <= steps.last and completed.step != slow:
                 self._completed[loop].remove(completed)
@@ -142,7 +174,7 @@ class Spans:
 
     def of_completion(self, event: StepCompleted) -> Iterator[Span]:
         if event.step in self._shown.get(event.loop, ()):
-            return  # it has its span: for being slow
+            return  # it has its span
         if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             return
         step = self._remembered(event.loop, event.step)
@@ -169,9 +201,9 @@ class Spans:
     def _is_due_slow(self, loop: str, at: int) -> bool:
         return self._is_due(loop, "slow", at, SLOW_EVERY)
 
-    def _slow(self, event: StepEnded) -> Span:
+    def _shown_for(self, event: StepEnded, why: str) -> Span:
         self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
-        return self._step(event, None, "slow")
+        return self._step(event, None, why)
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
         if event.parent is not None:
@@ -205,6 +237,11 @@ class Spans:
 
     def _identity(self, bits: int, *parts: object) -> int:
         return _hash(bits, self._instance, *parts)
+
+
+def context_of(span: Span) -> SpanContext:
+    """The context that makes others its children; sampled as its own parent was."""
+    return SpanContext(span.trace_id, span.span_id, span.parent.trace_flags if span.parent else 1)
 
 
 def _hash(bits: int, *parts: object) -> int:

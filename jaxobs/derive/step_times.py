@@ -51,6 +51,8 @@ class StepTimes:
         self._first_run: int | None = None
         self.completions_seen = False  # whether the device was ever seen to finish a step
         self._completed: StepCompleted | None = None
+        self._last_before_pause: int | None = None
+        """The newest step when the loop was last over: the device may be done with it much later."""
         self._synchrony = Synchrony()
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._last_spacing: tuple[int, float] | None = None
@@ -59,33 +61,42 @@ class StepTimes:
         self._host: deque[float] = deque(maxlen=1000)
         self._host_blocks: deque[tuple[float, int]] = deque(maxlen=30)
         self._host_pending: list[int] = [0, 0]
+        self._newest: deque[float] = deque(maxlen=30)
+        """The newest turns, each without its compiles, s."""
+        self._interrupted = False
+        """Whether a turn had an inner loop or a phase in it, while the device may have gone on."""
 
     @property
     def watched(self) -> bool:
         """Whether any step has called a watched function."""
         return self._first_run is not None
 
-    def step_ended(self, event: StepEnded, turn: int, executables: Executables) -> None:
-        """`turn` is the host's, in nanoseconds, without what is nested in it."""
-        self._ended(Turns.of_step(event, turn, self._last_end), event.end, executables, runs=bool(event.runs))
+    def step_ended(self, event: StepEnded, turn: int, executables: Executables, compiling: int = 0) -> None:
+        """`turn` is the host's, in nanoseconds, without what is nested in it; for `compiling` of them it compiled."""
+        turns = Turns.of_step(event, turn, self._last_end)
+        self._ended(turns, event.end, executables, runs=bool(event.runs), compiling=compiling)
 
     def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
         """The same of many."""
         turns = Turns.of_steps(steps, self._last_end)
         self._ended(turns, steps.ends[-1], executables, runs=bool(steps.runs))
 
-    def _ended(self, turns: Turns, end: int, executables: Executables, *, runs: bool) -> None:
+    def _ended(
+        self, turns: Turns, end: int, executables: Executables, *, runs: bool, compiling: int = 0
+    ) -> None:
         if runs and self._first_run is None:
             self._first_run = end
             self._expected_until = end + COMPLETIONS_MISSING
         if not self.watched:
             self._turns.forget_all()  # no completion will ask for them; the last one is for exemplars
         self._turns.append(turns)
+        self._interrupted |= turns.excluded > 0
         self._last_end = end
         durations = list(map(seconds, turns.durations))
         self._host.extend(durations)
+        self._newest.extend(durations if not compiling else (sum(durations) - seconds(compiling),))
         self._series.observe_all(core.STEP_HOST_SECONDS, self._labels, durations)
-        self._observe_host_turns(sum(turns.durations), len(durations), end)
+        self._observe_host_turns(sum(turns.durations) - compiling, len(durations), end)
         while self._waiting and self._waiting[0].step <= turns.last:
             self._space(self._waiting.popleft(), executables)
 
@@ -98,7 +109,7 @@ class StepTimes:
             self._waiting.append(event)
 
     def loop_ended(self) -> None:
-        self._completed = None
+        self._last_before_pause = self._turns.last
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """A span was made of a step: the buckets that hold its times point to it."""
@@ -110,15 +121,24 @@ class StepTimes:
             at = replace(exemplar, value=self._last_spacing[1])
             self._series.exemplify(core.STEP_SECONDS, self._labels, at)
 
-    def step_seconds(self) -> tuple[float | None, str | None]:
-        """Seconds a step, and whether they come from `completions` or from the `host`."""
+    def step_seconds(self) -> tuple[float | None, str | None, int]:
+        """Seconds a step, whether they come from `completions` or from the `host`, and of how many steps."""
         if self._spacings and self._awaits_completions(self._last_end or 0):
             steps = sum(count for count, _ in self._spacings)
-            return sum(count * spacing for count, spacing in self._spacings) / steps, "completions"
+            return sum(count * spacing for count, spacing in self._spacings) / steps, "completions", steps
+        if self._are_long():
+            return sum(self._newest) / len(self._newest), "host", len(self._newest)
         if self._host_blocks and not self._awaits_completions(self._last_end or 0):
             steps = sum(count for _, count in self._host_blocks)
-            return sum(total for total, _ in self._host_blocks) / steps, "host"
-        return None, None
+            return sum(total for total, _ in self._host_blocks) / steps, "host", steps
+        return None, None, 0
+
+    def _are_long(self) -> bool:
+        """Whether each of the newest turns takes a second or more, and has nothing else in it.
+
+        A host that runs ahead makes many short ones before it waits.
+        """
+        return not self._interrupted and min(self._newest, default=0.0) >= seconds(HOST_TURNS)
 
     def host_seconds(self) -> float | None:
         """Average of the host's last turns."""
@@ -130,6 +150,8 @@ class StepTimes:
         self._synchrony.completed(event, self._turns)
         if before is None or event.step <= before.step or event.time <= before.time:
             return
+        if self._last_before_pause is not None and before.step <= self._last_before_pause < event.step:
+            return  # the loop was over between the two, and what the device did then is not its
         between = self._turns.between(before.step, before.time, event.step, event.time)
         turns = self._turns.durations(before.step, event.step) if self._synchrony.host_waits else None
         self._turns.forget_before(event.step)

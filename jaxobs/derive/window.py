@@ -20,6 +20,8 @@ class Slice:
     wall: float = 0.0
     steps: int = 0
     compiling: float = 0.0
+    starting: float = 0.0
+    """Of these seconds, those in the loop's first steps: what a start takes says nothing about the pace."""
     checkpoint: float = 0.0
     input_wait: float = 0.0
     examples: float = 0.0
@@ -29,8 +31,15 @@ class Slice:
     """Device seconds of watched runs, by number: those in this time, which others may have called."""
     samples: int = 0
     """Of runs, that were timed by polling."""
+    host: dict[str, float] = field(default_factory=dict)
+    """Sampled seconds of the main thread by what it did."""
     apart: float | None = None
     """Seconds charged to compiles, checkpoints and waits for input: those in which the device was done. None before."""
+
+    @property
+    def under_way(self) -> float:
+        """Wall seconds without the compiles that the loop began with: rates and MFU are over these."""
+        return self.wall - self.starting
 
     @property
     def pace(self) -> float | None:
@@ -69,10 +78,13 @@ class Window:
             whole.examples += piece.examples
             whole.tokens += piece.tokens
             whole.compiling += piece.compiling
+            whole.starting += piece.starting
             whole.checkpoint += piece.checkpoint
             whole.input_wait += piece.input_wait
             for run, count in piece.runs.items():  # `Counter.update` takes three times as long
                 whole.runs[run] += count
+            for activity, sampled in piece.host.items():
+                whole.host[activity] = whole.host.get(activity, 0.0) + sampled
             for run, spent in piece.spent.items():
                 whole.spent[run] = whole.spent.get(run, 0.0) + spent
         return whole

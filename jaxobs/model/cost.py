@@ -245,3 +245,5 @@ class ModuleCost:
     operations: tuple[OperationCost, ...]
     donatable_bytes: float | None = None
     """Bytes of arguments that outputs could take over, by shape and element type, and that are not donated."""
+    iterations: int | None = None
+    """Turns of the loop in which the module does most of its work, where there is one and its trip count is known."""

@@ -85,7 +85,10 @@ class StepEnded(NamedTuple):
 
 
 class StepCompleted(NamedTuple):
-    """The device finished what step `step` of `loop` had dispatched, seen by polling; late by at most `uncertainty`."""
+    """The device finished what step `step` of `loop` had dispatched, seen by polling; late by at most `uncertainty`.
+
+    Where `loop` is `UNMARKED`, `step` is the number of a call.
+    """
 
     loop: str
     step: int
@@ -162,6 +165,14 @@ class ExecutableRan(NamedTuple):
     run: int
     seconds: float
     uncertainty: float
+    time: int
+
+
+class RunUnderWay(NamedTuple):
+    """A run that was dispatched at `start` had not ended at `time`. Told once a second of those that last."""
+
+    run: int
+    start: int
     time: int
 
 
@@ -272,6 +283,19 @@ class LiveArraysCounted(NamedTuple):
     time: int
 
 
+class MainThreadSampled(NamedTuple):
+    """Where the main thread was from `start` to `end`, as samples of its Python stack tell.
+
+    `rows` are (loop, line, what it waits in below that line, activity, seconds, samples): the loop whose step was under
+    way, empty outside steps; the line as the user knows it; an activity of `jaxobs.model.activities`. The seconds of all
+    rows add up to the time between the first and the last sample.
+    """
+
+    start: int
+    end: int
+    rows: tuple[tuple[str, str, str, str, float, int], ...]
+
+
 class ProfileWindow(NamedTuple):
     """A session of JAX's profiler is over, ours or the user's own.
 
@@ -338,6 +362,7 @@ Event = (
     | FunctionWatched
     | FunctionCalled
     | ExecutableRan
+    | RunUnderWay
     | CompilePhaseStarted
     | CompilePhaseEnded
     | Compilation
@@ -345,6 +370,7 @@ Event = (
     | BackendFound
     | MemorySampled
     | LiveArraysCounted
+    | MainThreadSampled
     | ProfileWindow
     | SourceReported
     | ProbeReported
@@ -363,6 +389,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     FunctionWatched,
     FunctionCalled,
     ExecutableRan,
+    RunUnderWay,
     CompilePhaseStarted,
     CompilePhaseEnded,
     Compilation,
@@ -370,6 +397,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     BackendFound,
     MemorySampled,
     LiveArraysCounted,
+    MainThreadSampled,
     ProfileWindow,
     SourceReported,
     ProbeReported,
@@ -382,6 +410,10 @@ StepRows = list[Any]
 where nothing ran and a bare number where one thing did. A plain step is one of which there is nothing else to tell."""
 
 ROW_LENGTH = 11
+
+UNMARKED = ""
+"""In place of a loop's name in a row: no step, but a call of a watched function on the main thread outside any. `step`
+then counts such calls from 1 on, `dispatch` is the call, and the agent finds the loops that the calls make."""
 
 
 def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:

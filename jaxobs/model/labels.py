@@ -10,6 +10,9 @@ LABEL_LENGTH = 200
 EAGER = "(eager)"
 """The one function name for operations that JAX compiles one by one outside any function of the user's."""
 
+OUTSIDE_JIT = " at "
+"""In the name of what `jax.lax` compiles outside jit around functions of the user's: `scan at train.py:12`."""
+
 OTHER = "__other__"
 """The label value under which counters of series beyond the limit are summed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -55,11 +55,16 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class HistogramValue:
-    """`counts` has one entry a bucket plus one for `+Inf`, not cumulative; `exemplars` are aligned with it."""
+    """`counts` has one entry a bucket plus one for `+Inf`, not cumulative; `exemplars` are aligned with it.
+
+    The same observations in buckets of `model.exponential`: `zeros` of them are 0, the others by index.
+    """
 
     counts: tuple[int, ...]
     sum: float
     exemplars: tuple[Exemplar | None, ...] = ()
+    zeros: int = 0
+    exponential: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:

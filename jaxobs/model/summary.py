@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.model import summary_tables as tables
+from jaxobs.model.host_lines import main_thread_lines, waiting_for_device
 from jaxobs.model.reasons import Reasons
 from jaxobs.model.summary_tables import NO_VERDICT, or_absent, total
 from jaxobs.model.text_table import PLAIN_WIDTH, TextTable, printable, to_text
@@ -22,6 +23,7 @@ LEAST_SHARE: Final = 0.005
 """Smaller shares round to 0 %, or are within what step times differ by."""
 
 REFUSALS_SHOWN: Final = 3
+HOST_LINES: Final = 4
 
 Document = Mapping[str, Any]
 
@@ -119,6 +121,9 @@ def _about_the_run(document: Document) -> Iterator[str]:
         yield f"  the run: {', '.join(shown)}; goodput {known}"
         if goodput is None and process.get("goodput_reason"):
             yield f"  {ABSENT} goodput: {process['goodput_reason']}"
+    if running := process.get("running"):
+        yield f"  running: a call of {running['function']}, for {duration(running['seconds'])} so far"
+    yield from _main_thread(" outside loops" if document.get("loops") else "", process)
     memory = list(_memory(document))
     yield from [f"  memory: {'; '.join(memory)}"] if memory else []
 
@@ -147,12 +152,19 @@ def _filled(memory: Document) -> str:
 
 def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
     """The largest shares of each loop's wall time since it began, and its bottleneck in the last half minute."""
+    if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
+        yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
     for name, loop in loops.items():
+        turns, took = loop.get("iterations_per_step"), loop.get("step_seconds")
+        if turns and took is not None:
+            each = duration(took / turns)
+            yield f"  a step of {name} is one call with {count(turns)} iterations of {each}"
         bottleneck = loop.get("bottleneck") or {}
         label, reason, second = (bottleneck.get(key) for key in ("label", "reason", "runner_up"))
         shares = _shares(loop.get("components") or bottleneck.get("shares") or {})
         if shares:
             yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
+        yield from _main_thread(f" of {name}", loop)
         if label == "unknown" and reason:
             yield f"  bottleneck of {name}: unknown: {reason}"
         elif label:
@@ -163,6 +175,17 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
                 continue
             sure = "" if confidence is None else f", confidence {confidence:.2f}"
             yield f"  bottleneck of {name} lately: {label}{sure}{f'; then {second}' if second else ''}"
+
+
+def _main_thread(whose: str, document: Document) -> Iterator[str]:
+    """Where the main thread is, beside how long the device is idle meanwhile."""
+    lines = list(main_thread_lines(document))[:HOST_LINES]
+    waits = waiting_for_device(document)
+    lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= LEAST_SHARE else []
+    if lines:
+        idle = document.get("device_idle")
+        beside = "" if idle is None else f"device idle {rough_percent(idle)}; "
+        yield f"  host lines{whose}: {beside}{', '.join(lines)}"
 
 
 def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -171,12 +171,15 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
     found = document.get("operations") or []
     if not found:
         return None
-    columns = ("operation", "function", "share", "FLOP/s", "efficiency", "bottleneck", "line")
+    columns = ("operation", "function", "share", "FLOP/s", "efficiency", "bottleneck", "scope and line")
     table = TextTable(
-        columns, title="largest operations in profiler windows", left=("function", "bottleneck", "line")
+        columns,
+        title="largest operations in profiler windows",
+        left=("function", "bottleneck", "scope and line"),
     )
     for operation in found[:LARGEST_OPERATIONS]:
         shown = _row(operation, str(operation.get("operation")), reasons)
+        line = str(operation.get("source") or "")
         table.add(
             str(operation.get("operation")),
             str(operation.get("function") or ABSENT),
@@ -184,7 +187,7 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
             shown("achieved_flops_per_second", amount),
             shown("efficiency", percent),
             str(operation.get("bottleneck") or ABSENT),
-            str(operation.get("source") or ABSENT).rpartition("/")[2],
+            " ".join(filter(None, (operation.get("scope"), line.rpartition("/")[2]))) or ABSENT,
         )
     return table
 

@@ -2,11 +2,13 @@
 
 import inspect
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model.scopes import scope_of
+from jaxobs.model.source_files import is_installed
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,34 @@ def test_module_name_is_the_jitted_functions(cost_of):
         return x + 1
 
     assert cost_of(train_step, jnp.ones(4)).module_name == "jit_train_step"
+
+
+def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(cost_of):
+    layer = nn.Dense(8, name="head")
+    x = jnp.ones((16, 32))
+    parameters = layer.init(jax.random.key(0), x)
+
+    def apply(parameters, x):
+        return layer.apply(parameters, x)
+
+    found = cost_of(apply, parameters, x)
+    product = next(operation for operation in found.operations if operation.cost.matrix_flops)
+    assert product.source == f"{__file__}:{inspect.getsourcelines(apply)[1] + 1}"
+    assert "head" in product.scope
+
+
+@pytest.mark.parametrize(
+    ("file", "installed"),
+    [
+        ("/home/ada/.venv/lib/python3.11/site-packages/keras/src/trainer.py", True),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", True),
+        ("/usr/lib/python3.11/functools.py", True),
+        ("<frozen runpy>", True),
+        ("/home/ada/train.py", False),
+        ("/home/ada/maxtext/layers.py", False),
+        ("<string>", False),
+        ("/tmp/ipykernel_12/3456.py", False),
+    ],
+)
+def test_what_pip_has_installed_is_not_the_users(file, installed):
+    assert is_installed(file) is installed

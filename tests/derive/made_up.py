@@ -26,6 +26,7 @@ from jaxobs.model.events import (
     FunctionCalled,
     FunctionWatched,
     LoopEnded,
+    MainThreadSampled,
     Measured,
     PhaseEnded,
     ProbeReported,
@@ -93,6 +94,12 @@ def step(
         loop, number, at(start), at(end), round(gap * SECOND), round(wait * SECOND), 0, round(nested * SECOND),
         round(checkpoint * SECOND), examples, tokens, failed, thread, runs, parent,
     )  # fmt: skip
+
+
+def main_thread(start: float, end: float, *, loop: str = "train", **spent: float) -> MainThreadSampled:
+    """Samples of the main thread: seconds by activity."""
+    rows = tuple((loop, f"train.py:1 {word}", "", word, amount, 10) for word, amount in spent.items())
+    return MainThreadSampled(at(start), at(end), rows)
 
 
 def compiled(
@@ -221,6 +228,20 @@ def steps_ended(draw: st.DrawFn) -> StepEnded:
 
 
 @st.composite
+def main_thread_samples(draw: st.DrawFn) -> Event:
+    start = draw(instants)
+    row = st.tuples(
+        names,
+        names,
+        names,
+        st.sampled_from(["processor", "input", "device"]),
+        st.floats(0, 1),
+        st.integers(0, 9),
+    )
+    return MainThreadSampled(start, start + draw(durations), tuple(draw(st.lists(row, max_size=5))))
+
+
+@st.composite
 def phases_ended(draw: st.DrawFn) -> Event:
     start, length = draw(instants), draw(durations)
     exclusive = draw(st.integers(0, length))
@@ -248,6 +269,7 @@ sound_events: st.SearchStrategy[Event] = st.one_of(
     st.builds(PhaseEnded, st.sampled_from(["checkpoint", "initialisation", "x"]), st.none() | names, instants,
               instants, durations),
     st.builds(Recorded, names | st.just(""), names, odd_numbers, instants),
+    main_thread_samples(),
     st.builds(FunctionWatched, st.integers(-2, -1), names, st.just("several executables"), instants),
     st.builds(FunctionCalled, runs, st.integers(0, 5), instants),
     st.builds(ExecutableRan, runs, odd_numbers, odd_numbers, instants),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.bottleneck import ENOUGH_STEPS, charge, decide, label_of_busy, of_executable
 from jaxobs.derive.catalogue import COMPONENTS
+from jaxobs.derive.host.evidence import HostShares
 from jaxobs.derive.roofline import bound_time
 from jaxobs.model.cost import Cost
 from tests.derive.made_up import PEAKS
@@ -22,7 +23,7 @@ busy_words = st.sampled_from(["compute", "memory", "latency", "unmodelled", "unk
 def test_components_add_up_to_the_wall_time_and_none_is_negative(
     wall: float, compiling: float, checkpoint: float, wait: float, busy: dict[str, float], known: bool
 ) -> None:
-    components = charge(
+    components, _ = charge(
         wall, compiling=compiling, checkpoint=checkpoint, input_wait=wait, busy=busy, all_busy_known=known
     )
     assert set(components) == set(COMPONENTS)
@@ -30,6 +31,28 @@ def test_components_add_up_to_the_wall_time_and_none_is_negative(
     assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
     if not known:
         assert components["host"] == 0.0
+
+
+shares = st.floats(0.0, 1.0)
+
+
+@given(amounts, amounts, st.dictionaries(busy_words, amounts), st.booleans(), shares, shares)
+def test_host_is_no_more_than_what_samples_saw_on_a_processor(
+    wall: float, wait: float, busy: dict[str, float], known: bool, on_processor: float, input_share: float
+) -> None:
+    host = HostShares(on_processor, input_share * (1 - on_processor))
+    components, unexplained = charge(
+        wall, compiling=0.0, checkpoint=0.0, input_wait=wait, busy=busy, all_busy_known=known, host=host
+    )
+    assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
+    assert min(*components.values(), unexplained) >= 0.0
+    assert components["host"] <= host.on_processor * wall * (1 + 1e-9)
+    assert components["host"] == 0.0 or known
+    assert components["input"] <= (wait + host.input * wall) * (1 + 1e-9)
+    measured, _ = charge(
+        wall, compiling=0.0, checkpoint=0.0, input_wait=wait, busy=busy, all_busy_known=known
+    )
+    assert components["input"] >= measured["input"] * (1 - 1e-9)  # what the marks measure is not lowered
 
 
 @given(st.dictionaries(st.sampled_from(COMPONENTS), amounts), st.integers(0, 10_000))

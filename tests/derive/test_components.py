@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.catalogue import COMPONENTS, CORE_METRICS
 from jaxobs.derive.components import components_of
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.host.evidence import HostShares
 from jaxobs.derive.loop_profile import LoopProfile, Part
 from jaxobs.derive.series import Series
 from jaxobs.derive.traced_steps import split, untraced
@@ -83,6 +84,10 @@ def test_untraced_steps_take_no_longer_than_traced_ones(
     assert 0.0 <= untraced(profile, Slice(at(2), wall, steps)) <= 1.0 + 1e-9
 
 
+BUSY_HOST = HostShares(on_processor=1.0)
+"""The main thread was on a processor all the time, as far as JAX did not keep it."""
+
+
 def profile_of(busy: dict[str, float], **more: float) -> LoopProfile:
     """Of ten steps of 10 ms."""
     total = sum(busy.values())
@@ -92,7 +97,9 @@ def profile_of(busy: dict[str, float], **more: float) -> LoopProfile:
 
 def test_what_a_window_found_holds_for_steps_that_were_not_watched() -> None:
     profile = profile_of({"compute": 0.06, "memory": 0.02})
-    components, told, *_ = components_of(Slice(at(2), 1.0, 100), executables(), profile, all_watched=False)
+    components, told, *_ = components_of(
+        Slice(at(2), 1.0, 100), executables(), profile, all_watched=False, host=BUSY_HOST
+    )
     assert components["compute"] == pytest.approx(0.6)
     assert components["memory"] == pytest.approx(0.2)
     assert components["host"] == pytest.approx(0.2)
@@ -104,7 +111,7 @@ def test_sampled_runs_say_how_long_and_windows_say_with_what() -> None:
     profile = profile_of({"compute": 0.03, "memory": 0.01})
     # 10 ms each, of which traced operations explain 4 ms
     piece = Slice(at(2), 1.0, 50, runs=Counter({1: 50}), spent={1: 0.5})
-    components, *_ = components_of(piece, executables(), profile, all_watched=True)
+    components, *_ = components_of(piece, executables(), profile, all_watched=True, host=BUSY_HOST)
     assert components["compute"] == pytest.approx(0.15)
     assert components["memory"] == pytest.approx(0.05)
     assert components["latency"] == pytest.approx(0.3)  # the device waited between its operations
@@ -121,7 +128,9 @@ def test_tracing_makes_small_operations_longer_and_that_is_taken_off() -> None:
     profile = profile_of(
         {"latency": 0.08}, operations=100_000
     )  # 10 000 a step: at most 7 ms of it is tracing
-    components, *_ = components_of(Slice(at(2), 0.6, 100), executables(), profile, all_watched=False)
+    components, *_ = components_of(
+        Slice(at(2), 0.6, 100), executables(), profile, all_watched=False, host=BUSY_HOST
+    )
     assert components["latency"] == pytest.approx(0.4)
     assert components["host"] == pytest.approx(0.2)
 
@@ -129,7 +138,7 @@ def test_tracing_makes_small_operations_longer_and_that_is_taken_off() -> None:
 def test_a_device_that_worked_while_the_loop_waited_leaves_less_to_the_input() -> None:
     profile = profile_of({"compute": 0.04}, input_seconds=0.05, input_busy_seconds=0.04)
     components, *_ = components_of(
-        Slice(at(2), 1.0, 100, input_wait=0.5), executables(), profile, all_watched=False
+        Slice(at(2), 1.0, 100, input_wait=0.5), executables(), profile, all_watched=False, host=BUSY_HOST
     )
     assert components["input"] == pytest.approx(0.1)
     assert components["host"] == pytest.approx(0.5)
@@ -138,6 +147,6 @@ def test_a_device_that_worked_while_the_loop_waited_leaves_less_to_the_input() -
 def test_a_wait_in_which_the_device_was_idle_is_never_the_devices() -> None:
     profile = profile_of({"compute": 0.06}, input_seconds=0.04)
     piece = Slice(at(2), 1.0, 100, input_wait=0.7)
-    components, *_ = components_of(piece, executables(), profile, all_watched=False)
+    components, *_ = components_of(piece, executables(), profile, all_watched=False, host=BUSY_HOST)
     assert components["input"] == pytest.approx(0.7)
     assert components["compute"] == pytest.approx(0.3)

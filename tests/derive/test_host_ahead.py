@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.components import IN_FLIGHT, components_of
 from jaxobs.derive.executables import Executables
+from jaxobs.derive.host.evidence import HostShares
 from jaxobs.derive.loop_profile import LoopProfile, Part
 from jaxobs.derive.profile_document import profile_document
 from jaxobs.derive.series import Series
@@ -75,7 +76,9 @@ def test_a_device_that_works_while_the_loop_saves_tells_that_the_save_waits_for_
 def test_the_work_of_a_loop_that_runs_ahead_is_that_of_the_runs_it_calls() -> None:
     dispatching = profile(steps=30, seconds=0.04, runs=8, per_run=0.005, calls=30)
     piece = Slice(at(2), 1.25, 50)  # a step of the loop logs for a second now and then
-    components = components_of(piece, NO_EXECUTABLES, dispatching, all_watched=False, ahead=True).components
+    components = components_of(
+        piece, NO_EXECUTABLES, dispatching, all_watched=False, ahead=True, host=HostShares(1.0)
+    ).components
     assert components["compute"] == pytest.approx(50 * 0.005)
     assert components["host"] == pytest.approx(1.0)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from jaxobs.model.events import (
+    UNMARKED,
     Compilation,
     ExecutableRan,
+    FunctionWatched,
     LoopDeclared,
     LoopEnded,
     PhaseEnded,
@@ -26,6 +29,7 @@ from tests.derive.made_up import (
     compiled,
     created,
     families,
+    main_thread,
     module,
     new_fold,
     step,
@@ -111,6 +115,7 @@ def test_busy_and_idle_seconds_of_a_watched_loop() -> None:
     fold.analysed(1, module(matrix=1e10))
     fold.apply(ExecutableRan(1, 0.05, 0.001, at(1)))
     applied(fold, [step(i, 1 + i * 0.1, 1.1 + i * 0.1, wait=0.02, runs=(1,)) for i in range(10)])
+    fold.apply(main_thread(1, 2, processor=0.3, device=0.5, marked_input=0.2))
     document = fold.snapshot(at(3)).to_dict()
     components = document["loops"]["train"]["components"]
     assert components["compute"] == pytest.approx(0.5)
@@ -134,6 +139,26 @@ def test_step_time_is_the_spacing_of_completions_and_not_the_hosts_turn() -> Non
     assert loop["host_seconds"] == pytest.approx(0.001)
     histogram = families(snapshot)["jaxobs_step_seconds"]["train",]
     assert (histogram.count, histogram.sum) == (20, pytest.approx(2.0))
+
+
+def test_a_device_that_goes_on_after_the_loop_tells_its_step_time() -> None:
+    """All steps are dispatched within 20 ms; the device takes 100 ms each."""
+    fold = applied(new_fold(), [step(i, i * 0.001, (i + 1) * 0.001, runs=(1,)) for i in range(21)])
+    applied(fold, [completed(0, 0.1), LoopEnded("train", at(0.5), 0), completed(20, 2.1)])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.1)
+
+
+def test_what_lies_between_two_times_that_a_loop_is_entered_is_no_step_time() -> None:
+    steps = [step(0, 0.0, 0.1, runs=(1,)), LoopEnded("train", at(0.1), 0), step(1, 50.0, 50.1, runs=(1,))]
+    fold = applied(new_fold(), [*steps, completed(0, 0.1), completed(1, 50.1)])
+    assert fold.snapshot(at(51)).to_dict()["loops"]["train"]["step_seconds"] is None
+
+
+def test_turns_of_seconds_are_step_times_before_any_completion() -> None:
+    fold = applied(new_fold(), [step(i, 4.0 * i, 4.0 * (i + 1), runs=(1,)) for i in range(2)])
+    loop = fold.snapshot(at(8)).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(4.0), "host")
 
 
 def test_completions_with_an_inner_loop_or_a_checkpoint_between_them_tell_no_step_time() -> None:
@@ -365,3 +390,37 @@ def test_the_users_own_flops_go_into_the_mfu_and_not_into_the_hfu() -> None:
 def test_flops_that_are_no_positive_number_are_refused(flops: float) -> None:
     fold = applied(new_fold(), [LoopDeclared("train", flops, at(0))])
     assert fold.refused == 1
+
+
+def test_compiles_that_a_loop_begins_with_are_no_part_of_its_pace() -> None:
+    """Two steps with a compile of 4 s in each, and eight of 100 ms."""
+    first = [compiled(0.0, 4.0), step(0, 0.0, 4.1), compiled(4.1, 8.1), step(1, 4.1, 8.2)]
+    rest = [step(i, 8.0 + 0.1 * i, 8.1 + 0.1 * i) for i in range(2, 10)]
+    loop = applied(new_fold(), [*first, *rest]).snapshot(at(9.5)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(10.0)
+    assert loop["steps_per_second_reason"] is None
+    assert loop["components"]["compile"] == pytest.approx(8.0)
+
+
+def test_compiles_later_on_are_part_of_the_pace_and_said_to_be() -> None:
+    steps = [step(i, 0.1 * i, 0.1 * (i + 1)) for i in range(10)]
+    fold = applied(new_fold(), [*steps, compiled(1.0, 1.9), step(10, 1.0, 2.0)])
+    loop = fold.snapshot(at(2.1)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(5.5)
+    assert "compiles took 45 %" in loop["steps_per_second_reason"]
+
+
+def test_values_recorded_outside_marked_steps_go_to_the_loop_that_is_found() -> None:
+    rows: list[Any] = []
+    for number in range(1, 20):
+        begin, end = at(number * 0.2), at(number * 0.2 + 0.01)
+        rows += (UNMARKED, number, begin, end, 0, 0, end - begin, None, None, 1, -1)
+    fold = applied(new_fold(), [FunctionWatched(-1, "train_step", "", at(0.1))])
+    fold.apply_steps(rows[: 2 * 11])
+    fold.apply(Recorded("", "loss", 3.0, at(0.5)))
+    assert fold.snapshot(at(0.6)).to_dict()["loops"] == {}
+    fold.apply_steps(rows[2 * 11 :])
+    fold.apply(Recorded("", "loss", 2.0, at(4)))
+    loops = fold.snapshot(at(5)).to_dict()["loops"]
+    assert {name: loop["recorded"] for name, loop in loops.items()} == {"train_step": {"loss": 2.0}}
+    assert loops["train_step"]["inferred"] is True

@@ -19,7 +19,18 @@ from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import Compilation, LoopEnded, ProfileWindow, StepEnded
 from jaxobs.model.trace import DeviceTrace, ModuleTime, OperationTime, StretchTime, Trace
 from jaxobs.trace import read_trace
-from tests.derive.made_up import PEAKS, applied, at, backend, check, created, families, new_fold, step
+from tests.derive.made_up import (
+    PEAKS,
+    applied,
+    at,
+    backend,
+    check,
+    created,
+    families,
+    main_thread,
+    new_fold,
+    step,
+)
 
 RECORDED = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
 
@@ -147,7 +158,8 @@ def test_a_window_makes_a_loop_decidable_that_watches_nothing() -> None:
     loop = loop_of(fold)
     assert loop["bottleneck"]["label"] == "compute"
     assert loop["bottleneck"]["shares"]["compute"] == pytest.approx(0.8)
-    assert loop["bottleneck"]["shares"]["host"] == pytest.approx(0.2)
+    assert loop["bottleneck"]["shares"]["unknown"] == pytest.approx(0.2)  # idle, and nobody saw the host
+    assert loop["device_idle"] == pytest.approx(0.2)
     assert loop["components"]["compute"] == pytest.approx(3.2)
     assert loop["profile"]["steps"] == pytest.approx(10)
     assert loop["profile"]["slowdown"] == pytest.approx(1.0)
@@ -173,7 +185,9 @@ LABELS: dict[str, Any] = {
 @pytest.mark.parametrize("label", LABELS)
 def test_the_label_is_what_the_operations_say(label: str) -> None:
     operations, module, more = LABELS[label]
-    verdict = loop_of(profiled_fold(operations, module, **more))["bottleneck"]
+    fold = profiled_fold(operations, module, **more)
+    fold.apply(main_thread(1, 5, processor=4.0))
+    verdict = loop_of(fold)["bottleneck"]
     assert verdict["label"] == {"kernel": "unmodelled", "slow products": "compute"}.get(label, label)
     assert verdict["confidence"] > 0.3 or verdict["label"] == "unmodelled"
 
@@ -292,6 +306,10 @@ def test_metrics_of_operations_scopes_and_windows() -> None:
     assert shown["jaxobs_operation_sampled_seconds_total"]["f", "dot", "dot"] == pytest.approx(0.6)
     assert shown["jaxobs_operation_sampled_flops_total"]["f", "dot", "dot"] == pytest.approx(1e11)
     assert shown["jaxobs_operation_sampled_bytes_total"]["f", "dot", "dot"] == pytest.approx(1e7)
+    for metric in ("jaxobs_operation_sampled_flops_total", "jaxobs_operation_sampled_bytes_total"):
+        assert {labels[1] for labels in shown[metric]} == {
+            "dot"
+        }  # what `kernel` does is not modelled, and not 0
     assert shown["jaxobs_operation_info"] == {
         ("f", "dot", "layer", "model.py:1"): 1.0, ("f", "kernel", "", ""): 1.0,
     }  # fmt: skip

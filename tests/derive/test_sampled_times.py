@@ -14,7 +14,7 @@ from jaxobs.derive.executable_windows import absorb
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.profiled import ProfiledModule
 from jaxobs.model.events import ExecutableRan, FunctionWatched
-from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
+from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
 
 
 def executable(*samples: float) -> Executable:
@@ -115,7 +115,9 @@ def loop(samples: list[float]) -> Fold:
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=3e9))
     applied(fold, [ExecutableRan(1, amount, 1e-5, at(1)) for amount in samples])
-    return applied(fold, [step(i, 2 + i / 100, 2 + (i + 1) / 100, runs=(1,)) for i in range(1_000)])
+    applied(fold, [step(i, 2 + i / 100, 2 + (i + 1) / 100, runs=(1,)) for i in range(1_000)])
+    fold.apply(main_thread(2, 12, processor=10.0))
+    return fold
 
 
 def test_a_loop_whose_samples_swing_is_less_sure_of_its_label() -> None:
@@ -132,12 +134,14 @@ def test_a_loop_whose_pace_has_changed_since_its_runs_were_timed_is_less_sure() 
         applied(fold, [ExecutableRan(1, 9e-3, 1e-5, at(second))] * 3)
         applied(
             fold,
-            [step(second * 100 + i, second + i / 100, second + (i + 1) / 100, runs=(1,)) for i in range(100)],
+            [step(second * 100 + i, second + i / 100, second + (i + 1) / 100, runs=(1,)) for i in range(100)]
+            + [main_thread(second, second + 1, processor=1.0)],
         )
         before = fold.snapshot(at(second + 1)).to_dict()["loops"]["train"]["bottleneck"]
     for turn in range(3_000):
         start = 18 + turn * 0.016
         fold.apply(step(3_000 + turn, start, start + 0.016, runs=(1,)))
+        fold.apply(main_thread(start, start + 0.016, processor=0.016))
         if turn % 60 == 59:
             slower = fold.snapshot(at(start + 0.016)).to_dict()["loops"]["train"]["bottleneck"]
     assert (before["label"], slower["label"]) == ("compute", "compute")
@@ -147,6 +151,7 @@ def test_a_loop_whose_pace_has_changed_since_its_runs_were_timed_is_less_sure() 
     for turn in range(3_000, 6_000):
         start = 18 + turn * 0.016
         fold.apply(step(3_000 + turn, start, start + 0.016, runs=(1,)))
+        fold.apply(main_thread(start, start + 0.016, processor=0.016))
         if turn % 60 == 59:
             applied(fold, [ExecutableRan(1, 12e-3, 1e-5, at(start))] * 3)
             again = fold.snapshot(at(start + 0.016)).to_dict()["loops"]["train"]["bottleneck"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.model.events import Compilation, Event, SpanContext, SpanEnded, StepCompleted
+from jaxobs.model.events import Compilation, Event, PhaseEnded, SpanContext, SpanEnded, StepCompleted
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.spans import Span
-from tests.derive.made_up import BEGAN, CLOCK, applied, at, families, new_fold, sound_events, step
+from tests.derive.made_up import BEGAN, CLOCK, applied, at, compiled, families, new_fold, sound_events, step
 
 APPLICATION = SpanContext(0xA, 0xB, 1)
 
@@ -20,7 +21,12 @@ def compilation(parent: SpanContext | None = None, function: str = "f", number: 
 
 
 def spans(events: list[Event], fold: Fold | None = None) -> list[Span]:
-    return applied(fold or new_fold(), events).finished_spans()
+    """Without that of the whole run, with which all that was held back is shown."""
+    fold = applied(fold or new_fold(), events)
+    fold.end(at(1_000_000), said=True)
+    *found, run = fold.finished_spans()
+    assert run.name == "jax.run"
+    return found
 
 
 def test_a_compile_has_its_phases_as_children() -> None:
@@ -41,6 +47,78 @@ def test_a_compile_inside_the_applications_span_is_its_child() -> None:
     whole, *parts = spans([compilation(APPLICATION)])
     assert whole.parent == APPLICATION
     assert {part.trace_id for part in (whole, *parts)} == {APPLICATION.trace_id}
+
+
+def test_a_compile_is_a_child_of_the_step_it_delayed() -> None:
+    """In one trace, to which the exemplar of the compile points too."""
+    fold = new_fold()
+    events = [compiled(3, 5), compilation(), step(0, 0.5, 6), step(1, 6, 7)]
+    delayed, whole, *parts = spans(events, fold)
+    assert (delayed.name, delayed.start, delayed.end) == ("jax.step", at(0.5), at(6))
+    assert dict(delayed.attributes)["jax.step.why"] == "compiled"
+    assert (whole.name, whole.parent) == ("jax.compile", SpanContext(delayed.trace_id, delayed.span_id, 1))
+    assert {span.trace_id for span in (whole, *parts)} == {delayed.trace_id}
+    histogram = families(fold.snapshot(at(8)))["jaxobs_compile_seconds"]["backend",]
+    [exemplar] = [exemplar for exemplar in histogram.exemplars if exemplar]
+    assert (int(exemplar.trace_id, 16), int(exemplar.span_id, 16)) == (whole.trace_id, whole.span_id)
+
+
+def test_a_compile_between_steps_or_on_another_thread_is_no_ones_child() -> None:
+    elsewhere = compilation()._replace(thread=compilation().thread + 1)
+    first, second, *_ = [
+        span for span in spans([compilation(), elsewhere, step(0, 1.5, 6)]) if span.name == "jax.compile"
+    ]
+    assert (first.parent, second.parent) == (None, None)
+
+
+def test_inside_the_applications_span_step_and_compile_are_its_descendants() -> None:
+    delayed, whole, *_ = spans([compilation(APPLICATION), step(0, 0.5, 6, parent=APPLICATION)])
+    assert delayed.parent == APPLICATION
+    assert whole.parent == SpanContext(APPLICATION.trace_id, delayed.span_id, 1)
+
+
+def test_a_compile_in_a_span_that_the_application_opened_in_the_step_stays_there() -> None:
+    _, whole, *_ = spans([compilation(SpanContext(0xA, 0xC, 1)), step(0, 0.5, 6, parent=APPLICATION)])
+    assert whole.parent == SpanContext(0xA, 0xC, 1)
+
+
+def test_the_innermost_step_has_the_compile() -> None:
+    found = spans([compilation(), step(0, 0.9, 5.5, loop="eval"), step(0, 0, 6)])
+    inner, whole = found[:2]
+    assert (dict(inner.attributes)["jax.loop"], whole.parent) == (
+        "eval",
+        SpanContext(inner.trace_id, inner.span_id, 1),
+    )
+    assert [span.name for span in found].count("jax.step") == 1
+
+
+def test_a_compile_outside_any_step_is_shown_after_a_minute() -> None:
+    fold = applied(new_fold(), [compilation()])
+    fold.snapshot(at(64))
+    assert fold.finished_spans() == []
+    fold.snapshot(at(66))
+    assert next(span.name for span in fold.finished_spans()) == "jax.compile"
+
+
+def test_phases_are_spans_and_of_many_short_ones_one_a_second() -> None:
+    long = PhaseEnded("checkpoint", "train", at(1), at(3), 0)
+    short = [PhaseEnded("evaluation", None, at(i / 100), at(i / 100 + 0.005), 0) for i in range(500)]
+    found = spans([long, *short])
+    assert [(span.name, span.start, span.end) for span in found[:1]] == [("jax.phase", at(1), at(3))]
+    assert dict(found[0].attributes) == {"jax.phase": "checkpoint", "jax.loop": "train"}
+    assert [dict(span.attributes)["jax.phase"] for span in found].count("evaluation") == 5
+
+
+def test_a_span_of_the_whole_run_comes_at_its_end() -> None:
+    resource = {"jaxobs.run": "llama", "jaxobs.attempt": "2", "jax.process_index": "1"}
+    fold = applied(Fold(Catalogue(CORE_METRICS), CLOCK, BEGAN, resource, {}, 100, job="j"), [step(0, 1, 2)])
+    assert [span.name for span in fold.finished_spans()] == []
+    fold.end(at(10), said=False)
+    (run,) = fold.finished_spans()
+    assert (run.name, run.start, run.end, run.parent) == ("jax.run", at(0), at(10), None)
+    attributes = dict(run.attributes)
+    assert (attributes["jaxobs.run"], attributes["jaxobs.attempt"]) == ("llama", "2")
+    assert (attributes["jax.run.steps"], attributes["jax.run.ended"]) == (1, "killed")
 
 
 def test_eager_compiles_have_no_children() -> None:
@@ -79,8 +157,7 @@ def test_a_step_that_is_slow_and_sampled_has_one_span() -> None:
 
 def test_ranks_of_a_job_put_a_step_into_one_trace_and_strangers_do_not() -> None:
     def trace(instance: str, job: str | None) -> tuple[int, int]:
-        resource = {"service.instance.id": instance} | ({"jaxobs.run": job} if job else {})
-        fold = Fold(Catalogue(), CLOCK, BEGAN, resource, {}, 100)
+        fold = Fold(Catalogue(), CLOCK, BEGAN, {"service.instance.id": instance}, {}, 100, job=job)
         (span,) = spans([step(7, 1, 2), StepCompleted("train", 7, at(2), 0)], fold)
         return span.trace_id, span.span_id
 
@@ -125,11 +202,10 @@ def test_exemplars_hold_the_value_that_was_observed_in_their_bucket() -> None:
     applied(fold, [StepCompleted("train", 0, at(0.5), 1_000), StepCompleted("train", 20, at(21), 1_000)])
     fold.apply(step(30, 30.0, 30.004, runs=(1,)))
     fold.apply(compilation())
-    from tests.derive.made_up import compiled
-
     fold.apply(compiled(3, 5))
     fold.apply(compilation(number=2))
-    found = families(fold.snapshot(at(40)))
+    fold.snapshot(at(70))  # from here on the compiles, which were in no step, are shown without one
+    found = families(fold.snapshot(at(71)))
     seen = 0
     for metric in ("jaxobs_step_seconds", "jaxobs_step_host_seconds", "jaxobs_compile_seconds"):
         for labels, histogram in found[metric].items():

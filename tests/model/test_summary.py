@@ -20,6 +20,7 @@ DOCUMENT: dict[str, Any] = {
     "process": {"seconds": 61.2, "jax": "0.10.2", "platform": "cpu"},
     "loops": {
         "train": {
+            "inferred": True, "iterations_per_step": 1000,
             "steps": 1200, "step_seconds": 0.0123, "step_seconds_source": "host", "steps_per_second": 81.2,
             "tokens_per_second": 332_800.0, "examples_per_second": None, "recorded": {"loss": 2.345},
             "mfu": None, "mfu_reason": NO_PEAK, "hfu": None, "hfu_reason": NO_PEAK,
@@ -191,6 +192,8 @@ def test_the_largest_operations_are_shown_once_windows_were_read() -> None:
     ]  # fmt: skip
     operations = render(document).partition("\nlargest operations in profiler windows\n")[2]
     assert line(operations, "dot.0") == "dot.0 train_step 40 % 120 G – compute net.py:7"
+    document["operations"][0]["scope"] = "encoder/mlp"
+    assert line(render(document), "dot.0").endswith(" compute encoder/mlp net.py:7")
     assert "dot.2" in operations
     assert "dot.3" not in operations
 

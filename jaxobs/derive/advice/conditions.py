@@ -33,10 +33,13 @@ _SURE: Final = f"confidence of the bottleneck at least {LEAST_CONFIDENCE}"
 CONDITIONS: Final = (
     Condition(
         "recompilation",
-        f"at least {of_compiles.LEAST_RECOMPILATIONS} recompilations of a function by the same known cause and argument; "
-        f"several such causes of a function are one piece, which names the {of_compiles.MOST_CAUSES} that took most time",
+        f"at least {of_compiles.LEAST_RECOMPILATIONS} recompilations of a function by the same known cause, or one that "
+        f"took {duration(of_compiles.LARGE)} or more; several causes of a function are one piece, which names the "
+        f"{of_compiles.MOST_CAUSES} that took most time, and functions that lost too little for a piece of their own are "
+        "one together",
         "the seconds of all of them, over the age of the process",
-        "a single one says nothing about the next hour; cause `other` is no known cause",
+        "a small single one says nothing about the next hour; a large one is spent at each start; cause `other` is no "
+        "known cause",
         of_compiles.recompilation,
     ),
     Condition(
@@ -57,11 +60,20 @@ CONDITIONS: Final = (
         of_loops.input_wait,
     ),
     Condition(
+        "slow_loader",
+        "a loop waits for its input for more than half of its time, and the device's work is known as above; "
+        f"{_SURE}",
+        "the wait: with a loader that keeps up with the rest of the step and runs ahead of it, all of it",
+        "loading ahead alone gives back no more than the rest of the step takes; `input_wait` says how much that is",
+        of_loops.slow_loader,
+    ),
+    Condition(
         "host_work",
-        f"at least {rough_percent(of_loops.LEAST_HOST)} of a loop's time is `host`: the device idle, and nothing else "
-        f"the reason; where profiler windows saw the host run ahead of the device, `host` is the largest part; {_SURE}",
+        f"at least {rough_percent(of_loops.LEAST_HOST)} of a loop's time is `host`: the device idle, and the main "
+        "thread on a processor; where profiler windows saw the host run ahead of the device, `host` is the largest part; "
+        f"{_SURE}",
         "the shorter of it and the rest of the step, which would overlap",
-        "`host` is what is left over, so it bears the errors of sampled device times, 5 %",
+        "`host` is part of what is left over, so it bears the errors of sampled device times, 5 %",
         of_loops.host_work,
     ),
     Condition(

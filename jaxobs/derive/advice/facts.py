@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxobs.derive.advice.reading import Document, named, number, numbers, ratio, rows, text, value
+from jaxobs.derive.bottleneck import IDLE
+from jaxobs.model.host_lines import main_thread_lines
 
 LEAST_CONFIDENCE = 0.1
 """Of a bottleneck's confidence. With many steps it is the margin over the runner-up, and 0.1 is a largest share that is
@@ -48,6 +50,10 @@ class LoopFacts:
     """A whole trace instead of a loop."""
     host_is_ahead: bool = False
     """Profiler windows saw the host run ahead of the device."""
+    untimed: float = 0.0
+    """Share of its wall time in which it is not known whether the device worked."""
+    lines: tuple[str, ...] = ()
+    """Where its main thread is while it does not wait for the device, each with its share, the largest first."""
 
     @property
     def title(self) -> str:
@@ -141,9 +147,18 @@ def _loops(document: Document) -> list[LoopFacts]:
                 number(loop, "step_seconds") or None,
                 _window(value(loop, "profile")),
                 host_is_ahead=value(loop, "profile", "host_is_ahead") is True,
+                untimed=_untimed(loop, shares),
+                lines=tuple(main_thread_lines(loop)),
             )
         )
     return found
+
+
+def _untimed(loop: Document, shares: Mapping[str, float]) -> float:
+    unknown, idle = shares.get("unknown", 0.0), number(loop, "device_idle")
+    if idle is None:
+        return unknown
+    return max(0.0, unknown - max(0.0, idle - sum(shares.get(word, 0.0) for word in IDLE)))
 
 
 def _window(profile: Any) -> WindowFacts | None:

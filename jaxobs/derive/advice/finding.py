@@ -9,6 +9,10 @@ from typing import Any
 HOUR = 3600.0
 NO_SECONDS = "it gives back memory, not time"
 
+LEAST_SAVED = 0.03
+"""Of the wall time: nearly two minutes of an hour. A loop's shares rest on sampled device times, which are known to
+within 5 %: of a device that is busy for 60 % of the time, three hundredths are no more than their error."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

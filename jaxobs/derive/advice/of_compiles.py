@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import Facts
-from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
 from jaxobs.derive.advice.reading import Document, named, number, rows, text, value
-from jaxobs.model.wording import duration, rough_percent, times
+from jaxobs.model.wording import count, duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2
-"""Of one cause. A single one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""
+"""Of one cause. A single small one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""
+
+LARGE = 1.0
+"""Seconds that a single recompilation must take to be told: as long as JAX finds worth keeping on disk by default
+(`jax_persistent_cache_min_compile_time_secs`). It is spent at each start."""
+
+MOST_FUNCTIONS = 3
+"""In a sentence about functions that lost little each."""
 
 MOST_CAUSES = 3
 """Of one function's recompilations in a sentence, each with its remedy: as much as somebody reads."""
@@ -55,45 +63,85 @@ class _Again:
 
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
-    """All their seconds, over the age of the process: one piece a function, which names its causes."""
+    """All their seconds, over the age of the process: one piece a function, and one for those that lost little each."""
+    if facts.age is None:
+        return
+    little: dict[str, list[_Again]] = {}
     for function, compiled in named(facts.document, "functions").items():
         again = _by_cause(compiled)
-        if not again or facts.age is None:
-            continue
-        seconds = sum(group.seconds for group in again)
-        whole = f"{times(sum(group.count for group in again))}, {duration(seconds)} in all"
-        if len(again) == 1:
-            why = f", {again[0].because}"
-        else:
-            causes = [
-                f"{times(group.count)} ({duration(group.seconds)}) {group.because}"
-                for group in again[:MOST_CAUSES]
-            ]
-            if len(again) > MOST_CAUSES:
-                causes.append(f"the rest for {len(again) - MOST_CAUSES} more such reasons")
-            why = f": {', '.join(causes)}"
-        yield Finding(
-            {"function": function},
-            f"`{function}` was compiled again {whole}{why}",
-            "; ".join(dict.fromkeys(group.remedy for group in again[:MOST_CAUSES])),
-            1.0,
-            min(1.0, seconds / facts.age),
+        if again and _seconds(again) < LEAST_SAVED * facts.age:
+            little[function] = again
+        elif again:
+            yield _finding(
+                {"function": function},
+                f"`{function}` was compiled again {_whole(again)}{_why(again)}",
+                again,
+                facts.age,
+            )
+    if len(little) > 1:
+        most = sorted(little.items(), key=lambda pair: -_seconds(pair[1]))
+        all_of_them = [group for _, again in most for group in again]
+        named_ones = [
+            f"`{function}` {_whole(again)}{_why(again)}" for function, again in most[:MOST_FUNCTIONS]
+        ]
+        rest = len(most) - MOST_FUNCTIONS
+        yield _finding(
+            {},
+            f"{count(len(most))} functions were compiled again, {duration(_seconds(all_of_them))} in all: "
+            + "; ".join([*named_ones, *([f"{count(rest)} more"] if rest > 0 else [])]),
+            [group for _, again in most[:MOST_FUNCTIONS] for group in again[:1]],
+            facts.age,
+            _seconds(all_of_them),
         )
 
 
+def _finding(
+    subject: dict[str, str], sentence: str, again: list[_Again], age: float, lost: float | None = None
+) -> Finding:
+    """`lost`: seconds, where they are those of more than `again`, whose remedies are named."""
+    remedies = dict.fromkeys(group.remedy for group in again[:MOST_CAUSES])
+    return Finding(subject, sentence, "; ".join(remedies), 1.0, min(1.0, (lost or _seconds(again)) / age))
+
+
+def _seconds(again: list[_Again]) -> float:
+    return sum(group.seconds for group in again)
+
+
+def _whole(again: list[_Again]) -> str:
+    together = " in all" if len(again) > 1 or again[0].count > 1 else ""
+    return f"{times(sum(group.count for group in again))}, {duration(_seconds(again))}{together}"
+
+
+def _why(again: list[_Again]) -> str:
+    if len(again) == 1:
+        return f", {again[0].because}"
+    causes = [
+        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in again[:MOST_CAUSES]
+    ]
+    if len(again) > MOST_CAUSES:
+        causes.append(f"the rest for {len(again) - MOST_CAUSES} more such reasons")
+    return f": {', '.join(causes)}"
+
+
 def _by_cause(compiled: Document) -> list[_Again]:
-    """Known causes of recompilations that came often enough, that of the most seconds first."""
+    """Known causes of recompilations that came often enough, or took long, that of the most seconds first."""
     groups: dict[tuple[str, str], _Again] = {}
+    of_cause: defaultdict[str, float] = defaultdict(float)
     for row in rows(compiled, "recompilations"):
-        cause, count, spent = text(row, "cause"), number(row, "count"), number(row, "seconds")
-        if cause not in REMEDIES or not count or not spent:
+        cause, number_of, spent = text(row, "cause"), number(row, "count"), number(row, "seconds")
+        if cause not in REMEDIES or not number_of or not spent:
             continue
         argument = text(row, "argument") or ""
         group = groups.setdefault((cause, argument), _Again(cause, argument, row))
-        group.count += count
+        group.count += number_of
         group.seconds += spent
-    often = [group for group in groups.values() if group.count >= LEAST_RECOMPILATIONS]
-    return sorted(often, key=lambda group: -group.seconds)
+        of_cause[cause] += number_of
+    told = [
+        group
+        for group in groups.values()
+        if of_cause[group.cause] >= LEAST_RECOMPILATIONS or group.seconds >= LARGE
+    ]
+    return sorted(told, key=lambda group: -group.seconds)
 
 
 def persistent_cache(facts: Facts) -> Iterator[Finding]:

@@ -11,8 +11,11 @@ from jaxobs.derive.advice.reading import LARGEST, number, rows, text
 from jaxobs.model.wording import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
-"""`host` is what nothing else explains, so it bears the errors of every other component: sampled device times are known
-to within 5 %. At twice that it cannot be error alone."""
+"""`host` is part of what nothing else explains, so it bears the errors of every other component: sampled device times are
+known to within 5 %. At twice that it cannot be error alone."""
+
+LINES = 2
+"""Lines of the main thread in a sentence."""
 
 MOST_UNTIMED = 0.05
 """Share of time that may be `unknown` beside executables that were timed: the error of sampled device times. Where more
@@ -34,20 +37,44 @@ not the work's."""
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
     """What is loaded ahead overlaps with the rest of the step, so the shorter of the two is given back."""
-    for loop in facts.loops:
-        waiting = loop.shares.get("input")
-        untimed = (loop.share("unknown") or 0.0) - facts.timed_unknown
-        if not waiting or untimed > MOST_UNTIMED:
-            continue
-        slower = "; here the loader takes longer than the rest of the step, so it needs more workers too"
+    for loop, waiting in _waiting(facts):
         yield Finding(
             loop.subject,
-            f"{loop.title} waits for its input {_amount(loop, waiting)}",
-            "load and transfer the next batches on a background thread while this one is computed"
-            + (slower if waiting > 0.5 else ""),
+            f"{loop.title} waits for its input {_amount(loop, waiting)}{_lines(loop)}",
+            "load and transfer the next batches on a background thread while this one is computed",
             loop.confidence,
             loop.part * min(waiting, 1 - waiting),
         )
+
+
+def slow_loader(facts: Facts) -> Iterator[Finding]:
+    """A loader that takes longer than the rest of the step is the limit also where it runs ahead."""
+    for loop, waiting in _waiting(facts):
+        if waiting <= 1 - waiting:
+            continue
+        enough = (
+            f" ({duration((1 - waiting) * loop.step_seconds)} a batch)"
+            if loop.step_seconds and _is_steady(loop)
+            else ""
+        )
+        yield Finding(
+            loop.subject,
+            f"the loader of {loop.title} takes longer than the rest of the step, which waits for it "
+            f"{_amount(loop, waiting)}",
+            "make the loader faster: more workers or processes, cheaper decoding and augmentation, batches that are "
+            f"prepared once and kept; at the speed of the rest of the step{enough} and ahead of it, it costs nothing",
+            loop.confidence,
+            loop.part * waiting,
+        )
+
+
+def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
+    """Loops that wait for their input, and the share of their time, where little of the device's work is unknown."""
+    for loop in facts.loops:
+        waiting = loop.shares.get("input")
+        untimed = loop.untimed * loop.part - facts.timed_unknown
+        if waiting and untimed <= MOST_UNTIMED:
+            yield loop, waiting
 
 
 def host_work(facts: Facts) -> Iterator[Finding]:
@@ -58,7 +85,7 @@ def host_work(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             loop.subject,
-            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}",
+            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_lines(loop)}",
             "let the host run ahead: read losses and metrics some steps later, not each step "
             "(`float(loss)` and `print(loss)` wait for the device), and move Python work into the jitted function",
             loop.confidence,
@@ -173,6 +200,11 @@ def _amount(loop: LoopFacts, share: float) -> str:
         else ""
     )
     return f"{rough_percent(share)} of the time{each}"
+
+
+def _lines(loop: LoopFacts) -> str:
+    """Where the main thread is meanwhile."""
+    return f": {', '.join(loop.lines[:LINES])}" if loop.lines else ""
 
 
 def _is_steady(loop: LoopFacts) -> bool:

@@ -6,16 +6,12 @@ from typing import Any, Final
 
 from jaxobs.derive.advice.conditions import CONDITIONS
 from jaxobs.derive.advice.facts import Facts, facts_of
-from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
 from jaxobs.derive.advice.of_trace import facts_of_trace
 from jaxobs.derive.advice.reading import Document
 
 MOST: Final = 5
 """Pieces of advice at a time: what somebody reads."""
-
-LEAST_SAVED: Final = 0.03
-"""Of the wall time: nearly two minutes of an hour. A loop's shares rest on sampled device times, which are known to
-within 5 %: of a device that is busy for 60 % of the time, three hundredths are no more than their error."""
 
 
 def advise(document: Document) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def test_each_condition_alone(condition: str) -> None:
         (documents.recompiling(seconds=60.0), 60 / 1_000),
         (documents.without_a_cache(90.0, 88.0), 88 / 1_000),
         (documents.waiting_for_input(0.4), 0.9 * 0.4),  # nine tenths of the wall time are this loop's
-        (documents.waiting_for_input(0.8), 0.9 * 0.2),  # the rest of the step is the shorter
+        (documents.limited_by_the_loader(0.98), 0.9 * 0.98),
         (documents.busy_host(0.3), 0.9 * 0.3),
         (documents.communicating(0.4), 0.9 * 0.4),
         (documents.small_operations(share=0.6), 0.9 * 0.6 * 0.9),
@@ -75,7 +75,12 @@ def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Doc
     ("document", "fires"),
     [
         (documents.recompiling(count=2), True),
-        (documents.recompiling(count=1), False),  # one says nothing about the next hour
+        (
+            after(20.0, documents.recompiling(count=1, seconds=1.0)),
+            True,
+        ),  # a large one is spent at each start
+        (after(20.0, documents.recompiling(count=1, seconds=0.99)), False),
+        (after(20.0, documents.recompiling(count=2, seconds=0.99)), True),
         (documents.recompiling(seconds=30.1), True),
         (documents.recompiling(seconds=29.9), False),  # below three hundredths of the wall time
         (documents.recompiling(cause="other"), False),  # no known cause
@@ -175,7 +180,7 @@ def test_several_causes_of_one_function_are_one_piece_that_names_each() -> None:
     again = rows[0] | {"cause": "redefined", "argument": None, "old": None, "new": None}
     rows += [
         again | {"count": 5, "seconds": 25.0},
-        rows[0] | {"argument": "mask", "count": 1, "seconds": 90.0},  # a single one
+        rows[0] | {"cause": "dtype", "argument": "mask", "count": 1, "seconds": 0.9},  # a small single one
     ]
     piece = only(document)
     assert piece["saves_ratio"] == pytest.approx(0.045)  # neither alone is enough
@@ -205,9 +210,45 @@ def test_of_many_causes_those_of_the_most_seconds_are_named() -> None:
     assert piece["saves_ratio"] == pytest.approx(0.06)
 
 
-def test_a_loader_that_is_slower_than_the_step_needs_more_workers() -> None:
-    assert "more workers" in only(documents.waiting_for_input(0.7))["remedy"]
-    assert "more workers" not in only(documents.waiting_for_input(0.3))["remedy"]
+def test_where_the_loader_is_the_limit_there_are_two_pieces_with_what_each_gives_back() -> None:
+    faster, ahead = advise(documents.waiting_for_input(0.8))
+    assert (faster["condition"], ahead["condition"]) == ("slow_loader", "input_wait")
+    assert faster["saves_ratio"] == pytest.approx(0.9 * 0.8)
+    assert ahead["saves_ratio"] == pytest.approx(0.9 * 0.2)  # the rest of the step is the shorter
+    assert "at the speed of the rest of the step (36 ms a batch)" in faster["remedy"]
+    assert "background thread" in ahead["remedy"]
+
+
+@pytest.mark.parametrize(("share", "conditions"), [(0.49, 1), (0.5, 1), (0.51, 2)])
+def test_a_loader_that_keeps_up_need_not_be_faster(share: float, conditions: int) -> None:
+    assert len(advise(documents.waiting_for_input(share))) == conditions
+
+
+def test_functions_that_lost_little_each_are_one_piece() -> None:
+    document = after(40.0, documents.recompiling(count=1, seconds=1.1, cause="weak_type"))
+    (row,) = document["functions"]["train_step"]["recompilations"]
+    for number in range(5):
+        other = row | {"cause": "pytree", "argument": "state", "seconds": 1.0 + number / 100}
+        document["functions"][f"solve{number}"] = {"recompilations": [other]}
+    piece = only(document)
+    assert piece["saves_ratio"] == pytest.approx((1.1 + 5.10) / 40)
+    assert "function" not in piece
+    assert piece["sentence"].startswith(
+        "6 functions were compiled again, 6.2 s in all: `train_step` once, 1.1 s, because the weak type of "
+        "`batch['tokens']` changed"
+    )
+    assert "`solve4` once, 1.04 s, because the structure of `state` changed" in piece["sentence"]
+    assert piece["sentence"].endswith("; 3 more.")
+    assert "`jnp.asarray(x, dtype)`" in piece["remedy"]
+    assert "same structure" in piece["remedy"]
+
+
+def test_one_cause_by_several_arguments_counts_together() -> None:
+    document = after(10.0, documents.recompiling(count=1, seconds=0.2, cause="weak_type"))
+    rows = document["functions"]["train_step"]["recompilations"]
+    rows.append(rows[0] | {"argument": "scale"})
+    assert "`batch['tokens']`" in only(document)["sentence"]
+    assert "`scale`" in only(document)["sentence"]
 
 
 def test_work_that_was_timed_and_only_lacks_a_peak_is_known_work() -> None:
@@ -215,7 +256,7 @@ def test_work_that_was_timed_and_only_lacks_a_peak_is_known_work() -> None:
     document = documents.waiting_for_input(0.6, unknown=0.4)
     document["loops"] = {"train": document["loops"]["train"]}
     document["executables"][0] |= {"seconds": 360.0, "bottleneck": {"label": "unknown", "confidence": 0.0}}
-    assert conditions_of(document) == ["input_wait"]
+    assert conditions_of(document) == ["slow_loader", "input_wait"]
     document["executables"] = []
     assert advise(document) == []
 

@@ -7,7 +7,19 @@ import pytest
 from jaxobs.derive.fold import Fold
 from jaxobs.model.events import ExecutableRan, FunctionWatched, LoopEnded
 from tests.derive.advice import documents
-from tests.derive.made_up import PEAKS, applied, at, backend, check, created, families, module, new_fold, step
+from tests.derive.made_up import (
+    PEAKS,
+    applied,
+    at,
+    backend,
+    check,
+    created,
+    families,
+    main_thread,
+    module,
+    new_fold,
+    step,
+)
 
 
 def waiting(wait: float) -> Fold:
@@ -17,7 +29,8 @@ def waiting(wait: float) -> Fold:
     fold.analysed(1, module(matrix=3e10, executed_matrix_flops_by_type={"float32": 3e10}))
     fold.apply(ExecutableRan(1, 0.05, 0.001, at(2)))
     steps = [step(i, 2 + i / 10, 2 + (i + 1) / 10, wait=wait, runs=(1,)) for i in range(100)]
-    return applied(fold, [*steps, LoopEnded("train", at(12), 0)])
+    seen = main_thread(2, 12, device=5.0, marked_input=10 * wait * 10, processor=5.0 - 10 * wait * 10)
+    return applied(fold, [*steps, seen, LoopEnded("train", at(12), 0)])
 
 
 def test_a_wait_for_input_is_advice_in_the_document_and_in_the_series() -> None:

@@ -1,0 +1,270 @@
+"""Loops that nobody marked: a function that is called again and again on the main thread is the main function of one.
+
+A turn lasts from one call of the main function to the next. Whatever else is called between belongs to the turn, unless
+it begins to repeat there as it does not in the other turns: then it is the main function of another loop, as an
+evaluation between epochs is. Turns are told as rows of plain steps, under the function's name, once they are a loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import ROW_LENGTH, StepCompleted, StepRows
+
+REPEATED = 3
+"""Calls within a turn of another loop that make a function the main one of its own. Two are a value and a check of it."""
+
+TURNS, TURNS_SECONDS = 2, 1.0
+"""A loop has at least so many turns, which take so long without compiles: less tells nothing about its pace."""
+
+LONG_TURN = 2.0
+"""Seconds of a single turn, without compiles, that make a loop: an epoch in one call is called few times."""
+
+LOOPS = 8
+"""More functions than this that each repeat are a script of many programs; the first ones stay."""
+
+CANDIDATES = 64
+"""Functions that may become a loop; of more the one that was not called for longest is given up."""
+
+HELD = 20_000
+"""Turns of a candidate that are kept; a second of turns that take 50 µs."""
+
+FORGOTTEN = 60 * NANOSECONDS
+"""A candidate that was not called for this long is given up, and so what it ran belongs to no loop. As `LONGEST_GAP`."""
+
+CALLS_REMEMBERED = 10_000
+"""Calls whose completion may still be told. Completions are seconds late at most."""
+
+PHASES = 100
+"""The newest are kept: those that may lie in the turn under way."""
+
+
+class Call(NamedTuple):
+    """One call of a watched function outside marked steps: `number` counts them, times are monotonic nanoseconds."""
+
+    number: int
+    start: int
+    dispatch: int
+    thread: int
+    run: int
+    function: str
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A function that may be a loop's main one. `beside`: how often a turn calls each other function, at most."""
+
+    function: str
+    turns: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    found: bool = False
+    last_call: int = 0
+    beside: Counter[str] = field(default_factory=Counter)
+    held: list[tuple[list[Call], int]] = field(default_factory=list)
+    """Turns that are told when it has become a loop: their calls, and when each ended."""
+
+    def is_loop(self, longest: float) -> bool:
+        """By what its turns are so far; `longest` seconds is the longest of them."""
+        return (self.turns >= TURNS and self.seconds >= TURNS_SECONDS) or longest >= LONG_TURN
+
+
+class Followed(NamedTuple):
+    """What calls turned out to be: rows of steps, in order of time, and calls by run that belong to no loop."""
+
+    rows: StepRows
+    outside: Counter[int]
+
+
+class InferredLoops:
+    """`function_of` names the function of a run; `compiling` gives the nanoseconds of a stretch spent in compiles."""
+
+    def __init__(self, function_of: Callable[[int], str], compiling: Callable[[int, int, int], int]) -> None:
+        self._function_of = function_of
+        self._compiling = compiling
+        self._candidates: dict[str, Candidate] = {}
+        self._of: Candidate | None = None
+        self._turn: list[Call] = []
+        """Calls of the turn under way of the candidate `_of`; the first is its main function's."""
+        self._counts: Counter[str] = Counter()
+        """How often that turn has called each function."""
+        self._phases: deque[tuple[int, int]] = deque(maxlen=PHASES)
+        self._done: int | None = None
+        """When the device was done with the newest call of that turn, where that was seen."""
+        self._steps_of_calls: dict[int, tuple[str, int]] = {}
+        self._rows: StepRows = []
+        self._outside: Counter[int] = Counter()
+
+    @property
+    def current(self) -> str | None:
+        """The loop that is under way, if any is found, else the first one."""
+        if self._of is not None and self._of.found:
+            return self._of.function
+        return min(self.names, key=list(self._candidates).index, default=None)
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether something was called that may become a loop."""
+        return bool(self._candidates)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Functions that are a loop's main one."""
+        return frozenset(name for name, candidate in self._candidates.items() if candidate.found)
+
+    def follow(self, rows: StepRows) -> Followed:
+        """Calls in the order in which they were made, each as a row of a plain step without a loop."""
+        for at in range(0, len(rows), ROW_LENGTH):
+            number, start, dispatch, thread, run = (rows[at + place] for place in (1, 2, 6, 9, 10))
+            self._called(Call(number, start, dispatch, thread, run, self._function_of(run)))
+        return self._taken()
+
+    def settle(self, now: int) -> Followed:
+        """Give up what was not called for long, but for the newest: its call may last, as a training in one call does."""
+        for name, candidate in list(self._candidates.items()):
+            if not candidate.found and candidate is not self._of and now - candidate.last_call > FORGOTTEN:
+                self._give_up(name)
+        return self._taken()
+
+    def end(self) -> Followed:
+        """Nothing follows: the turn under way ends where the device was done with it, if that is known.
+
+        What is no loop yet belongs to none.
+        """
+        if self._of is not None and self._of.found and self._turn and self._done is not None:
+            self._close(self._done)
+        self._leave_turn()
+        for name in [name for name, candidate in self._candidates.items() if not candidate.found]:
+            self._give_up(name)
+        return self._taken()
+
+    def phase_ended(self, start: int, end: int) -> None:
+        """A phase outside marked steps was over; a turn under way ends where the first one in it began."""
+        self._phases.append((start, end))
+
+    def ran(self, run: int, ended: int) -> Followed:
+        """The device was seen to be done with a run at `ended`. A long one that is a whole turn ends the turn."""
+        turn = self._turn
+        alone = self._of is not None and not self._of.found and len(turn) == 1 and turn[0].run == run
+        if alone and seconds(ended - turn[0].start) >= LONG_TURN:
+            self._close(ended)
+        return self._taken()
+
+    def completed(self, event: StepCompleted) -> StepCompleted | None:
+        """A completion of a call by its number, as that of the step whose main call it is; None for any other call."""
+        if self._turn and self._turn[-1].number == event.step:
+            self._done = max(event.time, self._turn[-1].start)
+        step = self._steps_of_calls.get(event.step)
+        return None if step is None else event._replace(loop=step[0], step=step[1])
+
+    def _called(self, call: Call) -> None:
+        self._done = None
+        if self._turn and call.number != self._turn[-1].number + 1:
+            self._leave_turn()  # calls between were lost
+        if not call.function:  # the event that named it was lost
+            self._turn.append(call) if self._turn else self._leave([call])
+            return
+        of, mine = self._of, self._candidate(call)
+        mine.last_call = call.start
+        if of is None or not self._turn or mine is of or mine.found:
+            if self._turn:
+                self._close(call.start)
+            self._open(mine, call)
+            return
+        self._turn.append(call)
+        self._counts[call.function] += 1
+        count, usual = self._counts[call.function], of.beside[call.function]
+        if count >= REPEATED and count > 2 * usual:
+            again = [at for at, other in enumerate(self._turn) if other.function == call.function]
+            self._split(mine, again[usual:])
+
+    def _split(self, mine: Candidate, again: list[int]) -> None:
+        """From the first of these calls on the turn under way was turns of another loop."""
+        calls = self._turn
+        self._cut(calls[: again[0]], calls[again[0]].start)
+        for begin, end in pairwise(again):
+            self._open(mine, calls[begin])
+            self._cut(calls[begin:end], calls[end].start)
+        self._open(mine, calls[again[-1]])
+
+    def _cut(self, turn: list[Call], end: int) -> None:
+        self._turn, self._counts = turn, Counter(call.function for call in turn[1:])
+        self._close(end)
+
+    def _open(self, of: Candidate, call: Call) -> None:
+        self._of, self._turn, self._counts = of, [call], Counter()
+        if of.found:
+            self._remember(call, of)
+
+    def _close(self, end: int) -> None:
+        """The turn under way was over at `end`."""
+        of, turn, self._turn = self._of, self._turn, []
+        assert of is not None
+        start = turn[0].start
+        end = min([end, *(begin for begin, _ in self._phases if start < begin < end)])
+        took = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
+        of.turns += 1
+        of.seconds += took
+        for function, count in self._counts.items():
+            of.beside[function] = max(count, of.beside[function])
+        if of.found:
+            self._tell(of, turn, end)
+            return
+        of.held.append((turn, end))
+        if of.is_loop(took) and len(self.names) < LOOPS:
+            of.found = True
+            for calls, ended in of.held:
+                self._remember(calls[0], of)
+                self._tell(of, calls, ended)
+            of.held.clear()
+        elif len(of.held) > HELD:
+            self._leave(of.held.pop(0)[0])
+
+    def _tell(self, of: Candidate, turn: list[Call], end: int) -> None:
+        runs = turn[0].run if len(turn) == 1 else tuple(call.run for call in turn)
+        dispatch = min(sum(call.dispatch for call in turn), end - turn[0].start)
+        self._rows += (
+            of.function, of.steps, turn[0].start, end, 0, 0, dispatch, None, None, turn[0].thread, runs,
+        )  # fmt: skip
+        of.steps += 1
+
+    def _remember(self, call: Call, of: Candidate) -> None:
+        """The completion of this call is that of the step that is told next."""
+        self._steps_of_calls[call.number] = (of.function, of.steps)
+        if len(self._steps_of_calls) > CALLS_REMEMBERED:
+            del self._steps_of_calls[next(iter(self._steps_of_calls))]
+
+    def _candidate(self, call: Call) -> Candidate:
+        found = self._candidates.get(call.function)
+        if found is None:
+            if len(self._candidates) >= CANDIDATES:
+                others = (
+                    each for each in self._candidates.values() if not each.found and each is not self._of
+                )
+                self._give_up(min(others, key=lambda each: each.last_call).function)
+            found = self._candidates[call.function] = Candidate(call.function)
+        return found
+
+    def _give_up(self, name: str) -> None:
+        candidate = self._candidates.pop(name)
+        for turn, _ in candidate.held:
+            self._leave(turn)
+        if candidate is self._of:
+            self._leave_turn()
+
+    def _leave_turn(self) -> None:
+        self._leave(self._turn)
+        self._of, self._turn = None, []
+
+    def _leave(self, turn: list[Call]) -> None:
+        self._outside.update(call.run for call in turn)
+
+    def _taken(self) -> Followed:
+        taken = Followed(self._rows, self._outside)
+        self._rows, self._outside = [], Counter()
+        return taken

@@ -1,0 +1,53 @@
+"""Compiles that wait for the step they delayed: it is known only when it ends, and then becomes their parent."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.events import Compilation
+
+PATIENCE = 60 * NANOSECONDS
+"""After this a compile is shown without a step: there is no loop, or the first run of what was compiled takes longer."""
+
+
+class UnclaimedCompiles:
+    """By thread, in the order in which they ended: a step looks at those that ended since it began, and no others."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, deque[Compilation]] = {}
+
+    def add(self, compilation: Compilation) -> None:
+        self._waiting.setdefault(compilation.thread, deque()).append(compilation)
+
+    def within(self, thread: int, start: int, end: int) -> list[Compilation]:
+        """Those that lay inside a step of that thread, the innermost of which asks first. They wait no longer."""
+        waiting = self._waiting.get(thread)
+        inside: list[Compilation] = []
+        others: list[Compilation] = []
+        while waiting and ended(waiting[-1]) >= start:
+            last = waiting.pop()
+            (inside if start <= began(last) and ended(last) <= end else others).append(last)
+        if waiting is not None:
+            waiting.extend(reversed(others))
+        return inside[::-1]
+
+    def ended_before(self, time: int) -> list[Compilation]:
+        """Those that have waited since then. They wait no longer."""
+        late = []
+        for thread, waiting in list(self._waiting.items()):
+            while waiting and ended(waiting[0]) < time:
+                late.append(waiting.popleft())
+            if not waiting:
+                del self._waiting[thread]
+        return late
+
+
+def began(compilation: Compilation) -> int:
+    """When its first phase began."""
+    return min((begin for _, begin, _ in compilation.phases), default=compilation.time)
+
+
+def ended(compilation: Compilation) -> int:
+    """When its last phase ended, or it was told of."""
+    return max([compilation.time, *(stop for _, _, stop in compilation.phases)])

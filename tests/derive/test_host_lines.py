@@ -1,0 +1,142 @@
+"""Lines of the main thread: what a loop's idle time is charged to, the table, and the series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.host.lines import LINES_KEPT, LINES_SHOWN, SERIES
+from jaxobs.model.activities import ACTIVITIES
+from jaxobs.model.events import ExecutableRan, MainThreadSampled
+from jaxobs.model.summary import render
+from tests.derive.made_up import (
+    PEAKS,
+    applied,
+    at,
+    backend,
+    check,
+    created,
+    families,
+    main_thread,
+    module,
+    new_fold,
+    step,
+)
+
+SERIES_NAME = "jaxobs_host_line_sampled_seconds_total"
+
+
+def half_idle(*seen: MainThreadSampled) -> Fold:
+    """A hundred steps of 100 ms, each of which keeps the device for 50 ms."""
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=4e10))
+    fold.apply(ExecutableRan(1, 0.05, 0.001, at(1)))
+    return applied(fold, [*(step(i, 1 + i / 10, 1 + (i + 1) / 10, runs=(1,)) for i in range(100)), *seen])
+
+
+def train(fold: Fold) -> dict[str, Any]:
+    snapshot = fold.snapshot(at(11))
+    check(snapshot, {})
+    found: dict[str, Any] = snapshot.to_dict()["loops"]["train"]
+    return found
+
+
+def test_a_main_thread_that_works_while_the_device_is_idle_is_host() -> None:
+    loop = train(half_idle(main_thread(1, 11, processor=5.0, device=5.0)))
+    assert loop["components"]["host"] == pytest.approx(5.0)
+    assert loop["components"]["unknown"] == pytest.approx(0.0)
+    assert loop["device_idle"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("activity", ["device", "dispatch", "waiting", "unknown"])
+def test_whatever_else_it_does_is_not_host(activity: str) -> None:
+    loop = train(half_idle(main_thread(1, 11, **{activity: 10.0})))
+    assert loop["components"]["host"] == 0.0
+    assert loop["components"]["unknown"] == pytest.approx(5.0)
+    assert loop["device_idle"] == pytest.approx(0.5)
+
+
+def test_without_samples_idle_time_is_unknown() -> None:
+    loop = train(half_idle())
+    assert loop["components"]["host"] == 0.0
+    assert loop["host_lines"] is None
+    assert loop["host_lines_reason"]
+
+
+def test_a_wait_below_an_iterator_is_input_without_a_mark() -> None:
+    loop = train(half_idle(main_thread(1, 11, input=4.0, processor=1.0, device=5.0)))
+    assert loop["components"]["input"] == pytest.approx(4.0)
+    assert loop["components"]["host"] == pytest.approx(1.0)
+
+
+def test_samples_of_another_loop_say_nothing_of_this_one() -> None:
+    fold = half_idle(main_thread(1, 11, loop="eval", processor=10.0))
+    assert train(fold)["components"]["host"] == 0.0
+    process = fold.snapshot(at(12)).to_dict()["process"]
+    assert process["host_lines"][0]["seconds"] == pytest.approx(10.0)
+
+
+def test_the_summary_names_the_lines_beside_the_idle_time() -> None:
+    rows = (
+        ("train", "train.py:88 collate", "", "processor", 2.1, 20),
+        ("train", "train.py:90 step", "queue.get in grain", "input", 0.9, 9),
+        ("train", "train.py:91 step", "block_until_ready", "device", 7.0, 70),
+    )
+    text = render(half_idle(MainThreadSampled(at(1), at(11), rows)).snapshot(at(11)).to_dict())
+    assert (
+        "host lines of train: device idle 50 %; train.py:88 collate 21 %, train.py:90 step (queue.get in grain) 9 %, "
+        "waiting for the device 70 %" in text
+    )
+    assert "train.py:91" not in text
+
+
+rows = st.tuples(
+    st.sampled_from(["train", "", "other"]),
+    st.integers(0, 500).map("train.py:{} f".format),
+    st.sampled_from(["", "queue.get"]),
+    st.sampled_from(ACTIVITIES),
+    st.floats(0.0, 100.0),
+    st.integers(0, 100),
+)
+
+
+@given(st.lists(st.lists(rows, max_size=30), max_size=20))
+def test_series_add_up_to_what_was_sampled_and_never_fall(turns: list[list[Any]]) -> None:
+    fold = new_fold()
+    fold.apply(step(0, 1.0, 2.0))
+    before: dict[Any, float] = {}
+    for turn, told in enumerate(turns):
+        fold.apply(MainThreadSampled(at(0), at(3_000), tuple(told)))
+        shown = families(fold.snapshot(at(turn + 2))).get(SERIES_NAME, {})
+        assert all(shown.get(labels, 0.0) >= value for labels, value in before.items())
+        before = dict(shown)
+    total = sum(row[4] for told in turns for row in told)
+    assert sum(before.values()) == pytest.approx(total, abs=1e-6)
+    assert len(before) <= 2 * (SERIES + 1)
+
+
+def test_lines_are_bounded_and_lose_no_time() -> None:
+    many = tuple(("train", f"train.py:{n} f", "", "processor", 1.0, 1) for n in range(LINES_KEPT + 100))
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), MainThreadSampled(at(1), at(500), many)])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert len(loop["host_lines"]) == LINES_SHOWN
+    assert loop["host_lines"][0]["line"] == "__other__"
+    assert loop["host_lines"][0]["seconds"] == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("train", "a", "", "sleeping", 1.0, 1),
+        ("train", "a", "", "processor", -1.0, 1),
+        ("train", "a", "", "processor", float("nan"), 1),
+    ],
+)
+def test_what_cannot_be_is_refused(row: Any) -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), MainThreadSampled(at(1), at(2), (row,))])
+    assert fold.refused == 1

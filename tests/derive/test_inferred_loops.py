@@ -1,0 +1,190 @@
+"""Loops that nobody marked are found by what is called again and again."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.loops.inferred import Followed, InferredLoops
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
+
+FUNCTIONS = {1: "train", 2: "evaluate", 3: "loss", 4: "setup", 5: "sample"}
+THREAD = 7
+
+
+def calls(runs: Iterable[int], every: float = 0.1, start: float = 0.0, first: int = 1) -> StepRows:
+    """Rows of calls that begin `every` seconds, each dispatched in a tenth of that."""
+    rows: StepRows = []
+    for at, run in enumerate(runs):
+        begin = round((start + at * every) * NANOSECONDS)
+        dispatch = round(every / 10 * NANOSECONDS)
+        rows += (
+            UNMARKED, first + at, begin, begin + dispatch, 0, 0, dispatch, None, None, THREAD, run,
+        )  # fmt: skip
+    return rows
+
+
+def inferred(compiled: tuple[float, float] = (0.0, 0.0)) -> InferredLoops:
+    """`compiled`: seconds from and to."""
+    begin, stop = (round(at * NANOSECONDS) for at in compiled)
+    return InferredLoops(
+        lambda run: FUNCTIONS.get(run, ""), lambda _, start, end: max(0, min(stop, end) - max(begin, start))
+    )
+
+
+def steps(followed: Followed) -> dict[str, list[StepEnded]]:
+    found: dict[str, list[StepEnded]] = {}
+    for step in steps_of_rows(followed.rows):
+        found.setdefault(step.loop, []).append(step)
+    return found
+
+
+def test_a_function_called_again_and_again_is_a_loop_of_turns_from_call_to_call() -> None:
+    found = steps(inferred().follow(calls([4, *[1] * 30])))
+    assert list(found) == ["train"]
+    turns = found["train"]
+    assert [turn.step for turn in turns] == list(range(29))  # of the last call the end is not known yet
+    assert {round((turn.end - turn.start) / NANOSECONDS, 6) for turn in turns} == {0.1}
+    assert {turn.runs for turn in turns} == {(1,)}
+
+
+def test_what_each_turn_calls_besides_belongs_to_it() -> None:
+    found = steps(inferred().follow(calls([1, 3, 5] * 20)))
+    assert list(found) == ["train"]
+    assert {turn.runs for turn in found["train"]} == {(1, 3, 5)}
+
+
+def test_micro_batches_that_every_turn_calls_alike_stay_in_it_once_they_are_usual() -> None:
+    found = steps(inferred().follow(calls([1, 3, 3] * 20)))
+    assert list(found) == ["train"]
+    assert {turn.runs for turn in found["train"]} == {(1, 3, 3)}
+
+
+def test_an_evaluation_between_epochs_is_a_loop_of_its_own() -> None:
+    followed = inferred().follow(calls(([1] * 40 + [2] * 10) * 4))
+    found = steps(followed)
+    assert set(found) == {"train", "evaluate"}
+    assert len(found["train"]) == 4 * 40
+    assert len(found["evaluate"]) == 4 * 10 - 1  # the last call's turn is under way
+    assert {turn.runs for turn in found["train"]} == {(1,)}
+
+
+def test_a_few_calls_of_many_programs_are_no_loop() -> None:
+    loops = inferred()
+    followed = loops.follow(calls([1, 2, 3, 4, 5, 1, 2, 3, 4, 5], every=0.05))
+    assert followed.rows == []
+    assert loops.end().outside == {1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
+
+
+def test_an_epoch_in_one_call_is_a_loop_at_its_second_call() -> None:
+    found = steps(inferred().follow(calls([1, 1], every=30.0)))
+    assert [len(turns) for turns in found.values()] == [1]
+
+
+def test_a_warm_up_that_compiles_makes_no_loop() -> None:
+    loops = inferred(compiled=(0.0, 9.0))
+    assert loops.follow(calls([1, 1], every=10.0)).rows == []
+
+
+def test_a_single_call_that_lasts_is_a_step_when_the_device_is_done() -> None:
+    loops = inferred()
+    assert loops.follow(calls([1])).rows == []
+    assert loops.ran(2, 20 * NANOSECONDS).rows == []  # another run
+    found = steps(loops.ran(1, 20 * NANOSECONDS))
+    assert [turn.end for turn in found["train"]] == [20 * NANOSECONDS]
+
+
+def test_the_last_step_of_a_loop_ends_where_the_device_was_done_with_it() -> None:
+    loops = inferred()
+    followed = loops.follow(calls([1] * 5, every=3.0))
+    told = loops.completed(StepCompleted(UNMARKED, 5, 15 * NANOSECONDS, 0))
+    assert told == StepCompleted("train", 4, 15 * NANOSECONDS, 0)
+    found = steps(Followed(followed.rows + loops.end().rows, Counter()))
+    assert [turn.end / NANOSECONDS for turn in found["train"]] == [3, 6, 9, 12, 15]
+
+
+def test_completions_are_told_of_the_step_whose_main_call_they_belong_to() -> None:
+    loops = inferred()
+    loops.follow(calls([1, 3] * 20))
+    assert loops.completed(StepCompleted(UNMARKED, 21, 5, 1)) == StepCompleted("train", 10, 5, 1)
+    assert loops.completed(StepCompleted(UNMARKED, 22, 5, 1)) is None
+
+
+def test_calls_that_were_lost_end_the_turn_around_them() -> None:
+    loops = inferred()
+    found = steps(loops.follow(calls([1] * 20)))["train"]
+    later = loops.follow(calls([1] * 20, start=500.0, first=1000))
+    assert max(turn.end - turn.start for turn in found + steps(later)["train"]) <= 0.11 * NANOSECONDS
+    assert later.outside == {1: 1}
+
+
+def test_what_was_not_called_for_long_belongs_to_no_loop() -> None:
+    loops = inferred()
+    loops.follow(calls([1, 1, *[2] * 20]))
+    assert loops.settle(50 * NANOSECONDS).outside == {}
+    assert loops.settle(100 * NANOSECONDS).outside == {1: 2}
+
+
+def test_a_call_of_minutes_is_a_step_when_it_ends() -> None:
+    loops = inferred()
+    loops.follow(calls([1]))
+    for minute in range(1, 10):
+        assert loops.settle(minute * 60 * NANOSECONDS) == ([], {})
+    assert len(steps(loops.ran(1, 600 * NANOSECONDS))["train"]) == 1
+
+
+def test_epochs_of_minutes_in_one_call_each_are_a_loop() -> None:
+    loops = inferred()
+    rows = calls([1] * 3, every=90.0)
+    found: list[StepEnded] = []
+    for number in range(3):
+        followed = loops.follow(rows[number * ROW_LENGTH : (number + 1) * ROW_LENGTH])
+        loops.settle((90 * number + 80) * NANOSECONDS)
+        found += steps(followed).get("train", [])
+    assert [(turn.end - turn.start) / NANOSECONDS for turn in found] == [90, 90]
+
+
+def test_a_phase_ends_the_turn_in_which_it_began() -> None:
+    loops = inferred()
+    rows = calls([1] * 9, every=1.0)
+    followed = loops.follow(rows[: 5 * ROW_LENGTH])
+    loops.phase_ended(round(4.5 * NANOSECONDS), round(4.9 * NANOSECONDS))
+    turns = steps(Followed(followed.rows + loops.follow(rows[5 * ROW_LENGTH :]).rows, Counter()))["train"]
+    assert [(turn.end - turn.start) / NANOSECONDS for turn in turns] == [1, 1, 1, 1, 0.5, 1, 1, 1]
+
+
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 4, 5, -1]), max_size=200),
+    st.sampled_from([0.001, 0.1, 3.0]),
+    st.lists(st.integers(0, 200), max_size=3),
+)
+def test_every_call_is_told_once_and_steps_of_a_loop_follow_each_other(
+    runs: list[int], every: float, cuts: list[int]
+) -> None:
+    loops = inferred()
+    rows = calls(runs, every)
+    told: list[StepEnded] = []
+    outside: Counter[int] = Counter()
+    edges = [0, *sorted(ROW_LENGTH * cut for cut in cuts), len(rows)]
+    for begin, end in itertools.pairwise(edges):
+        followed = loops.follow(rows[begin:end])
+        told += steps_of_rows(followed.rows)
+        outside += followed.outside
+    last = loops.end()
+    told += steps_of_rows(last.rows)
+    outside += last.outside
+    assert Counter(run for step in told for run in step.runs) + outside == Counter(runs)
+    assert "" not in {step.loop for step in told}
+    assert sorted(told, key=lambda step: step.start) == sorted(told, key=lambda step: step.end)
+    for before, after in itertools.pairwise(told):
+        if before.loop == after.loop:
+            assert after.step == before.step + 1
+    for name in {step.loop for step in told}:
+        assert [step.step for step in told if step.loop == name] == list(
+            range(sum(step.loop == name for step in told))
+        )

@@ -1,0 +1,42 @@
+"""A run that lasts for long is known of while it lasts."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxobs.model.events import ExecutableRan, FunctionWatched, ProbeReported, RunUnderWay
+from tests.derive.made_up import applied, at, backend, compiled, created, new_fold, step
+
+WATCHED = [backend(), created(1), FunctionWatched(-1, "f", "", at(0.1))]
+
+
+def test_a_run_that_lasts_is_shown_until_the_device_is_done_with_it() -> None:
+    fold = applied(new_fold(), [*WATCHED, RunUnderWay(1, at(1), at(4)), RunUnderWay(1, at(1), at(9))])
+    process = fold.snapshot(at(10)).to_dict()["process"]
+    assert process["running"] == {"function": "f", "seconds": pytest.approx(8.0)}
+    assert process["running_reason"] is None
+    fold.apply(ExecutableRan(1, 9.0, 0.5, at(10)))
+    process = fold.snapshot(at(11)).to_dict()["process"]
+    assert process["running"] is None
+    assert "no run" in process["running_reason"]
+
+
+def test_a_run_that_is_not_heard_of_any_more_is_not_said_to_run() -> None:
+    fold = applied(new_fold(), [*WATCHED, RunUnderWay(1, at(1), at(4))])
+    assert fold.snapshot(at(60)).to_dict()["process"]["running"] is None
+
+
+def test_its_time_is_productive_while_it_lasts_and_is_not_charged_again_by_its_step() -> None:
+    fold = applied(new_fold(), [*WATCHED, compiled(0.5, 1.0)])
+    for second in range(4, 31):
+        fold.apply(RunUnderWay(1, at(1), at(second)))
+        fold.apply(ProbeReported(0, 0, 0, 0, 0.0, at(second)))
+        fold.snapshot(at(second))
+    during = fold.run_time.seconds["productive"]
+    assert during == pytest.approx(29.0, abs=4.0)  # the first seconds are told when it is known that it lasts
+    applied(fold, [ExecutableRan(1, 29.0, 0.5, at(30)), step(0, 1, 30, runs=(1,))])
+    fold.apply(ProbeReported(0, 0, 0, 0, 0.0, at(31)))
+    fold.snapshot(at(31))
+    seconds = fold.run_time.seconds
+    assert seconds["productive"] == pytest.approx(29.0, abs=1.5)
+    assert sum(seconds.values()) <= 31.1
