@@ -35,7 +35,9 @@ class Settings(BaseSettings):
         description="where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
     )
     run: str | None = Field(
-        None, description="name of the run or experiment, for the resource and target_info"
+        None,
+        description="name of the run, one over all its ranks and restarts "
+        "(default: the job's in SLURM or Kubernetes, else the script's)",
     )
     interval: float = Field(1.0, ge=0.05, le=60, description="seconds between flushes and between snapshots")
     sample_interval: float = Field(
@@ -49,6 +51,11 @@ class Settings(BaseSettings):
         ge=0,
         le=600,
         description="most seconds that the end of the job waits for the last snapshot, and for exporters that deliver",
+    )
+    watch_jitted: bool = Field(
+        True,
+        description="under `jaxobs run` and `opentelemetry-instrument`, watch every function that the script and its "
+        "libraries jit, and find its loops",
     )
     summary_directory: Path | None = Field(
         None,
@@ -103,6 +110,10 @@ class Settings(BaseSettings):
         ge=0,
         le=0.1,
         description="share of wall time that short profiler windows may cost the job; 0 opens none by itself",
+    )
+    host_lines: bool = Field(
+        True,
+        description="sample the main thread's Python stack, to tell which lines the host spends its time in",
     )
     profile_directory: Path | None = Field(
         None, description="directory in which traces that were asked for are kept, as XProf reads them"

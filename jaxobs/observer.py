@@ -26,6 +26,7 @@ from jaxobs.probe.out_of_memory import OutOfMemory
 from jaxobs.probe.plain_values import given_timeout
 from jaxobs.probe.saying import inform, warn
 from jaxobs.probe.side import ProbeSide
+from jaxobs.probe.trace_context import application_instance
 from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
 from jaxobs.probe.transport.answers import Answers
 from jaxobs.probe.watch.calls import arrays_within, is_jitted, name_of
@@ -52,10 +53,11 @@ class Observer:
         self.final_snapshot: Snapshot | None = None
         self._pid = os.getpid()
         self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
-        self._identity = read_identity(run=settings.run)
+        self._identity = read_identity(run=settings.run, instance=application_instance())
         self._address: str | None = None
         self._address_known = threading.Event()
-        self._tell_address: Callable[[str], None] = lambda address: None
+        self._summary_file: str | None = None
+        self._tell_address: Callable[[str, str | None], None] = lambda address, summary_file: None
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
@@ -81,11 +83,12 @@ class Observer:
         """Hook in and start. Apart from making it, so that a child forked meanwhile knows what to let go of."""
         if self._ended:
             return
+        if wait_for_backend:
+            self._side.watches_all = self.settings.watch_jitted
+            self._side.when_first_compiled = self.start
         # Where JAX is never imported the hook waits for ever.
         when_imported("jax", weakly(self._jax_is_there))
-        if wait_for_backend:
-            self._side.when_first_compiled = self.start
-        else:
+        if not wait_for_backend:
             self.start()
 
     def steps(
@@ -226,11 +229,14 @@ class Observer:
         """After `shutdown()`, in a forked child, and where `enabled` is false."""
         return self._ended
 
-    def tell_address(self, tell: Callable[[str], None]) -> None:
-        """Tell the URL of `/metrics`: now, or on a thread of jaxobs when it is known."""
+    def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
+        """Tell the URL of `/metrics`, and the file in which the last summary is left if the job is killed.
+
+        Now, or on a thread of jaxobs when they are known.
+        """
         self._tell_address = tell
         if self._address is not None:
-            tell(self._address)
+            tell(self._address, self._summary_file)
 
     def start(self) -> None:
         """Start the agent and the threads, if that has not been done: `instrument()` does, launchers wait."""
@@ -277,6 +283,7 @@ class Observer:
         again = self._side.sender.agents > 1  # what those before had counted is lost with them
         return {
             "name": self._identity.name(),
+            "job": self._identity.job,
             "settings": self._plain_settings,
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
@@ -291,13 +298,12 @@ class Observer:
     def _heard(self, kind: bytes, body: Any) -> None:
         """On the sender's thread."""
         if kind == wire.ADDRESS:
-            self._address, summary_file = body or (None, None)
-            if self._address:
-                where = (
-                    f"; if the job is killed its last summary is in {summary_file}" if summary_file else ""
-                )
-                inform(f"metrics at {self._address}{where}")
-                self._tell_address(self._address)
+            if body is None:
+                self._address = None
+            elif self._is_served_at(*body):
+                self._tell_address(*body)
+            else:
+                return
             self._address_known.set()
             self._answers.look_again()
         elif kind == wire.LOG:
@@ -314,3 +320,13 @@ class Observer:
             self.final_snapshot = Snapshot(now(), document).served_no_more()
             for exporter, what in undelivered.items():
                 warn(f"exporter {exporter}: {what}")
+
+    def _is_served_at(self, address: str | None, summary_file: str | None) -> bool:
+        """Note and say what the agent has told of itself; False where it serves nothing, or not yet."""
+        said = [] if address is None else [f"metrics at {address}"]
+        if summary_file and summary_file != self._summary_file:
+            said.append(f"if the job is killed its last summary is in {summary_file}")
+        self._address, self._summary_file = address or self._address, summary_file
+        if said:
+            inform("; ".join(said))
+        return address is not None

@@ -7,6 +7,8 @@ wrong; nothing here needs pytest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any, TypeVar
 
 from jaxobs.derive.catalogue import CORE_METRICS
@@ -18,6 +20,7 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Batch, Progress, Remark
+from jaxobs.probe.import_hook import weakly, when_imported
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
@@ -45,6 +48,8 @@ class FakeJob:
         self.in_checkpoint = False
         self.session: object | None = None
         self.off = ""
+        self.phases: list[str] = []
+        self.recorded: dict[str, Any] = {}
         self._guard = Guard("probe under test", "probe", self.failures.append)
         self._numbers = iter(range(1, 1_000_000))
 
@@ -79,6 +84,20 @@ class FakeJob:
     def annotate_steps(self, session: object | None) -> None:
         """Keep it in `session`."""
         self.session = session
+
+    def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
+        """The real import hook."""
+        when_imported(module, self._guard.wrap(weakly(action)))
+
+    def phase(self, name: str, *, tentative: bool = False) -> AbstractContextManager[None]:
+        """Keep its name in `phases`, if it is not tentative."""
+        if not tentative:
+            self.phases.append(name)
+        return nullcontext()
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Keep the values in `recorded`."""
+        self.recorded.update(values)
 
     def switch_off(self, reason: str) -> None:
         """Keep the reason in `off`."""

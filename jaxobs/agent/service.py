@@ -82,8 +82,9 @@ class Service:
         limit = int(self.settings["series_limit"])
         readings = tuple(self._plugins.readings)
         self.fold = Fold(
-            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings, self._slices
-        )
+            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings, self._slices,
+            hello.get("job"),
+        )  # fmt: skip
         self.fold.agent_pid = None if inline else os.getpid()
 
     def start(self) -> None:
@@ -92,6 +93,10 @@ class Service:
             exporter.start(self)
         for collector in self._plugins.collectors:
             collector.start(self)
+        if (
+            self.fold.address is None
+        ):  # where nothing is served the job still learns where its summary would be
+            self._send(wire.ADDRESS, (None, self._summary_file))
         self._garbage.take_over()
 
     def emit(self, event: Measured | SpanEnded) -> None:
@@ -133,6 +138,8 @@ class Service:
             if self._pipe in readable:
                 piece = self._receive()
                 ended = not piece
+                if piece:
+                    self.fold.last_heard = now()
                 waiting = list(frames.feed(piece)) if piece else []
         self._end(finish)
 
@@ -185,9 +192,9 @@ class Service:
         for event in events:
             self._slices()
             if isinstance(event, list):
-                self.fold.apply_steps(event)
+                folded = self.fold.apply_steps(event)
                 if self._plugins.events_are_taken:
-                    self._new_events += steps_of_rows(event)
+                    self._new_events += steps_of_rows(folded)
                 continue
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 apart = not event.proto and self._payloads
@@ -279,6 +286,8 @@ class Service:
             self._read_windows(final=True)
             settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
             self._analysed(self._analysis.settle(settle))
+            self._fold_arrivals()
+            self.fold.end(now(), said=patience is not None)
             snapshot = self._turn()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())

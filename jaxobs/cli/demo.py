@@ -32,8 +32,9 @@ def run(arguments: list[str]) -> int:
     from jaxobs.config import SettingsError, load_settings
 
     try:
-        ensure_peaks(load_settings())
-        with instrument() as observer:
+        settings = load_settings()
+        ensure_peaks(settings)
+        with instrument(run=settings.run or "demo") as observer:
             return _demonstrate(observer, options)
     except SettingsError as error:
         raise UsageError(str(error)) from None

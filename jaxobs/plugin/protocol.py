@@ -12,7 +12,9 @@ without `start`, leaves nothing behind, and answers within a few seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jaxobs.model.clock import ClockAnchor
@@ -65,6 +67,23 @@ class Job(Protocol):
 
         Before the first call they do while `jax.profiler` traces.
         """
+
+    def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
+        """Call `action(module)` once the job has imported a library, at once if it has; nothing is imported for it.
+
+        `action` is a method of the probe, and does not keep it alive. It runs on the importing thread, and is guarded.
+        """
+
+    def phase(self, name: str, *, tentative: bool = False) -> AbstractContextManager[None]:
+        """A stretch of time that a library takes for itself (`checkpoint`, `initialisation`), as `obs.phase` marks one.
+
+        Marks nothing on other threads than the main one, for which no step waits, nor inside a checkpoint or an
+        initialisation that is marked already, by the script or by an outer call. `tentative`: for calls that often do
+        nothing; they mark a phase if they last ten milliseconds, or if a phase that is certain begins inside.
+        """
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Values that the script gives to a library, as `obs.record` takes them; from other threads they are left out."""
 
     def switch_off(self, reason: str) -> None:
         """The probe does nothing any more, by its own decision: its source is down, with this reason, said once."""

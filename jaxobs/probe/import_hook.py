@@ -117,7 +117,12 @@ class _Announcing:
         for owner, attribute in ((module.__spec__, "loader"), (module, "__loader__")):
             if getattr(owner, attribute, None) is self:
                 setattr(owner, attribute, self._loader)
-        self._loader.exec_module(module)
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            raise
         _imported(module.__name__, module)
 
 

@@ -18,6 +18,7 @@ from jaxobs.model.events import LoopDeclared, LoopEnded, StepEnded
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.plain_values import amount, as_name, given_amount
 from jaxobs.probe.trace_context import current_span_context
+from jaxobs.probe.watch.unmarked import UnmarkedCalls
 
 Item = TypeVar("Item")
 Amount = float | Callable[[Any], float] | None
@@ -31,7 +32,8 @@ AVERAGED_EVERY = 16
 """Every so many steps go into the loop's average duration, and those that are slow; the others save the time."""
 
 SLOW = 3
-"""A step this many times slower than the loop's average notes the current span, so that its own span has a parent."""
+"""A step this many times slower than the loop's average notes the current span, so that its own span has a parent; so do
+as many first steps, in which most is compiled."""
 
 CHECKPOINT = "checkpoint"
 
@@ -95,7 +97,7 @@ class Current(threading.local):
 
     step: Step | None = None
     claimed: int = 0
-    phase: object = None
+    phase: Any = None
 
     def around(self) -> Step | None:
         """The step around what begins now.
@@ -131,8 +133,9 @@ class LoopState:
 class Loops:
     """Makes the marks, into `ring`. `profiler` is JAX's profiler state or None until JAX is imported."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, unmarked: UnmarkedCalls | None = None) -> None:
         self.current = Current()
+        self._unmarked = unmarked
         self.profiler: Any = None
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
@@ -144,6 +147,8 @@ class Loops:
         self._loops: dict[str, LoopState] = {}
 
     def state(self, name: str) -> LoopState:
+        if self._unmarked is not None:
+            self._unmarked.off = True
         return self._loops.setdefault(name, LoopState(name))
 
     def steps_ended(self) -> int:
@@ -175,8 +180,8 @@ class Loops:
         duration = end - start - step.nested - step.checkpoint
         average = state.average
         state.average = average + ((duration - average) >> 2) if average else duration
-        slow = duration > SLOW * average and number > SLOW
-        parent = current_span_context() if slow else None
+        notable = duration > SLOW * average or number <= SLOW
+        parent = current_span_context() if notable else None
         runs = step.runs()
         if step.plain and parent is None:
             self.ring.extend(

@@ -11,6 +11,10 @@ from jaxobs.model.events import PhaseEnded, PhaseStarted
 from jaxobs.probe.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
 from jaxobs.probe.plain_values import as_name, given_amount
 
+LASTING = 10_000_000
+"""Nanoseconds. A tentative phase that lasted so long is one: twice as long as another thread may keep Python's
+interpreter lock (`sys.getswitchinterval()`), so that a call which does nothing is not told as one."""
+
 
 class StepMark:
     """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
@@ -81,41 +85,59 @@ class StepMark:
 
 
 class PhaseMark:
-    """A named stretch of time: `with obs.phase("checkpoint"): …`."""
+    """A named stretch of time: `with obs.phase("checkpoint"): …`.
 
-    def __init__(self, loops: Loops, name: str) -> None:
+    A tentative one marks a call that may turn out to do nothing: it is no phase until it is confirmed, or has lasted.
+    """
+
+    around: PhaseMark | None
+
+    def __init__(self, loops: Loops, name: str, *, tentative: bool = False) -> None:
         self._loops = loops
-        self._name = as_name(name)
+        self.name = as_name(name)
+        self._tentative = tentative
 
     def __enter__(self) -> None:
         current = self._loops.current
         self._outer = current.around()
-        self._claimed, self._around = current.claimed, current.phase
+        self._claimed, self.around = current.claimed, current.phase
         self._start = now()
         current.step = None  # what runs in a phase is charged to the phase
         current.phase = self
-        inside = self._outer.loop if self._outer is not None else None
         try:
-            if self._name == CHECKPOINT:
-                self._loops.checkpoints.append(self)
-            self._loops.emit(PhaseStarted(self._name, inside, self._start))
+            if not self._tentative:
+                self._begin()
         except BaseException:  # of a signal handler: `__exit__` is not called then
             self.__exit__(None, None, None)
             raise
+
+    def confirm(self) -> None:
+        """It is a phase for certain: what is tentative begins now, with the time since it was entered."""
+        if self._tentative:
+            self._tentative = False
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.name == CHECKPOINT:
+            self._loops.checkpoints.append(self)
+        inside = self._outer.loop if self._outer is not None else None
+        self._loops.emit(PhaseStarted(self.name, inside, self._start))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current = self._loops.current
         outer = current.step = self._outer
-        current.phase = self._around
+        current.phase = self.around
+        if self._tentative and now() - self._start < LASTING:
+            return  # too short to be told: its time stays where it was
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         try:
             end = now()
             if self in self._loops.checkpoints:
                 self._loops.checkpoints.remove(self)
             inside = outer.loop if outer is not None else None
-            event = PhaseEnded(self._name, inside, self._start, end, nested)
+            event = PhaseEnded(self.name, inside, self._start, end, nested)
         except BaseException:  # of a signal handler: the phase that was told of has to end
             self.__exit__(None, None, None)
             raise
@@ -124,7 +146,7 @@ class PhaseMark:
         self._loops.ring.advance()
         if outer is not None:
             own = end - self._start - nested
-            if self._name == CHECKPOINT:
+            if self.name == CHECKPOINT:
                 outer.claim(nested, own)
             else:
                 outer.claim(nested + own)

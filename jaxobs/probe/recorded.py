@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxobs.jax_compat.tracers import is_tracer
@@ -32,7 +32,7 @@ class RecordedValues:
         self._refused: set[str] = set()
         self._lock = threading.Lock()
 
-    def record(self, values: dict[str, Any]) -> None:
+    def record(self, values: Mapping[str, Any]) -> None:
         step = self._current.step
         loop = step.loop if step is not None else ""
         at = now()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any, TypeVar
 
 from jaxobs.flow.ring import Ring
@@ -16,18 +19,24 @@ from jaxobs.plugin.guard import Guard, raised_by_signal_handler
 from jaxobs.plugin.protocol import Progress
 from jaxobs.probe.annotations import Profiling, annotate_steps, hook_annotations
 from jaxobs.probe.backend import find_backend
-from jaxobs.probe.loops import Loops, Step
+from jaxobs.probe.import_hook import weakly, when_imported
+from jaxobs.probe.library_marks import LibraryPhase, on_main_thread
+from jaxobs.probe.loops import Loops, Step, Steps
+from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.recorded import RecordedValues
 from jaxobs.probe.sources import Sources
 from jaxobs.probe.transport.agent_process import Connection
 from jaxobs.probe.transport.payloads import Payloads
 from jaxobs.probe.transport.sender import Sender
-from jaxobs.probe.watch import watched
+from jaxobs.probe.watch import automatic, outside_jit, watched
+from jaxobs.probe.watch.automatic import watch_all_jitted
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.executables import Executables
 from jaxobs.probe.watch.first_calls import FirstCalls
+from jaxobs.probe.watch.outside_jit import watch_loops_outside_jit
 from jaxobs.probe.watch.registry import Watching
+from jaxobs.probe.watch.unmarked import UnmarkedCalls
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
@@ -64,7 +73,7 @@ class ProbeJob:
     def progress(self) -> Progress:
         side = self._side
         return Progress(
-            side.loops.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents,
+            side.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents,
             bool(side.loops.checkpoints),
         )  # fmt: skip
 
@@ -73,6 +82,16 @@ class ProbeJob:
         if not isinstance(profiling, Profiling):
             profiling = self._side.loops.profiler = Profiling()
         profiling.profile_session = session
+
+    def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
+        when_imported(module, self._guard.wrap(weakly(action)))
+
+    def phase(self, name: str, *, tentative: bool = False) -> AbstractContextManager[None]:
+        return LibraryPhase(self._side.loops, name, tentative=tentative)
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        if on_main_thread():
+            self._side.recorded.record(values)
 
     def switch_off(self, reason: str) -> None:
         self._guard.switch_off(reason)
@@ -94,19 +113,24 @@ class ProbeSide:
         self.settings = settings
         self.ring = Ring(settings["ring_capacity"])
         self.executables: Executables = before.executables if before is not None else Executables()
-        self.loops = Loops(self.ring)
+        self.unmarked = UnmarkedCalls(self.ring)
+        self.loops = Loops(self.ring, self.unmarked)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
-        self.first_calls = FirstCalls(self.ring.emit)
+        self.first_calls = FirstCalls(self.ring.emit, self.completions)
         self.recorded = RecordedValues(self.loops.current, log)
         told = before.sender.told_again.to_another_observer() if before is not None else None
         self.sender: Sender = Sender(
             self.ring, connect, hello, self._gather, heard, log, settings["interval"], self._other_cpu, told
         )
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
+        self.host_lines = self._sampler(settings, log)
         self.sources = Sources(lambda guard: ProbeJob(self, guard), log, self._sample)
         self.when_first_compiled: Callable[[], None] | None = None
         self.compiled: int | None = None
+        self.watches_all = False
+        """Whether functions that anybody jits are watched."""
         self._unhook: Callable[[], None] | None = None
+        self._put_back: list[Callable[[], None]] = []
         self._log = log
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
@@ -118,6 +142,19 @@ class ProbeSide:
         """Load the probes and let them hook in. JAX is imported by now."""
         leave_out(watched.__file__)
         self.watching.begin()
+        if self.watches_all:
+            jitting = Guard("jitted functions", "probe", self._log)
+            jax, watch, current = sys.modules["jax"], self.watching.watch, self.loops.current
+            for file in (automatic.__file__, outside_jit.__file__):
+                leave_out(file)
+            self._put_back += [
+                put_back
+                for put_back in (
+                    jitting.call(watch_all_jitted, jax, watch),
+                    jitting.call(watch_loops_outside_jit, jax, watch, current),
+                )
+                if put_back is not None
+            ]
         annotations = Guard("annotations", "probe", self._log)
         annotations.call(annotate_steps, self.loops)
         self._unhook = annotations.call(hook_annotations, self.loops, annotations.wrap)
@@ -132,18 +169,23 @@ class ProbeSide:
             if self._threads:
                 return
             self.sender.open()
-            polling = threading.Thread(target=self.completions.run, name="jaxobs-completions", daemon=True)
-            sending = threading.Thread(target=self.sender.run, name="jaxobs-sender", daemon=True)
+            lives = [("completions", self.completions.run), ("sender", self.sender.run)]
+            if self.host_lines is not None:
+                lives.insert(1, ("host-lines", self.host_lines.run))
             try:
-                polling.start()
-                self._threads.append(polling)
-                sending.start()
-                self._threads.append(sending)
+                for name, life in lives:
+                    thread = threading.Thread(target=life, name=f"jaxobs-{name}", daemon=True)
+                    thread.start()
+                    self._threads.append(thread)
             except RuntimeError:
                 self.sender.abandon()
                 raise
         # So that the process that starts the agent has come and gone before the job looks at its children.
         self.sender.begun.wait(START_SECONDS)
+
+    def steps_ended(self) -> int:
+        """Those that are marked; where none is, calls of watched functions."""
+        return self.loops.steps_ended() or self.unmarked.count
 
     def executable_number(self) -> int:
         """A fresh number. The first executable is the proof that the job has made a backend."""
@@ -156,8 +198,22 @@ class ProbeSide:
     def _calls_of(self, function: Any, number: int) -> Calls:
         return Calls(
             function, number, self.ring.emit, self.loops.current, self.executables, self.completions, self.first_calls,
-            self.loops.failed,
+            self.unmarked, self.loops.failed,
         )  # fmt: skip
+
+    def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> MainThreadSampler | None:
+        """What samples the main thread; it knows that thread's steps where this is made on it."""
+        if not settings.get("host_lines"):
+            return None
+        on_main = threading.current_thread() is threading.main_thread()
+        marks = vars(self.loops.current) if on_main else {}  # of a `threading.local`: this thread's own
+
+        def loop() -> str:
+            step = marks.get("step")
+            return "" if step is None or step.hidden else step.loop
+
+        iterator, dispatch = Steps.__iter__.__code__, watched.Watched.__call__.__code__
+        return MainThreadSampler(iterator, dispatch, loop, log)
 
     def profile(self, seconds: float, keep: bool | str) -> ProfileResult:
         """Ask the probe that can for a profiler window, and wait for its end."""
@@ -176,10 +232,15 @@ class ProbeSide:
         """Unhook, flush, and end the threads, within `timeout` seconds."""
         deadline = monotonic() + timeout
         self.watching.end()
+        for put_back in self._put_back:
+            put_back()
         self.sources.stop(timeout)
         if self._unhook is not None:
             self._unhook()
         self.completions.stop()
+        self.first_calls.ask()  # a training that is one call ends with it
+        if self.host_lines is not None:
+            self.host_lines.stop()
         self.sender.finish(max(0.0, deadline - monotonic()))
         for thread in self._threads:
             # The sender keeps its own deadline; the little more is for its last line.
@@ -219,6 +280,8 @@ class ProbeSide:
         """On the sender's thread, once a wake-up: what is read rather than emitted."""
         events: list[Event] = []
         events += self.watching.calls_outside_steps()
+        if self.host_lines is not None:
+            events += self.host_lines.take()
         events += self.sources.turn()
         if self.sources.ended:
             events += self.recorded.ready()
@@ -236,4 +299,5 @@ class ProbeSide:
             self.ring.emit(event)
 
     def _other_cpu(self) -> float:
-        return self.completions.cpu_seconds + self.sources.cpu_seconds
+        sampler = 0.0 if self.host_lines is None else self.host_lines.cpu_seconds
+        return self.completions.cpu_seconds + sampler + self.sources.cpu_seconds

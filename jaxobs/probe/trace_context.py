@@ -24,3 +24,17 @@ def current_span_context() -> SpanContext | None:
             return None
         return SpanContext(context.trace_id, context.span_id, int(context.trace_flags))
     return None
+
+
+def application_instance() -> str | None:
+    """`service.instance.id` of the application's own SDK, so that its spans and ours are of one instance; else None.
+
+    Under `opentelemetry-instrument` the SDK is set up before JAX is imported. Imports nothing.
+    """
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None or "opentelemetry.sdk.trace" not in sys.modules:
+        return None
+    with Suppressed(Exception):  # as above
+        attributes = trace.get_tracer_provider().resource.attributes
+        return str(attributes["service.instance.id"])
+    return None

@@ -105,7 +105,7 @@ class AgentProcess:
                 if kind == wire.REPLY:
                     self._replies[body[0]] = body[1]
                 elif kind == wire.ADDRESS:
-                    self._address = body[0]
+                    self._address = body[0] or self._address
                 elif kind == wire.PROFILE:
                     self.profiles.append(tuple(body))
                 elif kind == wire.LOG:

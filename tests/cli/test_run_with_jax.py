@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,26 @@ def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_
     assert (observed.status, observed.stdout) == (0, "True\n['MainThread']\n"), observed.stderr
 
 
+def test_spans_of_the_application_and_metrics_of_jaxobs_are_of_one_instance(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "from opentelemetry import trace\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+        "import sys, urllib.request, jax\n"
+        "jax.jit(lambda x: x + 1)(1.0)\n"
+        "address = sys.modules['jaxobs.instrument'].current().address\n"
+        "page = urllib.request.urlopen(address).read().decode()\n"
+        "print(trace.get_tracer_provider().resource.attributes['service.instance.id'] in page)\n"
+    )
+    launcher = Path(sys.executable).with_name("opentelemetry-instrument")
+    observed = outcome(
+        [str(launcher), sys.executable, "script.py"], tmp_path, OTEL_TRACES_EXPORTER="none",
+        OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_EXPORTER_PROMETHEUS_PORT="0",
+        OTEL_EXPERIMENTAL_RESOURCE_DETECTORS="otel,service_instance",
+    )  # fmt: skip
+    assert (observed.status, observed.stdout) == (0, "True\n"), observed.stderr
+
+
 def test_an_unknown_setting_is_named_once_and_before_the_script(tmp_path: Path) -> None:
     source = f"import sys; print('the script', file=sys.stderr)\n{OBSERVES_ITSELF}\nimport jax; jax.devices()"
     (tmp_path / "script.py").write_text(source)
@@ -155,9 +177,10 @@ def test_a_terminal_is_told_where_the_metrics_are_as_soon_as_they_are_there(tmp_
                 said += piece
     os.close(ours)
     assert address.startswith("http://localhost:")
-    first, second, *_ = said.decode().split("\r\n")
+    first, second, third, *_ = said.decode().split("\r\n")
     assert first == f"jaxobs: metrics at {address}"
-    assert second.startswith("jaxobs: ")
+    assert second.startswith("jaxobs: if the job is killed its last summary is in /")
+    assert third.startswith("jaxobs: ")
     assert address not in said.decode().partition("\r\n")[2]  # where nobody serves any more
 
 
@@ -168,3 +191,52 @@ def test_a_captured_standard_error_names_no_address_where_nobody_serves_any_more
     assert address.startswith("http://localhost:")
     assert address not in observed.stderr
     assert observed.stderr.startswith("jaxobs: ")
+
+
+TERMINATED = """
+import jax, jaxobs, logging, os, signal, sys, time
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+while "<lambda>" not in (jaxobs.instrument().snapshot(10.0).to_dict().get("functions") or {}):
+    time.sleep(0.1)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(10)
+"""
+
+
+@pytest.mark.parametrize("prometheus", ["true", "false"])
+def test_the_summary_of_a_terminated_script_is_where_the_log_says(tmp_path: Path, prometheus: str) -> None:
+    (tmp_path / "script.py").write_text(TERMINATED)
+    kept = tmp_path / "summaries"
+    kept.mkdir()
+    observed = jaxobs(
+        "run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0", JAXOBS_PROMETHEUS=prometheus,
+        JAXOBS_SUMMARY_DIRECTORY=str(kept),
+    )  # fmt: skip
+    assert observed.status == -signal.SIGTERM
+    said = re.search(r"if the job is killed its last summary is in (\S+)", observed.stdout)
+    assert said, observed.stdout
+    file = Path(said[1])
+    deadline = time.monotonic() + 30.0  # the agent has a low priority
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(kept.iterdir()) == [file]
+    assert "<lambda>" in file.read_text()
+
+
+LAUNCHER = """
+import subprocess, sys
+code = "import time; end = time.process_time() + {seconds}\\nwhile time.process_time() < end: pass"
+subprocess.run([sys.executable, "-S", "-c", code], check=True)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "names_them"), [(0.5, True), (0.0, False)])
+def test_a_launcher_is_told_to_observe_each_rank_where_its_children_have_worked(
+    tmp_path: Path, seconds: float, names_them: bool
+) -> None:
+    (tmp_path / "launcher.py").write_text(LAUNCHER.replace("{seconds}", str(seconds)))
+    observed = jaxobs("run", "launcher.py", folder=tmp_path)
+    (line,) = observed.stderr.splitlines()
+    assert line.startswith("jaxobs: no JAX backend was used")
+    assert ("put `jaxobs run` on the command of each rank" in line) is names_them

@@ -121,6 +121,7 @@ class Server:
             "global: {scrape_interval: 500ms}\n"
             "scrape_configs:\n"
             "- job_name: jax\n"
+            "  honor_labels: true\n"
             "  file_sd_configs:\n"
             f"  - {{files: ['{targets}/*.json'], refresh_interval: 1s}}\n"
         )

@@ -9,6 +9,7 @@ import pytest
 
 from jaxobs.config import Settings
 from jaxobs.probe.side import ProbeSide
+from jaxobs.probe.sources import Source
 from tests.probe.marks_under_a_clock import marks, sent_events
 
 __all__ = ["marks"]  # a fixture
@@ -22,6 +23,11 @@ class Observed:
         plain = Settings(**settings).model_dump(mode="json") | {"rank_on_host": 0, "in_kubernetes": False}
         self.side = ProbeSide(plain, dict, _no_agent, lambda kind, body: None, self.log.append)
         self.events: list[Any] = []
+
+    def source(self, name: str) -> Source:
+        """One of its probes."""
+        (found,) = [source for source in self.side.sources if source.guard.source == name]
+        return found
 
     def of(self, *types: type) -> list[Any]:
         """All events of these types so far."""

@@ -165,7 +165,7 @@ def test_stop_leaves_nothing_behind(observed: Any) -> None:
         ]
 
     assert len(ours()) == 3
-    probe = next(iter(observed.side.sources)).plugin
+    probe = observed.source("compile").plugin
 
     @jax.jit
     def stops(x: Any) -> Any:

@@ -83,12 +83,12 @@ def test_a_function_that_raises_while_it_is_traced_leaves_nothing_in_flight(obse
     ended = Counter((e.function, e.phase) for e in observed.of(CompilePhaseEnded) if e.outermost)
     assert started == ended
     assert len(observed.of(StepEnded)) == 1
-    probe = next(iter(observed.side.sources)).plugin
+    probe = observed.source("compile").plugin
     assert probe._thread.stack == []
 
 
 def test_listeners_that_somebody_cleared_are_put_back_even_inside_a_trace(observed: Any) -> None:
-    probe = next(iter(observed.side.sources)).plugin
+    probe = observed.source("compile").plugin
     mine = Counter[str]()
 
     @jax.jit
@@ -116,7 +116,7 @@ def test_listeners_that_somebody_cleared_are_put_back_even_inside_a_trace(observ
 def test_a_probe_that_fails_is_contained_and_finds_its_way_back(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guard = next(iter(observed.side.sources)).guard
+    guard = observed.source("compile").guard
 
     def broken(*_: Any) -> Any:
         raise RuntimeError("as in a JAX of the future")

@@ -117,8 +117,9 @@ def test_a_failed_import_raises_as_ever_and_the_next_one_counts(make_module: Mak
     )
     seen: list[ModuleType] = []
     when_imported(name, seen.append)
-    with pytest.raises(AssertionError, match="not yet"):
+    with pytest.raises(AssertionError, match="not yet") as raised:
         importlib.import_module(name)
+    assert not [frame for frame in raised.traceback if "probe/import_hook.py" in str(frame.path)]
     assert seen == []
     module = importlib.import_module(name)
     del sys.tries  # type: ignore[attr-defined]

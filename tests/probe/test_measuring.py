@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import jaxobs
+from jaxobs.model.events import StepEnded
 from jaxobs.probe import measuring
 
 N = 128
@@ -62,6 +63,7 @@ def test_a_watched_function_is_measured_and_counts_in_no_loop(observed: Any) -> 
     assert jaxobs.cost(watched, SQUARE).matrix_flops == PRODUCT
     assert jaxobs.roofline(watched, SQUARE).seconds > 0
     assert list(observed.side.watching.calls_outside_steps()) == []
+    assert observed.of(StepEnded) == []
 
 
 def test_donated_arguments_are_alive_afterwards() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +168,45 @@ def test_the_line_is_that_of_the_call_which_compiled_and_not_of_one_that_only_tr
     step(np.ones(4, np.float32))
     lines = [dict(event.attributes)[events.CALL_LINE] for event in observed.of(events.Compilation)]
     assert lines[-1] - lines[0] == 2
+
+
+TRAINER = (
+    "def fit(step, x):\n    return step(x)\n\ndef train(jit):\n    step = jit(lambda x: x * 3)\n    {call}\n"
+)
+
+
+def installed(folder: Path, name: str, call: str = "") -> Any:
+    """A module of a package that pip has put where packages are."""
+    packages = folder / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / f"{name}.py").write_text(TRAINER.replace("{call}", call or "pass"))
+    spec = importlib.util.spec_from_file_location(name, packages / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_line_is_the_users_and_not_that_of_a_trainer_in_an_installed_package(
+    observed: Any, tmp_path: Path
+) -> None:
+    trainer = installed(tmp_path, "trainer_of_a_library")
+    trainer.fit(jax.jit(lambda x: x * 2), np.ones(3, np.float32))
+    (compiled,) = [dict(event.attributes) for event in observed.of(events.Compilation)]
+    assert compiled[events.CALL_FILE] == __file__
+    assert "trainer.fit(" in Path(__file__).read_text().splitlines()[compiled[events.CALL_LINE] - 1]
+
+
+def test_a_program_that_is_itself_installed_has_lines_of_its_own(observed: Any, tmp_path: Path) -> None:
+    program = installed(tmp_path, "program_that_is_installed", "fit(step, 2.0)")
+    thread = threading.Thread(
+        target=program.train, args=(jax.jit,)
+    )  # so that no line of this file is on its stack
+    thread.start()
+    thread.join()
+    (compiled,) = [dict(event.attributes) for event in observed.of(events.Compilation)]
+    assert (Path(compiled[events.CALL_FILE]).name, compiled[events.CALL_LINE]) == (
+        "program_that_is_installed.py",
+        2,
+    )

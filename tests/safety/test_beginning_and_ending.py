@@ -121,7 +121,10 @@ def test_a_launcher_starts_nothing_before_the_first_compile_and_nothing_in_a_for
 ) -> None:
     outcome = run(JAX_COMES_LATER, observed=False)
     assert outcome.status == 0, outcome.stderr
-    assert outcome.stdout == "['jaxobs-completions', 'jaxobs-sampling', 'jaxobs-sender']\n1\n"
+    assert (
+        outcome.stdout
+        == "['jaxobs-completions', 'jaxobs-host-lines', 'jaxobs-sampling', 'jaxobs-sender']\n1\n"
+    )
 
 
 HOSTILE = """

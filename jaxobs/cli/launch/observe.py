@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+CHILDREN_SECONDS = 0.2
+"""Processor time of child processes from which one of them may have used JAX: importing it took 0.6 s."""
+
+_children_before = 0.0
+
 
 def observe(
     settings: dict[str, object],
@@ -26,6 +31,8 @@ def observe(
     Starts nothing, and imports neither JAX nor most of jaxobs before the script itself imports JAX: what a
     script does at its beginning (patching the standard library, say) it does in a process as fresh as ever.
     """
+    global _children_before
+    _children_before = _children_seconds()
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
     atexit.register(_report, os.getpid())
     if named:  # unknown variables of which the launcher has told
@@ -39,11 +46,13 @@ def _attach(settings: dict[str, object]) -> None:
     attach(tell_address=_say_address, **settings)
 
 
-def _say_address(url: str) -> None:
+def _say_address(url: str, summary_file: str | None) -> None:
     """To a terminal only: where standard error is captured it stays the script's own until the summary."""
     with contextlib.suppress(Exception):  # closed, or replaced by something of the script's
         if sys.stderr.isatty():
             sys.stderr.write(f"jaxobs: metrics at {url}\n")
+            if summary_file is not None:
+                sys.stderr.write(f"jaxobs: if the job is killed its last summary is in {summary_file}\n")
             sys.stderr.flush()
 
 
@@ -53,7 +62,10 @@ def _report(launched: int) -> None:
     ):  # a fork of the script ends with `exit` too
         return
     try:
-        text = closing_text()
+        try:
+            text = closing_text()
+        except Exception as error:  # noqa: BLE001  # a fault of ours, which is better told than guessed at
+            text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
     except Exception:  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
@@ -80,9 +92,26 @@ def closing_text() -> str:
     if (
         snapshot is None
     ):  # an observer that has started takes one as it shuts down, whatever the agent answers
-        return "jaxobs: no JAX backend was used; nothing to report"
+        return _why_nothing()
 
     from jaxobs.cli.terminal import is_styled, terminal_width
     from jaxobs.model.summary import render
 
     return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=is_styled(sys.stderr))
+
+
+def _why_nothing() -> str:
+    """Where other processes did the work this one saw nothing of it: a launcher of ranks, as many scripts are."""
+    seconds = _children_seconds() - _children_before
+    if seconds < CHILDREN_SECONDS:
+        return "jaxobs: no JAX backend was used; nothing to report"
+    return (
+        f"jaxobs: no JAX backend was used in this process, and the processes that it started ({seconds:.1f} s of "
+        "processor time) are not observed: if they use JAX, put `jaxobs run` on the command of each rank"
+    )
+
+
+def _children_seconds() -> float:
+    """Processor time of child processes that have ended and were waited for."""
+    used = os.times()
+    return used.children_user + used.children_system

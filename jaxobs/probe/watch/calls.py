@@ -27,6 +27,7 @@ from jaxobs.probe.watch.signatures import (
     telling_paths,
     unplaced,
 )
+from jaxobs.probe.watch.unmarked import UnmarkedCalls
 
 LAMBDA = "<lambda>"
 """A name that says nothing about which function it is."""
@@ -96,7 +97,7 @@ class Calls:
 
     __slots__ = (
         "_earlier", "_emit", "_failed", "_known", "_name", "_table", "alive", "complete", "completions", "current",
-        "executables", "first_calls", "function", "leaf", "new", "number", "outside", "read", "run",
+        "executables", "first_calls", "function", "leaf", "new", "number", "outside", "read", "run", "unmarked",
     )  # fmt: skip
 
     def __init__(
@@ -108,10 +109,12 @@ class Calls:
         executables: Executables,
         completions: Completions,
         first_calls: FirstCalls,
+        unmarked: UnmarkedCalls,
         failed: Callable[[BaseException | None, str | None], None],
     ) -> None:
         self.function = function
         self.first_calls = first_calls
+        self.unmarked = unmarked
         self.number = number
         self.current = current
         self.executables = executables

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.model.clock import now, seconds, thread_time
-from jaxobs.model.events import ExecutableRan, StepCompleted
+from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
+from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.watch.readiness import is_askable, is_ready
 from jaxobs.probe.watch.room import ALWAYS, room
@@ -50,6 +51,9 @@ LATENCIES_KEPT = 1_000
 """Executables, twice each, whose latencies are known: one that is compiled again is another. What is forgotten is polled
 from the first moment on, once."""
 
+LONG_RUN = 2 * NANOSECONDS
+"""A run that has lasted this long is told of while it lasts: it may be a whole training."""
+
 PATIENCE = 600.0
 """Seconds after which a sample is given up: a device that does not finish shows as steps that do not end."""
 
@@ -61,10 +65,11 @@ class OutputLeaf:
     device time stays absent.
     """
 
-    __slots__ = ("_ways", "exhausted")
+    __slots__ = ("_room", "_ways", "exhausted")
 
     def __init__(self) -> None:
         self._ways: list[tuple[Any, ...]] | None = None
+        self._room: int | None = None
         self.exhausted = False
 
     def take(self, result: Any) -> Any:
@@ -82,7 +87,7 @@ class OutputLeaf:
                 for how, key in self._ways[0]:
                     value = step_into(value, how, key)
                 if is_askable(value):
-                    if value.nbytes <= ALWAYS or value.nbytes <= room(value, BURST):
+                    if value.nbytes <= ALWAYS or value.nbytes <= self._room_for(value):
                         return value
                     self._ways.clear()  # the others are larger
                     break
@@ -93,6 +98,18 @@ class OutputLeaf:
             self._ways.pop(0)
         self.exhausted = True
         return None
+
+    def _room_for(self, leaf: Any) -> int:
+        """As it was when it was last looked at; here only once, as the training thread does no more than it must."""
+        if self._room is None:
+            self._room = room(leaf, BURST)
+        return self._room
+
+    def measure(self, leaf: Any) -> None:
+        """On the polling thread: how much memory there is by now for outputs like this one."""
+        if self._room is not None:
+            with contextlib.suppress(Exception):  # a device may not tell, or be gone
+                self._room = room(leaf, BURST)
 
     def died(self) -> None:
         """The leaf was donated before it was ready: take another one from now on."""
@@ -135,6 +152,8 @@ class Completions:
         self._rounds = 0
         self._looked_at: Counter[int] = Counter()
         self._latest_run = 0
+        self.latest_ready = 0
+        """When an output was last seen to be ready, by `now()`."""
         self.cpu_seconds = 0.0
 
     def before_call(self) -> None:
@@ -166,6 +185,10 @@ class Completions:
             if is_ready(leaf):  # the backend ran it within the call
                 sample.ready = ended
             self._samples.append(sample)
+            if (
+                run not in self._looked_at
+            ):  # seen for the first time: then all of it, which may not come again soon
+                self._wanted = BURST
             if len(self._samples) >= self._wanted:
                 self.armed = False
             self._arrived.put(None)
@@ -203,6 +226,7 @@ class Completions:
             sample = self._samples[position]
             if not self._await(sample, self._samples[position - 1] if position else None):
                 break
+            sample.way.measure(sample.leaf)
             sample.leaf = None
             position += 1
         self.armed = False
@@ -210,7 +234,7 @@ class Completions:
         self._samples = []
         if done:
             self._rounds += 1
-            self._report(done, burst)
+            self._report(done, burst=len(done) > 1)
 
     def _forget_arrivals(self) -> None:
         with contextlib.suppress(queue.Empty):
@@ -222,6 +246,7 @@ class Completions:
         begun = sample.started
         if before is not None and before.ready is not None and not sample.idle_before:
             begun = max(begun, before.ready)
+        told = begun + LONG_RUN
         latencies = self._latencies.setdefault((sample.run, before is not None), deque(maxlen=5))
         if len(self._latencies) > LATENCIES_KEPT:
             del self._latencies[next(iter(self._latencies))]
@@ -241,6 +266,9 @@ class Completions:
                     sample.uncertainty = (ready - last_not_ready) // 2
                     break
                 last_not_ready = asked
+                if asked >= told:
+                    told = asked + NANOSECONDS
+                    self._emit(RunUnderWay(sample.run, begun, asked))
                 waited = seconds(asked - begun)
                 if waited > PATIENCE or self._stop.is_set():
                     return False
@@ -248,13 +276,14 @@ class Completions:
         except RuntimeError:  # "Array has been deleted"
             sample.way.died()
             return False
+        self.latest_ready = sample.ready
         latencies.append(seconds(max(0, sample.ready - begun)))
         return True
 
-    def _report(self, done: list[Sample], burst: bool) -> None:
+    def _report(self, done: list[Sample], *, burst: bool) -> None:
         last = done[-1]
         assert last.ready is not None
-        if last.loop:
+        if last.loop or last.step:  # no step, and no call that is told by itself
             self._emit(StepCompleted(last.loop, last.step, last.ready, last.uncertainty))
         self._latest_run = last.run
         for index, sample in enumerate(done):
@@ -291,5 +320,5 @@ def _ways_to_leaves(result: Any) -> list[tuple[Any, ...]]:
                 break
         else:
             # Of equals the later one: state comes first by custom, and is donated to the next step.
-            found.append((int(leaf.nbytes), -len(found), tuple(way)))
+            found.append((int(getattr(leaf, "nbytes", sys.maxsize)), -len(found), tuple(way)))
     return [way for _, _, way in sorted(found)]

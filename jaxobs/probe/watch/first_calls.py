@@ -1,24 +1,22 @@
 """How long the run of a call took that compiled: from the end of the compile until an output was ready.
 
 Such a call is never one of those that are polled closely, and may be the only one: a training that is one call. It is
-asked about once a second, so runs of less than some seconds are not timed here; the calls after it tell of those.
+asked about once a second, so runs of less than some seconds are not timed here; the calls after it tell of those. Where
+another run is seen to end meanwhile, the device was not this one's alone, and its time is not known. (Of what nobody
+watches that is not seen. A compile, during which the device gets through what it was given, goes before the run.)
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from jaxobs.model.clock import now, seconds
-from jaxobs.model.events import ExecutableRan
+from jaxobs.model.events import ExecutableRan, RunUnderWay
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.watch.completions import TOLERANCE, OutputLeaf
+from jaxobs.probe.watch.completions import LONG_RUN, TOLERANCE, Completions, OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
-
-REMEMBERED = 8
-"""First calls under way at a time; of more the oldest are let go of, and their outputs with them."""
 
 
 @dataclass(slots=True)
@@ -32,36 +30,46 @@ class FirstCall:
 
 
 class FirstCalls:
-    """Kept by the thread that calls, asked about by another."""
+    """One at a time: kept by the thread that calls, asked about by another."""
 
-    def __init__(self, emit: Callable[[Any], None]) -> None:
+    def __init__(self, emit: Callable[[Any], None], completions: Completions) -> None:
         self._emit = emit
-        self._under_way: deque[FirstCall] = deque(maxlen=REMEMBERED)
+        self._completions = completions
+        self._under_way: FirstCall | None = None
 
     def keep(self, way: OutputLeaf, result: Any, run: int, compiled: int) -> None:
-        """On the calling thread, when the call has returned."""
+        """On the calling thread, when the call has returned. Not one that waits for another."""
         try:
+            before = self._under_way
+            if before is not None and not is_ready(before.leaf):
+                return
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
-                self._under_way.append(FirstCall(leaf, run, compiled, now()))
+                self._under_way = FirstCall(leaf, run, compiled, now())
         except Exception as error:  # outputs may be anything, or deleted; never into the user's call
             if raised_by_signal_handler(error):
                 raise
 
     def ask(self) -> None:
         """Once a second, on a thread of ours."""
-        for _ in range(len(self._under_way)):
-            call = self._under_way.popleft()
-            asked = now()
-            try:
-                ready = is_ready(call.leaf)
-            except RuntimeError:  # donated or deleted: nobody will know
-                continue
-            if not ready:
+        call = self._under_way
+        if call is None:
+            return
+        asked = now()
+        try:
+            if self._completions.latest_ready <= call.begun and not is_ready(call.leaf):
                 call.not_ready = asked
-                self._under_way.append(call)
-                continue
-            at, uncertainty = (call.not_ready + now()) // 2, (now() - call.not_ready) // 2
-            duration = at - call.begun
-            if uncertainty <= TOLERANCE * duration:
-                self._emit(ExecutableRan(call.run, seconds(duration), seconds(uncertainty), at))
+                if asked - call.begun >= LONG_RUN:
+                    self._emit(RunUnderWay(call.run, call.begun, asked))
+                return
+            self._tell(call, now())
+        except RuntimeError:  # donated or deleted: nobody will know
+            pass
+        self._under_way = None
+
+    def _tell(self, call: FirstCall, seen: int) -> None:
+        """It was ready when it was asked, or another run was seen to end."""
+        at, uncertainty = (call.not_ready + seen) // 2, (seen - call.not_ready) // 2
+        duration = at - call.begun
+        if self._completions.latest_ready <= call.begun and uncertainty <= TOLERANCE * duration:
+            self._emit(ExecutableRan(call.run, seconds(duration), seconds(uncertainty), at))

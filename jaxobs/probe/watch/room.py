@@ -28,7 +28,7 @@ def room(leaf: Any, kept_at_once: int) -> int:
 
 def _free_on_device(leaf: Any) -> int | None:
     """Bytes free where the array lies; None where that is not known."""
-    device = next(iter(leaf.devices()))
+    device = next(iter(leaf.sharding.addressable_devices))
     if device.platform == "cpu":
         return _free_on_host()
     statistics = device.memory_stats() or {}

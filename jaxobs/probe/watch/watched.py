@@ -9,6 +9,7 @@ from types import MethodType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from jaxobs.model.clock import now
+from jaxobs.model.events import UNMARKED
 from jaxobs.probe.watch.calls import Calls, Learned
 
 Parameters = ParamSpec("Parameters")
@@ -32,7 +33,7 @@ class Watched(Generic[Parameters, Result]):
         self.original = original
         """The function that was given, where `function` is a twin of it."""
 
-    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901  # hot
+    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901, PLR0912  # hot
         calls = self._calls
         if calls is None:
             return self._function(*args, **kwargs)
@@ -68,7 +69,9 @@ class Watched(Generic[Parameters, Result]):
                 calls.compiled(result, args, kwargs)
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
-            calls.outside[run] = calls.outside.get(run, 0) + 1
+            number = calls.unmarked.note(run, started, ended) if calls.current.phase is None else 0
+            if number == 0:
+                calls.outside[run] = calls.outside.get(run, 0) + 1
         elif step.run:
             step.later_runs.append(run)
             step.dispatch += ended - started
@@ -76,7 +79,7 @@ class Watched(Generic[Parameters, Result]):
             step.run = run
             step.dispatch = ended - started
         if sampling:
-            loop, number = (step.loop, step.number) if step is not None else ("", 0)
+            loop, number = (step.loop, step.number) if step is not None else (UNMARKED, number)
             completions.after_call(calls.leaf, result, run, loop, number, started, ended)
         return result
 
@@ -98,6 +101,9 @@ class Watched(Generic[Parameters, Result]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _as_it_is, (self._function,)  # another process has an observer of its own, or none
+
+    def __getstate__(self) -> object:
+        return self._function.__getstate__()  # every object has it since Python 3.11
 
     def __repr__(self) -> str:
         return f"<watched {self._function!r}>"

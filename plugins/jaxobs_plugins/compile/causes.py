@@ -7,12 +7,13 @@ from types import FrameType
 from typing import TypeVar
 
 from jaxobs.derive.miss_cause import UNEXPLAINED
+from jaxobs.jax_compat.control_flow import plain_parameters
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
+from jaxobs.plugin.call_site import CallSite, call_site
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import Lowering, call_being_traced, lowering
 from jaxobs.probe.jax_pmap import mapped_call
-from jaxobs_plugins.compile.call_site import CallSite, call_site
 from jaxobs_plugins.compile.functions import function_key
 from jaxobs_plugins.compile.history import History, Traced
 from jaxobs_plugins.compile.signature import (
@@ -22,9 +23,13 @@ from jaxobs_plugins.compile.signature import (
     signature_of,
     untraced_signature,
 )
+from jaxobs_plugins.compile.values import value_of
 
 UNDER_WAY = 32
 """Functions that one thread has traced and not compiled yet, as ahead-of-time compiles may be; more are forgotten."""
+
+CONTROL_FLOW = "control flow outside jit"
+"""First in the keys of such functions."""
 
 NOT_SEEN = "what it was compiled for could not be seen"
 NO_DIFFERENCE = (
@@ -59,7 +64,13 @@ class Causes:
         try:
             mapped = mapped_call(frame)
             call = mapped or call_being_traced(frame)
-            if call is not None:
+            parameters = None if call is None else plain_parameters(call.function)
+            if call is not None and parameters is not None:
+                # JAX makes a function object for each program outside jit, so it is known by name and line instead.
+                statics = tuple((name, value_of(value)) for name, value in parameters.items())
+                signature = signature_of(call, 0)._replace(statics=statics)
+                _keep(thread.traced, function, Traced((CONTROL_FLOW, function), signature))
+            elif call is not None:
                 # What pmap makes of a function is another program than what jit makes of it.
                 key = (*function_key(call.function), "pmap" if mapped else "jit")
                 number = self._history.number_of(key, call.function)
@@ -125,6 +136,9 @@ class Causes:
         self._compiled.add(function)
         if explanation is None:
             return None, where
+        if explanation == UNEXPLAINED and noted is not None and noted.key[0] == CONTROL_FLOW:
+            # Neither its arrays nor its length differ, so what it calls does: another function, or a new one.
+            explanation = explanation._replace(cause="redefined")
         reason = None
         if explanation.cause == "other":
             reason = NOT_SEEN if noted is None else NO_DIFFERENCE if noted.signature.complete else TOO_MANY

@@ -15,8 +15,10 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, TypeVar, cast
 
+from jaxobs.jax_compat.control_flow import control_flow_outside_jit
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
     CACHE_SECONDS_SAVED,
@@ -26,8 +28,9 @@ from jaxobs.model.events import (
     ExecutableCreated,
     Measured,
 )
-from jaxobs.model.labels import EAGER
+from jaxobs.model.labels import EAGER, OUTSIDE_JIT
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe import jax_internals, jax_pmap
 from jaxobs.probe.trace_context import current_span_context
@@ -232,6 +235,7 @@ class CompileProbe:
     def _function(self, name: str, phase: str) -> str:
         """The jitted or pmapped function's name: `jit(step)` and `step` are one; JAX's own compiles are `(eager)`.
 
+        But for a loop or conditional of `jax.lax` outside jit: it is a program of the user's, named with its line.
         To be called by the listener itself: JAX's frames are looked for above it.
         """
         inner = name[name.index("(") + 1 : -1] if name.endswith(")") and "(" in name else name
@@ -252,7 +256,7 @@ class CompileProbe:
             if own is not None:
                 (eager.add if own else eager.discard)(inner)
         # Compiled ahead of time, or by `jax.grad` outside of it, what pmap made still has JAX's name for it.
-        return pmapped.get(inner) or (EAGER if inner in eager else inner or EAGER)
+        return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else inner or EAGER)
 
     def _executable_made(self, executable: Any, function: str, at: int) -> None:
         job, thread = self._job, self._thread
@@ -284,3 +288,10 @@ class CompileProbe:
         if created is not None:
             job.emit(created)
             job.executable_created(function, number)
+
+
+def _eager(primitive: str, frame: FrameType | None) -> str:
+    """What JAX compiles by itself: `scan at train.py:12` where it has functions of the user's in it, else `(eager)`."""
+    name = control_flow_outside_jit(primitive, frame)
+    site = call_site(frame) if name is not None else None
+    return EAGER if site is None else f"{name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"

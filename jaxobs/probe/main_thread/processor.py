@@ -1,0 +1,108 @@
+"""Whether the main thread is on a processor, as the system accounts for it; Linux tells, others do not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from jaxobs.model.clock import monotonic
+
+BEHIND = 1
+"""In `schedstat`: nanoseconds that a task was ready to run and had no processor, the second of its three numbers. The
+first are those that it ran."""
+
+
+class MainThreadClock:
+    """Answers for the main thread of this process, from any thread. Each question takes one to three microseconds."""
+
+    def __init__(self) -> None:
+        main = threading.main_thread()
+        self._state = _opened(f"/proc/self/task/{main.native_id}/stat")
+        self._accounts = _opened(f"/proc/self/task/{main.native_id}/schedstat")
+        self._processor_time = _processor_time(main.ident)
+        self._runnable_before, self._asked = self._runnable(), monotonic()
+
+    def is_on_processor(self) -> bool | None:
+        """Whether it runs, or would if a processor were free; None where the system does not tell."""
+        text = _read(self._state)
+        # The program's name stands in brackets before the state and may hold any character.
+        return text.rpartition(b") ")[2][:1] == b"R" if text else None
+
+    def processor_seconds(self) -> float | None:
+        """Processor time that it has had so far."""
+        return None if self._processor_time is None else self._processor_time()
+
+    def runnable_share(self) -> float | None:
+        """Share of the time since this was last asked in which it was on a processor, or ready for one."""
+        before, asked = self._runnable_before, self._asked
+        self._runnable_before, self._asked = self._runnable(), monotonic()
+        if before is None or self._runnable_before is None or self._asked <= asked:
+            return None
+        return (self._runnable_before - before) / (self._asked - asked)
+
+    def _runnable(self) -> float | None:
+        text = _read(self._accounts).split()
+        return (int(text[0]) + int(text[BEHIND])) / 1e9 if len(text) > BEHIND else None
+
+    def close(self) -> None:
+        """Give the files back; nothing is known any more."""
+        _close(self._state)
+        _close(self._accounts)
+        self._state = self._accounts = self._processor_time = None
+
+
+class WaitForProcessor:
+    """How long the thread that made it has been ready to run without a processor."""
+
+    def __init__(self) -> None:
+        self._file = _opened("/proc/thread-self/schedstat")
+        self._before = 0.0
+        self.lately()
+
+    def lately(self) -> float:
+        """Seconds since this was last asked; 0 where the system does not tell."""
+        text = _read(self._file).split()
+        if len(text) <= BEHIND:
+            return 0.0
+        before, self._before = self._before, int(text[BEHIND]) / 1e9
+        return self._before - before
+
+    def close(self) -> None:
+        """Give the file back."""
+        _close(self._file)
+        self._file = None
+
+
+def _processor_time(ident: int | None) -> Callable[[], float] | None:
+    find = getattr(time, "pthread_getcpuclockid", None)
+    if find is None or ident is None:
+        return None
+    with contextlib.suppress(OSError):
+        number = find(ident)
+        return lambda: time.clock_gettime(number)
+    return None
+
+
+def _opened(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _read(file: int | None) -> bytes:
+    if file is None:
+        return b""
+    try:
+        return os.pread(file, 256, 0)
+    except OSError:
+        return b""
+
+
+def _close(file: int | None) -> None:
+    if file is not None:
+        with contextlib.suppress(OSError):
+            os.close(file)

@@ -1,0 +1,163 @@
+"""A thread that looks at the main thread's Python stack some times a second, within a budget of processor time.
+
+A sample is due at a random moment, so that no loop is always met at the same line, and stands for the time since the one
+before. It needs the interpreter lock, and so comes late where the main thread runs Python; how late says for how long.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+
+from jaxobs.model.activities import PROCESSOR
+from jaxobs.model.clock import monotonic, now, seconds, thread_time
+from jaxobs.model.events import MainThreadSampled
+from jaxobs.plugin.guard import Guard
+from jaxobs.probe.main_thread.processor import MainThreadClock, WaitForProcessor
+from jaxobs.probe.main_thread.stack import Place, Stack
+from jaxobs.probe.main_thread.tally import Row, Tally
+
+BUDGET = 0.0008
+"""Share of a core. A sample costs 0.05 to 0.2 ms, half of it waking up (`make benchmark NAME=host_lines`)."""
+
+SHORTEST, LONGEST = 0.03, 1.0
+"""Seconds between samples, on average: thirty a second where they are cheap, one where a machine is very slow."""
+
+BEFORE = "Python before it"
+"""In place of what a line waits in: which lines ran in the milliseconds before it is not seen, but that Python ran is."""
+
+PROMPT = 0.0003
+"""Seconds that a sample is late by without anybody having held the interpreter lock: timers and waking up take 0.1 ms."""
+
+FORCED = 0.9
+"""Share of the switch interval after which a late sample has taken the lock from whoever held it."""
+
+HELD = 0.8
+"""Share of its lateness for which the main thread must have run since the sample before, or it was not what kept it."""
+
+SITES_KEPT = 500
+"""Calls that were seen to block."""
+
+COSTS_AVERAGED = 10
+
+
+class MainThreadSampler:
+    """`loop` gives the name of the loop whose step is under way on the main thread, empty where there is none."""
+
+    def __init__(
+        self, step_iterator: CodeType, dispatch: CodeType, loop: Callable[[], str], log: Callable[[str], None]
+    ) -> None:
+        self.cpu_seconds = 0.0
+        self._loop = loop
+        self._guard = Guard("host_lines", "probe", log)
+        self._stack = Stack(step_iterator, dispatch)
+        self._tally = Tally()
+        self._main = threading.main_thread().ident
+        self._random = random.Random()  # noqa: S311  # not the job's own, whose numbers must stay as they are
+        # No Event: a timed wait of one costs half as much again.
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self._clock: MainThreadClock | None = None
+        self._cost = 0.0002
+        self._last = 0
+        self._delay = 0.0
+        self._blocking: set[tuple[str, str]] = set()
+        self._processor_before = 0.0
+
+    def run(self) -> None:
+        """The thread's life."""
+        self._clock, waited = MainThreadClock(), WaitForProcessor()
+        try:
+            self._last = now()
+            while self._turn(waited):
+                pass
+        finally:
+            self._clock.close()
+            waited.close()
+
+    def stop(self) -> None:
+        """End after the sample under way; safe twice."""
+        if self._ended.locked():
+            self._ended.release()
+
+    def take(self) -> list[MainThreadSampled]:
+        """What was sampled since this was last asked."""
+        clock = self._clock
+        return self._guard.call(self._tally.take, None if clock is None else clock.runnable_share()) or []
+
+    def _turn(self, waited: WaitForProcessor) -> bool:
+        """Sleep and take a sample. False at the end."""
+        before = thread_time()
+        pause = min(LONGEST, max(SHORTEST, self._cost / BUDGET)) * self._random.uniform(0.5, 1.5)
+        late = self._sleep(pause, waited)
+        if late is None:
+            return False
+        self._guard.call(self._sample, late)
+        self.cpu_seconds = thread_time()
+        self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
+        return True
+
+    def _sleep(self, pause: float, waited: WaitForProcessor) -> float | None:
+        """Seconds for which somebody else kept the interpreter lock when the time was over; None at the end."""
+        waited.lately()
+        due = monotonic() + pause
+        if self._ended.acquire(timeout=pause):
+            self._ended.release()
+            return None
+        self._delay = late = monotonic() - due
+        # Waiting for a processor is nobody's keeping the lock.
+        return late if late <= PROMPT else late - waited.lately()
+
+    def _sample(self, late: float) -> None:
+        begin, self._last = self._last, now()
+        spent = seconds(self._last - begin)
+        held, forced = self._held(late)
+        on_processor = forced or self._is_on_processor()
+        place = self._place(on_processor, in_python=forced)
+        if place is None:
+            return
+        held = held or self._has_just_let_go(place, on_processor)
+        if held and not forced:
+            # It ran Python for a while shorter than the switch interval, and now is in a call that lets go of the lock.
+            place, on_processor = Place(place.line, BEFORE, PROCESSOR), True
+        self._tally.add(begin, self._last, Row(self._loop(), place, bool(on_processor)), spent)
+
+    def _has_just_let_go(self, place: Place, on_processor: bool | None) -> bool:
+        """Whether it is about to block: on a processor in a call that blocks, while this sample is late for any reason.
+
+        Where every core is taken, the sampler gets one when the main thread wakes it by letting go of the lock.
+        """
+        site = place.line, place.waits_in
+        if on_processor is False and place.waits_in and len(self._blocking) < SITES_KEPT:
+            self._blocking.add(site)
+        return bool(on_processor) and self._delay > PROMPT and site in self._blocking
+
+    def _held(self, late: float) -> tuple[bool, bool]:
+        """Whether the main thread kept the lock, and whether it was then made to let go of it: else it did in a call."""
+        ran = self._ran()
+        held = late > PROMPT and (ran is None or ran >= HELD * late)
+        return held, held and late >= FORCED * sys.getswitchinterval()
+
+    def _ran(self) -> float | None:
+        """Processor time of the main thread since this was last asked. Another thread may have held the lock."""
+        clock = self._clock
+        now_ran = None if clock is None else clock.processor_seconds()
+        if now_ran is None:
+            return None
+        before, self._processor_before = self._processor_before, now_ran
+        return now_ran - before
+
+    def _is_on_processor(self) -> bool | None:
+        return None if self._clock is None else self._clock.is_on_processor()
+
+    def _place(self, on_processor: bool | None, *, in_python: bool) -> Place | None:
+        frame: FrameType | None = sys._current_frames().get(self._main or 0)  # noqa: SLF001  # documented
+        if frame is None:
+            return None
+        try:
+            return self._stack.place(frame, on_processor=on_processor, in_python=in_python)
+        finally:
+            del frame

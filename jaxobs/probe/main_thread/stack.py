@@ -1,0 +1,267 @@
+"""A Python stack in the words of its user: the line they know, what a library waits for below it, and what that means.
+
+Only code objects are looked at: names of files and functions, flags and instructions. Nothing of the user's is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from jaxobs.model.activities import (
+    COMPILE,
+    DEVICE,
+    DISPATCH,
+    INPUT,
+    MARKED_INPUT,
+    PROCESSOR,
+    UNKNOWN,
+    WAITING,
+)
+from jaxobs.probe.main_thread.call_site import NOWHERE, CallSites, Site, kind_of_callee
+from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, Packages, module
+
+DEEPEST = 40
+"""Frames that are looked at: those of a model's layers while JAX traces are many, and the innermost are enough."""
+
+BEYOND = 8
+"""Frames outside the user's innermost that are looked at: a generator that it is called in, and who asks that."""
+
+STACKS_KEPT = 500
+"""Stacks whose words are remembered, by names and numbers. A loop has some dozens, and each takes a kilobyte or two."""
+
+JAX = frozenset({"jax", "jaxlib"})
+
+LOADERS = frozenset(
+    {"grain", "tensorflow_datasets", "datasets", "webdataset", "mosaicml_streaming", "streaming"}
+)
+"""Packages that do nothing but load data."""
+
+LOADER_FILES = ("/torch/utils/data/", "/tensorflow/python/data/", "/keras/src/trainers/data_adapters/")
+"""Parts of larger packages that load data."""
+
+QUEUES = frozenset({("queue", "get"), ("queues", "get"), ("pool", "next")})
+"""Module and function of the standard library's queues and of `multiprocessing.Pool.imap()`."""
+
+COMPILING = ("/_src/compiler.py", "/interpreters/partial_eval.py", "/interpreters/mlir.py", "/_src/stages.py")
+"""Files of JAX (0.6 to 0.10) one of which is on the stack whenever it traces, lowers or compiles."""
+
+JITTED = "PjitFunction"
+"""The type of what `jax.jit` returns (0.6 to 0.10); its calls have no Python frame."""
+
+GENERATORS_KEPT = 1_000
+
+
+class Place(NamedTuple):
+    """Where the main thread is: `line` as the user knows it, and below it `waits_in`, empty where that is all."""
+
+    line: str
+    waits_in: str
+    activity: str
+
+
+class _Code(NamedTuple):
+    """What names a function without holding it."""
+
+    file: str
+    line: int
+    name: str
+
+
+class Stack:
+    """Puts stacks into words. `step_iterator` and `dispatch` are the code of `obs.steps()` and of watched calls."""
+
+    def __init__(self, step_iterator: CodeType, dispatch: CodeType) -> None:
+        self._packages = Packages()
+        self._sites = CallSites()
+        self._step_iterator, self._dispatch = step_iterator, dispatch
+        self._training_generators: set[_Code] = set()
+        self._known: dict[tuple[object, ...], Place] = {}
+
+    def place(self, frame: FrameType, *, on_processor: bool | None, in_python: bool) -> Place:
+        """Of the main thread's innermost frame.
+
+        `in_python`: it held the interpreter lock, so it ran Python or C code that never lets go of the lock.
+        """
+        frames, owners, key = self._outward(frame, on_processor, in_python)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        if len(self._known) >= STACKS_KEPT:
+            self._known.clear()
+        found = self._known[key] = self._in_words(frames, owners, on_processor, in_python=in_python)
+        return found
+
+    def _outward(
+        self, frame: FrameType, on_processor: bool | None, in_python: bool
+    ) -> tuple[list[FrameType], list[str], tuple[object, ...]]:
+        """The frames from this one on, whose code they are, and what tells this stack from others."""
+        frames: list[FrameType] = []
+        owners: list[str] = []
+        key: list[object] = [on_processor, in_python]
+        owner_of, left = self._packages.of, DEEPEST
+        outer: FrameType | None = frame
+        while outer is not None and left > 0:
+            code = outer.f_code
+            file = code.co_filename
+            owner = owner_of(file)
+            frames.append(outer)
+            owners.append(owner)
+            key += file, code.co_firstlineno, outer.f_lasti
+            left = min(left - 1, BEYOND) if owner == USER else left - 1
+            outer = outer.f_back
+        return frames, owners, tuple(key)
+
+    def _in_words(
+        self, frames: list[FrameType], owners: list[str], on_processor: bool | None, *, in_python: bool
+    ) -> Place:
+        frame = frames[0]
+        mine = next((index for index, owner in enumerate(owners) if owner == USER), None)
+        site = NOWHERE if in_python else self._sites.at(frame)
+        activity = self._activity(frames, owners, mine, site, on_processor, in_python=in_python)
+        line = _line(frames[mine] if mine is not None else _nearest(frames, owners))
+        below = _waits_in(frames, owners, mine, site) if activity != PROCESSOR or mine != 0 else _called(site)
+        return Place(line, "" if below == line else below, activity)
+
+    def _activity(  # noqa: PLR0911  # a list of cases, first come
+        self,
+        frames: list[FrameType],
+        owners: list[str],
+        mine: int | None,
+        site: Site,
+        on_processor: bool | None,
+        *,
+        in_python: bool,
+    ) -> str:
+        inner = owners[: len(owners) if mine is None else mine]
+        own = self._of_jax(frames, inner, site, on_processor, in_python=in_python)
+        if own is not None:
+            for index in self._generators(frames, owners):
+                self._trains(frames[index].f_code)
+        if own in {COMPILE, DEVICE}:
+            return own
+        if any(found.f_code is self._step_iterator for found in frames):
+            return MARKED_INPUT
+        if self._is_input(frames, owners, inner, site, on_processor):
+            return INPUT
+        if own is not None:
+            return own
+        if on_processor is None and not in_python:
+            return UNKNOWN
+        if not (on_processor or in_python):
+            return WAITING
+        # Native code without a frame: a jitted function in a local variable looks like any other call.
+        if mine == 0 and site.is_call and not site.is_global and len(site.names) == 1:
+            return UNKNOWN
+        return PROCESSOR
+
+    def _of_jax(
+        self,
+        frames: list[FrameType],
+        inner: list[str],
+        site: Site,
+        on_processor: bool | None,
+        *,
+        in_python: bool,
+    ) -> str | None:
+        """What it does in JAX; None where it is not there, or runs Python there as it could anywhere."""
+        within = [frame for frame, owner in zip(frames, inner, strict=False) if owner in JAX]
+        if any(frame.f_code.co_filename.endswith(COMPILING) for frame in within):
+            return COMPILE
+        dispatches = any(frame.f_code is self._dispatch for frame in frames[:2])
+        calls = dispatches or (bool(inner) and inner[0] in JAX)
+        if not calls and not inner:
+            calls = kind_of_callee(site, frames[0].f_globals) == JITTED or site.names[-1:] == (
+                "block_until_ready",
+            )
+        if not calls or in_python:
+            return None
+        if on_processor is None:
+            return UNKNOWN
+        return DISPATCH if on_processor else DEVICE
+
+    def _is_input(
+        self,
+        frames: list[FrameType],
+        owners: list[str],
+        inner: list[str],
+        site: Site,
+        on_processor: bool | None,
+    ) -> bool:
+        if not inner and on_processor is False and (site.iteration or site.names[-1:] == ("get",)):
+            return True
+        for frame, owner in zip(frames, inner, strict=False):
+            file, name = frame.f_code.co_filename, frame.f_code.co_name
+            if owner in LOADERS or any(part in file for part in LOADER_FILES):
+                return True
+            if owner == STANDARD_LIBRARY and (module(file), name) in QUEUES:
+                return True
+        return any(
+            _named(frames[index].f_code) not in self._training_generators
+            for index in self._generators(frames, owners)
+        )
+
+    def _generators(self, frames: list[FrameType], owners: list[str]) -> list[int]:
+        """The user's own generators among them, that another function of the user's asks for an item."""
+        found = []
+        for index, (frame, owner) in enumerate(zip(frames, owners, strict=True)):
+            if owner != USER or not frame.f_code.co_flags & inspect.CO_GENERATOR:
+                continue
+            asking = next(
+                (outer for outer in range(index + 1, len(frames)) if owners[outer] in {USER, OWN}), None
+            )
+            if asking is not None:
+                site = self._sites.at(frames[asking])
+                if site.iteration or site.names[-1:] == ("next",):
+                    found.append(index)
+        return found
+
+    def _trains(self, code: CodeType) -> None:
+        """Remember a generator in which JAX computes: a training loop that yields its losses is no input."""
+        if _named(code) in self._training_generators:
+            return
+        if len(self._training_generators) >= GENERATORS_KEPT:
+            self._training_generators.clear()
+        self._training_generators.add(_named(code))
+        self._known.clear()
+
+
+def _named(code: CodeType) -> _Code:
+    return _Code(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def _nearest(frames: list[FrameType], owners: list[str]) -> FrameType:
+    """The innermost of an installed package, where no frame is the user's own."""
+    installed = (
+        frame for frame, owner in zip(frames, owners, strict=True) if owner not in {STANDARD_LIBRARY, OWN}
+    )
+    return next(installed, frames[-1])
+
+
+def _line(frame: FrameType) -> str:
+    code = frame.f_code
+    file = code.co_filename.rpartition("/")[2]
+    return f"{file}:{frame.f_lineno} {code.co_name}"
+
+
+def _called(site: Site) -> str:
+    return ".".join(site.names[-2:]) if site.is_call else ""
+
+
+def _waits_in(frames: list[FrameType], owners: list[str], mine: int | None, site: Site) -> str:
+    """What lies below the user's line: `queue.get in grain`, `block_until_ready`, `_value in jax`."""
+    if mine == 0:
+        return _called(site)
+    inner = [pair for pair in zip(frames[:mine], owners[:mine], strict=True) if pair[1] != OWN]
+    standard: FrameType | None = None
+    for frame, owner in inner:
+        if owner != STANDARD_LIBRARY:
+            where = f"in {owner}"
+            return f"{_dotted(standard)} {where}" if standard else f"{frame.f_code.co_name} {where}"
+        standard = frame
+    return _dotted(standard) if standard else ""
+
+
+def _dotted(frame: FrameType) -> str:
+    return f"{module(frame.f_code.co_filename)}.{frame.f_code.co_name}"

@@ -1,0 +1,79 @@
+"""What the samples of about a second say together, by loop, line and activity: one event instead of one a sample.
+
+How long the main thread was on a processor is known exactly, as the system counts it. Samples are brought into line with
+that: a sampler that waits for a processor itself gets one most easily when the main thread leaves its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jaxobs.model.events import MainThreadSampled
+from jaxobs.probe.main_thread.stack import Place
+
+MOST_ROWS = 100
+"""Rows of an event. There are not more samples in a second than that, but a sender may have been held up."""
+
+MOST_OWED = 10.0
+"""Seconds on a processor that may wait for samples that show any: a second may hold a few samples only."""
+
+
+class Row(NamedTuple):
+    """What the seconds of a sample are added to."""
+
+    loop: str
+    place: Place
+    on_processor: bool
+
+
+Spent = dict[Row, tuple[float, int]]
+
+
+class Tally:
+    """Filled by the sampling thread, emptied by the sender."""
+
+    def __init__(self) -> None:
+        self._rows: Spent = {}
+        self._start = self._end = 0
+        self._owed = 0.0
+
+    def add(self, begin: int, end: int, row: Row, seconds: float) -> None:
+        """A sample, taken at `end`, that stands for the time since `begin`."""
+        rows = self._rows
+        if row not in rows and len(rows) >= MOST_ROWS:
+            return
+        before, samples = rows.get(row, (0.0, 0))
+        rows[row] = before + seconds, samples + 1
+        self._start, self._end = self._start or begin, end
+
+    def take(self, ran: float | None) -> list[MainThreadSampled]:
+        """What was added since this was last asked: one event, or none.
+
+        `ran`: the share of that time in which the main thread was on a processor or ready for one; None: not known.
+        """
+        rows, self._rows = self._rows, {}
+        rows = dict(rows)  # the other thread may be about to add to what it had in hand
+        start, self._start = self._start, 0
+        if not rows:
+            return []
+        factors = {True: 1.0, False: 1.0} if ran is None else self._factors(rows, ran)
+        told = [
+            (row.loop, *row.place, factors[row.on_processor] * seconds, samples)
+            for row, (seconds, samples) in rows.items()
+        ]
+        return [MainThreadSampled(start, self._end, tuple(told))]
+
+    def _factors(self, rows: Spent, ran: float) -> dict[bool, float]:
+        """By what samples on a processor, and the others, are multiplied; together they stay as long as they are."""
+        whole = sum(seconds for seconds, _ in rows.values())
+        running = sum(seconds for row, (seconds, _) in rows.items() if row.on_processor)
+        self._owed = min(MOST_OWED, max(-MOST_OWED, self._owed + min(1.0, max(0.0, ran)) * whole))
+        told = running
+        if 0.0 < running < whole:
+            told = min(whole, max(0.0, self._owed))
+        self._owed -= told
+        waiting = whole - running
+        return {
+            True: told / running if running > 0 else 1.0,
+            False: (whole - told) / waiting if waiting > 0 else 1.0,
+        }

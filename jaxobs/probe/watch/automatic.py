@@ -1,0 +1,65 @@
+"""Functions that the script and its libraries jit are watched by themselves, where a launcher has attached.
+
+`jax.jit` and `jax.pmap` are public names of a module: whoever looks them up there from now on gets a function that does
+the same and gives back what watches the result. JAX itself has its own names for them, and those stay.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from jaxobs.plugin.guard import raised_by_signal_handler
+
+NAMES = ("jit", "pmap")
+
+Watch = Callable[[Any], Any]
+
+
+def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
+    """From now on `watch` what they return. Gives what puts the names back, where they are still ours."""
+    originals = {name: getattr(jax, name) for name in NAMES}
+    replaced = {name: _watching(original, watch, jax) for name, original in originals.items()}
+    vars(jax).update(replaced)
+
+    def put_back() -> None:
+        for name, ours in replaced.items():
+            if getattr(jax, name, None) is ours:
+                setattr(jax, name, originals[name])
+
+    return put_back
+
+
+def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
+    def watched(function: Any) -> Any:
+        try:
+            return watch(function)
+        except Exception as error:  # a function that cannot be watched is jitted all the same
+            if raised_by_signal_handler(error):
+                raise
+            return function
+
+    @functools.wraps(original)
+    def jitting(*args: Any, **kwargs: Any) -> Any:
+        try:
+            made = original(*args, **kwargs)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            raise
+        if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
+            return made
+        if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
+            return lambda fun: watched(made(fun))
+        return watched(made)
+
+    jitting.__module__ = jax.__name__  # where pickle finds it
+    return jitting
+
+
+def is_of_jax(module: object) -> bool:
+    """Whether a module of that name is JAX's own."""
+    return isinstance(module, str) and (module == "jax" or module.startswith("jax."))

@@ -1,0 +1,91 @@
+"""Loops of `jax.lax` that a script runs outside jit are watched by themselves, where a launcher has attached.
+
+`jax.lax.scan` and its kin then compile a program each, which the compile probe names by the user's line. Calls from the
+same line are those of one function. Inside a trace, and in JAX itself, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+from jaxobs.model.labels import OUTSIDE_JIT
+from jaxobs.plugin.call_site import call_site
+from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.probe.loops import Current
+from jaxobs.probe.watch.automatic import Watch, is_of_jax
+
+NAMES = ("scan", "while_loop", "fori_loop", "map")
+
+SITES = 100
+"""Lines whose calls are watched; a script has few."""
+
+
+def watch_loops_outside_jit(jax: ModuleType, watch: Watch, current: Current) -> Callable[[], None]:
+    """From now on `watch` them, line by line. Gives what puts the names back, where they are still ours."""
+    lax = jax.lax
+    originals = {name: getattr(lax, name) for name in NAMES}
+    replaced = {name: _watching(name, original, watch, current) for name, original in originals.items()}
+    vars(lax).update(replaced)
+
+    def put_back() -> None:
+        for name, ours in replaced.items():
+            if getattr(lax, name, None) is ours:
+                setattr(lax, name, originals[name])
+
+    return put_back
+
+
+def _watching(name: str, original: Any, watch: Watch, current: Current) -> Callable[..., Any]:
+    lines = _Lines(name, original, watch)
+
+    @functools.wraps(original)
+    def looping(*args: Any, **kwargs: Any) -> Any:
+        caller, step = sys._getframe(1), current.step  # noqa: SLF001  # who calls
+        traced = step is not None and step.hidden
+        function = original if traced or is_of_jax(caller.f_globals.get("__name__")) else lines.at(caller)
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            traceback = error.__traceback__
+            while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+                traceback = traceback.tb_next
+            error.__traceback__ = traceback  # without frames of ours
+            raise
+
+    looping.__module__ = "jax.lax"  # where pickle finds it
+    return looping
+
+
+class _Lines:
+    """One watched function for each line that calls a loop of `jax.lax`, under the name its programs get."""
+
+    def __init__(self, name: str, original: Callable[..., Any], watch: Watch) -> None:
+        self._name = name
+        self._original = original
+        self._watch = watch
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def at(self, caller: FrameType) -> Callable[..., Any]:
+        try:
+            site = call_site(caller)
+            title = (
+                "" if site is None else f"{self._name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"
+            )
+            if title and title not in self._functions and len(self._functions) < SITES:
+                self._functions[title] = self._watch(self._named(title))
+            return self._functions.get(title, self._original)
+        except Exception as error:  # what cannot be watched is run all the same
+            if raised_by_signal_handler(error):
+                raise
+            return self._original
+
+    def _named(self, title: str) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            return self._original(*args, **kwargs)
+
+        called.__name__ = called.__qualname__ = title
+        return called

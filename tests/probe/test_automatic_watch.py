@@ -1,0 +1,163 @@
+"""Under a launcher what the script and its libraries jit is watched by itself, and behaves as without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import jax
+import pytest
+
+DECORATOR_FACTORIES = tuple(map(int, jax.__version__.split(".")[:3])) >= (0, 8, 1)
+"""`jax.jit(static_argnames=…)` without a function gives a decorator."""
+
+
+def under_jaxobs(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """The script under `jaxobs run`."""
+    file = tmp_path / "script.py"
+    file.write_text(textwrap.dedent(script), encoding="utf-8")
+    command = [sys.executable, "-m", "jaxobs", "run", "--", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_loop_that_nobody_marked_is_found_with_its_evaluation(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import functools, jax, jax.numpy as jnp, time
+        @jax.jit
+        def train_step(w, x): return w - 1e-3 * (x.T @ (x @ w)), jnp.sum(w)
+        @functools.partial(jax.jit, static_argnames="power")
+        def evaluate(w, x, power=1): return jnp.sum(x @ w) ** power
+        w, x = jnp.ones((300, 300)), jnp.ones((300, 300))
+        for epoch in range(3):
+            for _ in range(60):
+                w, loss = train_step(w, x)
+                float(loss)
+                time.sleep(0.01)
+            for _ in range(20):
+                float(evaluate(w, x))
+                time.sleep(0.03)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stderr.splitlines() if line.strip()]
+    rows = {cells[0]: cells for cells in reversed(lines)}  # the first table is that of loops
+    assert rows["train_step"][1] == "180"
+    assert rows["evaluate"][1] in {"59", "60"}
+    assert "nobody marked train_step, evaluate" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "decorated",
+    [
+        "jax.jit(f)",
+        "jit(f)",
+        "functools.partial(jax.jit, donate_argnums=0)(f)",
+        *(["jax.jit(donate_argnums=0)(f)"] if DECORATOR_FACTORIES else []),
+        "jax.pmap(f)",
+    ],
+)
+def test_each_way_to_jit_gives_a_watched_function_that_works(tmp_path: Path, decorated: str) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        f"""
+        import functools, jax, jax.numpy as jnp, pickle
+        from jax import jit
+        def f(x): return x + 1
+        g = {decorated}
+        print(type(g).__name__, g.__name__, float(g(jnp.ones((1, 2))).sum()))
+        print(jax.jit.__name__, pickle.loads(pickle.dumps(jax.jit)) is jax.jit, callable(g.lower))
+        """,
+    )
+    assert done.stdout.splitlines() == ["Watched f 4.0", "jit True True"], done.stderr
+
+
+def test_steps_that_the_script_marks_win(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, jax.numpy as jnp, jaxobs, time
+        obs = jaxobs.instrument()
+        step = jax.jit(lambda w: w * 1.0001)
+        w = jnp.ones(10)
+        for _ in obs.steps(range(150), loop="mine"):
+            w = step(w).block_until_ready()
+            time.sleep(0.01)
+        print(sorted(obs.snapshot().to_dict()["loops"]))
+        """,
+    )
+    assert done.stdout.strip() == "['mine']", done.stderr
+
+
+def test_what_jax_itself_jits_and_what_cannot_be_jitted_is_as_without(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, traceback, types
+        library = types.ModuleType("jax.of_its_own")
+        exec("import jax\\nf = jax.jit(abs)", library.__dict__)
+        print(type(library.f).__name__)
+        try:
+            jax.jit(3)
+        except TypeError as error:
+            print([frame.name for frame in traceback.extract_tb(error.__traceback__)][:2])
+        """,
+    )
+    assert "Watched" not in done.stdout, done.stderr
+    assert "jitting" not in done.stdout
+
+
+def test_a_training_in_one_call_shows_its_time_and_iterations(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, jax.numpy as jnp
+        @jax.jit
+        def train(w):
+            def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
+            return jax.lax.scan(body, w, None, length=20_000)
+        w, sums = train(jnp.ones((256, 256)))
+        print(float(sums[-1]))
+        """,
+    )
+    text = done.stderr
+    assert "a step of train is one call with 20,000 iterations" in text, text
+    assert next(line.split()[1] for line in text.splitlines() if line.startswith("train ")) == "1", text
+
+
+def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, jax.numpy as jnp, pickle
+        def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
+        w = jnp.ones((256, 256))
+        for epoch in range(3):
+            w, sums = jax.lax.scan(body, w, None, length=20_000)
+            print(float(sums[-1]))
+        print(pickle.loads(pickle.dumps(jax.lax.scan)) is jax.lax.scan, jax.lax.scan.__name__)
+        print(jax.jit(lambda w: jax.lax.scan(body, w, None, length=2)[1])(w).shape)
+        """,
+    )
+    assert done.stdout.splitlines()[-2:] == ["True scan", "(2,)"], done.stderr
+    rows = [line.split() for line in done.stderr.splitlines() if line.startswith("scan at script.py:6")]
+    assert rows[0][3] in {"2", "3"}, done.stderr
+    assert "is one call with 20,000 iterations" in done.stderr
+
+
+def test_an_error_in_a_scan_names_the_users_lines_alone(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, jax.numpy as jnp, traceback
+        try:
+            jax.lax.scan(lambda c, _: (c, undefined), 1.0, None, length=2)
+        except NameError as error:
+            files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+            print([file for file in files if "jaxobs" in file.rpartition("/")[0]])
+        """,
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,85 @@
+"""Phases that a library's calls mark: told where they are certain or last, and never beside the script's own."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from jaxobs.model.events import PhaseEnded
+from jaxobs.probe.library_marks import LibraryPhase
+from jaxobs.probe.marks import LASTING
+from tests.probe.marks_under_a_clock import Marks, own, steps_of
+
+
+def of_a_library(marks: Marks, name: str = "checkpoint", *, tentative: bool = False) -> LibraryPhase:
+    return LibraryPhase(marks.loops, name, tentative=tentative)
+
+
+def phases(events: list[Any]) -> list[tuple[str, int]]:
+    return [(event.phase, event.end - event.start) for event in events if isinstance(event, PhaseEnded)]
+
+
+def test_a_tentative_phase_that_is_short_leaves_its_time_to_the_step(marks: Marks) -> None:
+    with marks.step():
+        marks.work(10)
+        with of_a_library(marks, tentative=True):
+            marks.work(LASTING - 1)
+        marks.ran(2)
+    events = marks.events()
+    (step,) = steps_of(events)
+    assert (own(step), step.checkpoint, step.runs) == (LASTING + 9, 0, (2,))
+    assert phases(events) == marks.phases_started == []
+
+
+def test_a_tentative_phase_that_lasts_is_one(marks: Marks) -> None:
+    with marks.step():
+        marks.work(10)
+        with of_a_library(marks, tentative=True):
+            marks.work(LASTING)
+    events = marks.events()
+    (step,) = steps_of(events)
+    assert (own(step), step.checkpoint) == (LASTING + 10, LASTING)
+    assert phases(events) == [("checkpoint", LASTING)]
+
+
+def test_a_certain_phase_inside_a_tentative_one_makes_it_certain_from_its_beginning(marks: Marks) -> None:
+    with of_a_library(marks, tentative=True):
+        marks.work(5)
+        with of_a_library(marks):
+            assert marks.loops.checkpoints
+            marks.work(7)
+    assert phases(marks.events()) == [("checkpoint", 12)]
+    assert [event.time for event in marks.phases_started] == [1_000]
+    assert not marks.loops.checkpoints
+
+
+@pytest.mark.parametrize("own_word", ["checkpoint", "initialisation"])
+def test_inside_the_scripts_own_phase_nothing_is_marked(marks: Marks, own_word: str) -> None:
+    with marks.phase(own_word):
+        marks.work(3)
+        for tentative in (False, True):
+            with of_a_library(marks, tentative=tentative):
+                marks.work(LASTING)
+    assert phases(marks.events()) == [(own_word, 2 * LASTING + 3)]
+
+
+def test_a_checkpoint_in_an_evaluation_is_told_beside_it(marks: Marks) -> None:
+    with marks.phase("evaluation"):
+        marks.work(3)
+        with of_a_library(marks):
+            marks.work(4)
+    ended = [event for event in marks.events() if isinstance(event, PhaseEnded)]
+    assert [(event.phase, event.nested) for event in ended] == [("checkpoint", 0), ("evaluation", 4)]
+
+
+def test_on_another_thread_nothing_is_marked(marks: Marks) -> None:
+    def save() -> None:
+        with of_a_library(marks):
+            marks.work(LASTING)
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    thread.join()
+    assert marks.events() == marks.phases_started == []

@@ -1,0 +1,132 @@
+"""The sampler as a whole, in processes of their own: it is there, it ends, and it leaves everything as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from jaxobs.model.activities import ACTIVITIES
+from jaxobs.model.events import MainThreadSampled
+from jaxobs.probe.loops import Steps
+from jaxobs.probe.main_thread.sampler import MainThreadSampler
+from jaxobs.probe.watch.watched import Watched
+
+ITSELF = (Steps.__iter__.__code__, Watched.__call__.__code__)
+
+JOB = """
+import os, sys, threading, time
+import jax, jax.numpy as jnp, jaxobs
+observer = jaxobs.instrument(prometheus=False{settings})
+step = observer.watch(jax.jit(lambda x: jnp.tanh(x @ x)))
+x = step(jnp.eye(64))
+def collate(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+for _ in observer.steps(range(60)):
+    collate(0.05)
+    x = step(x)
+    x.block_until_ready()
+{then}
+"""
+
+
+def ran(settings: str = "", then: str = "") -> str:
+    """What a job of three seconds of Python between short steps prints."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", JOB.format(settings=settings, then=then)],
+        env=environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_python_between_short_steps_is_host_and_its_line_is_told() -> None:
+    shows = (
+        "known = observer.snapshot(); print(known.to_dict()['loops']['train']['bottleneck']); print(known)"
+    )
+    printed = ran(then=f"time.sleep(2.5); {shows}")
+    assert "collate" in printed
+    assert "'label': 'host'" in printed
+    assert "host lines of train: " in printed
+
+
+def test_it_can_be_switched_off() -> None:
+    told = "names = {one.name for one in threading.enumerate()}; print('jaxobs-host-lines' in names, len(names) > 2)"
+    assert ran(then=told).strip() == "True True"
+    assert ran(", host_lines=False", then=told).strip() == "False True"
+
+
+def test_its_thread_is_joined_at_the_end() -> None:
+    told = (
+        "before = threading.active_count(); observer.shutdown(); "
+        "print([thread.name for thread in threading.enumerate()])"
+    )
+    assert ran(then=told).strip() == "['MainThread']"
+
+
+def sampled(sampler: MainThreadSampler, seconds: float) -> list[MainThreadSampled]:
+    """What it says of this thread, which works in Python meanwhile."""
+    thread = threading.Thread(target=sampler.run, daemon=True)
+    thread.start()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+    events = sampler.take()
+    sampler.stop()
+    thread.join(5.0)
+    assert not thread.is_alive()
+    return events
+
+
+def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:
+    ended = threading.Event()
+    others = [threading.Thread(target=ended.wait, daemon=True) for _ in range(200)]
+    for other in others:
+        other.start()
+    sampler = MainThreadSampler(*ITSELF, lambda: "train", print)
+    (event,) = sampled(sampler, 3.0)
+    ended.set()
+    for other in others:
+        other.join()
+    total = sum(row[4] for row in event.rows)
+    assert 1.0 < total <= 3.2
+    assert total == pytest.approx((event.end - event.start) / 1e9, rel=0.01)
+    assert {row[0] for row in event.rows} == {"train"}
+    assert {row[3] for row in event.rows} <= set(ACTIVITIES)
+    here = Path(__file__).name
+    assert max(event.rows, key=lambda row: row[4])[1].startswith(here)
+
+
+def test_an_error_in_a_sample_is_contained_and_the_sampler_goes_on() -> None:
+    log: list[str] = []
+
+    def broken() -> str:
+        if len(log) == 0:
+            raise RuntimeError("the marks are broken")
+        return ""
+
+    assert sampled(MainThreadSampler(*ITSELF, broken, log.append), 2.0)
+    assert len(log) == 1
+    assert "the marks are broken" in log[0]
+
+
+def test_a_main_thread_that_is_in_one_call_for_long_is_there_all_that_time() -> None:
+    sampler = MainThreadSampler(*ITSELF, lambda: "", print)
+    thread = threading.Thread(target=sampler.run, daemon=True)
+    thread.start()
+    time.sleep(2.0)
+    events = sampler.take()
+    sampler.stop()
+    thread.join(5.0)
+    (event,) = events
+    (row,) = event.rows
+    assert row[1].endswith(" test_a_main_thread_that_is_in_one_call_for_long_is_there_all_that_time")
+    assert row[2:4] == ("time.sleep", "waiting")

@@ -1,0 +1,204 @@
+"""What a Python stack says of the main thread: real threads and real JAX, looked at from another thread."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxobs.model.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
+from jaxobs.probe.loops import Steps
+from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner
+from jaxobs.probe.main_thread.stack import Place, Stack
+from jaxobs.probe.watch.watched import Watched
+
+
+def stack() -> Stack:
+    return Stack(Steps.__iter__.__code__, Watched.__call__.__code__)
+
+
+def seen(
+    function: Callable[[], Any],
+    *,
+    on_processor: bool = False,
+    in_python: bool = False,
+    end: Callable[[], Any] = int,
+) -> Place:
+    """Where a thread that runs this is, a moment after it began; `end` lets it go on."""
+    began = threading.Event()
+
+    def life() -> None:
+        began.set()
+        function()
+
+    thread = threading.Thread(target=life, daemon=True)
+    thread.start()
+    began.wait()
+    time.sleep(0.1)
+    assert thread.ident is not None
+    frame = sys._current_frames()[thread.ident]
+    place = stack().place(frame, on_processor=on_processor, in_python=in_python)
+    del frame
+    end()
+    thread.join()  # never left inside a call of JAX
+    return place
+
+
+def test_a_call_that_blocks_is_named_beside_the_users_line() -> None:
+    def sleeps() -> None:
+        time.sleep(0.4)
+
+    place = seen(sleeps)
+    assert place.line.endswith(f":{sleeps.__code__.co_firstlineno + 1} sleeps")
+    assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
+
+
+def test_python_that_runs_is_on_a_processor() -> None:
+    ended = threading.Event()
+
+    def works() -> None:
+        while not ended.is_set():
+            pass
+
+    place = seen(works, on_processor=True, in_python=True, end=ended.set)
+    assert place.line.endswith(" works")
+    assert place.activity == PROCESSOR
+
+
+@pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue])
+def test_a_queue_that_is_waited_for_is_input(kind: Any) -> None:
+    items = kind()
+
+    def takes() -> None:
+        items.get()
+
+    place = seen(takes, end=lambda: items.put(1))
+    assert place.activity == INPUT
+    assert place.waits_in == ("queue.get" if kind is queue.Queue else "items.get")
+    assert place.line.endswith(" takes")
+
+
+def test_a_generator_of_the_users_that_a_loop_asks_is_input() -> None:
+    def batches() -> Iterator[int]:
+        time.sleep(0.4)
+        yield 1
+
+    def trains() -> None:
+        for _ in batches():
+            pass
+
+    assert seen(trains).activity == INPUT
+
+
+def test_a_generator_that_trains_is_no_input() -> None:
+    looks = stack()
+    done = threading.Event()
+    step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, y: jnp.tanh(y @ y), x))
+    x = jnp.eye(256)
+    step(x).block_until_ready()
+
+    def losses() -> Iterator[int]:
+        while not done.is_set():
+            jax.block_until_ready(step(x))
+            time.sleep(0.05)
+            yield 1
+
+    def logs() -> None:
+        for _ in losses():
+            pass
+
+    thread = threading.Thread(target=logs, daemon=True)
+    thread.start()
+    assert thread.ident is not None
+    found = set()
+    for _ in range(200):
+        time.sleep(0.005)
+        found.add(
+            looks.place(sys._current_frames()[thread.ident], on_processor=False, in_python=False).activity
+        )
+    done.set()
+    thread.join()
+    assert DEVICE in found
+    last = looks._training_generators
+    assert {code.name for code in last} == {"losses"}
+
+
+def test_a_manager_of_a_context_is_no_input() -> None:
+    import contextlib
+
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        time.sleep(0.4)
+        yield
+
+    def trains() -> None:
+        with around():
+            pass
+
+    assert seen(trains).activity == WAITING
+
+
+@pytest.mark.parametrize("how", ["method", "function", "float"])
+def test_a_wait_for_a_result_is_the_devices(how: str) -> None:
+    step = jax.jit(lambda x: jax.lax.fori_loop(0, 150, lambda _, y: jnp.tanh(y @ y), x))
+    x = jnp.eye(512)
+
+    def waits() -> None:
+        result = step(x)
+        if how == "method":
+            result.block_until_ready()
+        elif how == "function":
+            jax.block_until_ready(result)
+        else:
+            float(result.sum())
+
+    waits()  # compiled
+    assert seen(waits).activity == DEVICE
+
+
+def test_the_wait_for_the_next_item_of_marked_steps_is_measured_by_the_marks() -> None:
+    from jaxobs.flow.ring import Ring
+    from jaxobs.probe.loops import Loops
+
+    def items() -> Iterator[int]:
+        time.sleep(0.4)
+        yield 1
+
+    def trains() -> None:
+        for _ in Steps(Loops(Ring(64)), items(), "train", None, None):
+            pass
+
+    assert seen(trains).activity == MARKED_INPUT
+
+
+def test_nothing_of_the_users_is_called() -> None:
+    class Touchy:
+        """Whose every attribute raises."""
+
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+        __repr__ = __hash__ = __eq__ = None  # type: ignore[assignment]
+
+    def holds() -> None:
+        held = Touchy()
+        time.sleep(0.4)
+        del held
+
+    assert seen(holds).activity == WAITING
+
+
+def test_whose_code_a_file_is() -> None:
+    assert owner("/home/me/train.py") == USER
+    assert owner("/env/lib/python3.11/site-packages/grain/python/loader.py") == "grain"
+    assert owner(queue.__file__) == STANDARD_LIBRARY
+    assert owner("<frozen importlib._bootstrap>") == STANDARD_LIBRARY
+    assert owner(Stack.place.__code__.co_filename) == OWN
+    assert owner("/tmp/ipykernel_7/1.py") == USER
