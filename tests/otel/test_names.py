@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,9 +43,9 @@ def test_prometheus_translates_every_metric_to_its_catalogue_name(metric: Metric
 def test_names_are_dotted_and_carry_no_unit_in_seconds_or_as_a_ratio(metric: Metric) -> None:
     name, unit = otlp_name(metric)
     assert name.startswith("jaxobs.")
-    assert "_" not in name
+    assert re.fullmatch(r"[a-z]+(\.[a-z0-9]+(_[a-z0-9]+)*)+", name)
     if unit in {"s", "1"}:
-        assert not {"seconds", "ratio"} & set(name.split("."))
+        assert not {"seconds", "ratio"} & set(re.split(r"[._]", name))
 
 
 def test_no_two_instruments_share_a_name() -> None:
@@ -56,15 +58,23 @@ def test_no_two_instruments_share_a_name() -> None:
     [
         (Metric("jaxobs_step_seconds", "histogram", "", (), "seconds", (1.0,)), ("jaxobs.step", "s")),
         (Metric("jaxobs_bytes_total", "counter", "", (), "bytes"), ("jaxobs.bytes", "By")),
-        (Metric("jaxobs_a_memory_bytes", "gauge", "", (), "bytes"), ("jaxobs.a.memory", "By")),
+        (Metric("jaxobs_a_memory_bytes", "gauge", "", (), "bytes"), ("jaxobs.a_memory", "By")),
+        (
+            Metric("jaxobs_step_host_seconds", "histogram", "", (), "seconds", (1.0,)),
+            ("jaxobs.step_host", "s"),
+        ),
+        (
+            Metric("jaxobs_nvidia_power_limit_watts", "gauge", "", (), "watts"),
+            ("jaxobs.nvidia.power_limit", "W"),
+        ),
         (Metric("jaxobs_mfu_ratio", "gauge", "", (), "ratio"), ("jaxobs.mfu", "1")),
         (
             Metric("jaxobs_peak_flops_per_second", "gauge", "", (), "flops_per_second"),
-            ("jaxobs.peak.flops", "{flop}/s"),
+            ("jaxobs.peak_flops", "{flop}/s"),
         ),
         (
             Metric("jaxobs_x_flops_per_byte", "gauge", "", (), "flops_per_byte"),
-            ("jaxobs.x.flops.per.byte", "{flops_per_byte}"),
+            ("jaxobs.x_flops_per_byte", "{flops_per_byte}"),
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.discovery import COLLECTORS, PROBES, discover
 from jaxobs_plugins.otel.names import otlp_name
@@ -26,6 +27,11 @@ def test_prometheus_translates_it_to_its_catalogue_name(metric: Metric) -> None:
 def test_no_two_share_a_name_over_otlp() -> None:
     names = [otlp_name(metric)[0] for metric in METRICS]
     assert len(set(names)) == len(names) > 60
+
+
+def test_no_name_over_otlp_is_a_namespace_as_well() -> None:
+    names = {otlp_name(metric)[0] for metric in (*CORE_METRICS, *METRICS)}
+    assert not [(name, other) for name in names for other in names if other.startswith(f"{name}.")]
 
 
 def test_each_says_what_it_is() -> None:

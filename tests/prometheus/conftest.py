@@ -21,7 +21,8 @@ from jaxobs_plugins.prometheus.routes import answer
 from jaxobs_plugins.prometheus.server import HttpServer
 from tests.prometheus.dead_mount import DeadMount
 
-RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first"}
+RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first",
+            "jax.process_index": "3"}  # fmt: skip
 LOOPBACK = AllowedHosts(LocalNames(frozenset({"node1"})), (), from_network=False)
 STEP_SECONDS = (1e-4, 0.01, 1.0, 600.0)
 

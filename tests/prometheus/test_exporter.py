@@ -3,6 +3,7 @@ import os
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -168,6 +169,7 @@ def test_a_real_prometheus_finds_and_scrapes_it(
         "scrape_configs": [
             {
                 "job_name": "training",
+                "honor_labels": True,
                 "file_sd_configs": [{"files": [str(tmp_path / "targets" / "*.json")]}],
                 "relabel_configs": [{"source_labels": ["__meta_jaxobs_run"], "target_label": "experiment"}],
             }
@@ -224,3 +226,16 @@ def test_a_real_prometheus_finds_and_scrapes_it(
         server.terminate()
         server.wait(20)
         exporter.stop(5)
+
+
+def test_who_asks_for_another_process_than_this_gets_nothing_of_it(make_agent: Callable) -> None:
+    """Prometheus, until it has heard that the run before this one on the port is over."""
+    agent = make_agent()
+    agent.resource["service.instance.id"] = "this"
+    exporter = PrometheusExporter()
+    exporter.start(agent)
+    exporter.export(batch(steps(1)))
+    assert "jaxobs_steps_total" in get(f"{agent.addresses[0]}?instance=this")
+    with pytest.raises(urllib.error.HTTPError, match="410"):
+        get(f"{agent.addresses[0]}?instance=the-one-before")
+    exporter.stop(5)

@@ -76,6 +76,7 @@ def test_target_info_has_the_resource_under_prometheus_names(resource: dict[str,
     assert (sample.name, sample.value) == ("target_info", 1)
     assert sample.labels == {
         "service_name": "train", "host_name": "node1", "process_pid": "42", "jaxobs_run": "first",
+        "jax_process_index": "3",
     }  # fmt: skip
     assert b"# TYPE target_info gauge\n" in render((), resource, TEXT)
 

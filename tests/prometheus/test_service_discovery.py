@@ -25,15 +25,33 @@ def dead_process() -> int:
     return process.pid
 
 
-def test_the_resource_becomes_labels_that_prometheus_drops_by_itself(resource: dict[str, str]) -> None:
-    [group] = target_group("localhost:9464", resource)
+def test_run_and_rank_stay_on_every_series_and_the_rest_is_for_relabelling(resource: dict[str, str]) -> None:
+    [group] = target_group("localhost:9464", {**resource, "service.instance.id": "a-b"})
     assert group["targets"] == ["localhost:9464"]
     assert group["labels"] == {
+        "jaxobs_run": "first",
+        "jaxobs_rank": "3",
+        "__param_instance": "a-b",
+        "__meta_jaxobs_service_instance_id": "a-b",
+        "__meta_jaxobs_jax_process_index": "3",
         "__meta_jaxobs_service_name": "train",
         "__meta_jaxobs_host_name": "node1",
         "__meta_jaxobs_process_pid": "42",
         "__meta_jaxobs_run": "first",
     }
+
+
+def test_a_process_is_announced_once_its_rank_is_known(tmp_path: Path) -> None:
+    """A label that came later would break every series in two."""
+    lines: list[str] = []
+    announced = announcement.Announcement(TargetFile(tmp_path, "localhost:9464"), lines.append)
+    announced.publish({"jaxobs.run": "first"})
+    assert list(tmp_path.iterdir()) == []
+    announced.publish({"jaxobs.run": "first", "jax.process_index": "1"})
+    [path] = tmp_path.iterdir()
+    assert json.loads(path.read_text())[0]["labels"]["jaxobs_rank"] == "1"
+    announced.withdraw(5)
+    assert lines == []
 
 
 def test_the_file_is_named_by_host_and_process_and_goes_at_the_end(
@@ -65,10 +83,10 @@ def test_it_is_written_again_only_where_it_is_gone_or_says_something_else(
     written = target.path.stat().st_ino
     target.publish(resource)
     assert target.path.stat().st_ino == written
-    target.publish({**resource, "jax.process_index": "3"})
-    assert json.loads(target.path.read_text())[0]["labels"]["__meta_jaxobs_jax_process_index"] == "3"
+    target.publish({**resource, "jax.process_index": "4"})
+    assert json.loads(target.path.read_text())[0]["labels"]["jaxobs_rank"] == "4"
     target.path.unlink()
-    target.publish({**resource, "jax.process_index": "3"})
+    target.publish({**resource, "jax.process_index": "4"})
     assert target.path.exists()
 
 
@@ -135,21 +153,21 @@ def test_a_directory_that_does_not_answer_is_said_once_and_used_again_when_it_do
     lines: list[str] = []
     target = TargetFile(dead_mount.directory, "localhost:9464")
     announced = announcement.Announcement(target, lines.append)
-    announced.publish({"run": "1"})
+    announced.publish({"jax.process_index": "1"})
     assert target.path.exists()
     dead_mount.die()
     began = time.monotonic()
     while not lines and time.monotonic() - began < 20:
-        announced.publish({"run": "2"})
+        announced.publish({"jax.process_index": "2"})
         time.sleep(0.05)
-    announced.publish({"run": "2"})
+    announced.publish({"jax.process_index": "2"})
     assert lines == [
         f"file_sd: {dead_mount.directory} has not answered for 2 s; Prometheus is not told of this process until it does"
     ]
     dead_mount.revive()
     began = time.monotonic()
     while '"2"' not in target.path.read_text() and time.monotonic() - began < 20:
-        announced.publish({"run": "2"})
+        announced.publish({"jax.process_index": "2"})
         time.sleep(0.05)
     announced.withdraw(5)
     assert list(dead_mount.directory.iterdir()) == []
@@ -160,7 +178,7 @@ def test_a_file_that_is_written_late_is_withdrawn_all_the_same(dead_mount: DeadM
     target = TargetFile(dead_mount.directory, "localhost:9464")
     announced = announcement.Announcement(target, lines.append)
     dead_mount.die()
-    announced.publish({})
+    announced.publish({"jax.process_index": "1"})
     began = time.monotonic()
     announced.withdraw(0.1)
     assert time.monotonic() - began < 5

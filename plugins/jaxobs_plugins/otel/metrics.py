@@ -1,7 +1,12 @@
-"""The snapshot's metrics as OTLP metrics: cumulative sums, gauges and histograms with their exemplars."""
+"""The snapshot's metrics as OTLP metrics: cumulative sums, gauges and histograms with their exemplars.
+
+Information metrics, whose value says nothing, are sums that may fall: OTLP has no type for them, and so they are carried
+(https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#info).
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +16,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.sdk.metrics import Exemplar as SdkExemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
+    Buckets,
+    ExponentialHistogram,
+    ExponentialHistogramDataPoint,
     Gauge,
     Histogram,
     HistogramDataPoint,
@@ -23,13 +31,15 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.exponential import SCALE
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue
+from jaxobs_plugins.otel.hardware import Convention, HardwarePoint, hardware_points
 from jaxobs_plugins.otel.names import otlp_name
 from jaxobs_plugins.otel.resource import clean_text, resource, scope
 from jaxobs_plugins.otel.transmission import Transmission
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from opentelemetry.sdk.resources import Resource
 
@@ -47,34 +57,79 @@ class Readings(NamedTuple):
     families: tuple[Family, ...]
 
 
-def metrics_data(families: tuple[Family, ...], start: int, time: int, of: Resource) -> MetricsData:
+AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
+EXPONENTIAL = "base2_exponential_bucket_histogram"
+"""https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/otlp/#additional-environment-variable-configuration"""
+
+
+def metrics_data(
+    families: tuple[Family, ...], start: int, time: int, of: Resource, *, exponential: bool = False
+) -> MetricsData:
     """The SDK's form. `start`, since when sums count, and `time` are wall-clock nanoseconds."""
-    metrics = [_metric(family, start, time) for family in families]
+    metrics = [_metric(family, start, time, exponential=exponential) for family in families]
+    metrics += _hardware(hardware_points(families), start, time)
     return MetricsData([ResourceMetrics(of, [ScopeMetrics(scope(), metrics, "")], of.schema_url)])
 
 
-def _metric(family: Family, start: int, time: int) -> Metric:
+def _metric(family: Family, start: int, time: int, *, exponential: bool) -> Metric:
     name, unit = otlp_name(family.metric)
     cumulative = AggregationTemporality.CUMULATIVE
-    data: Sum | Gauge | Histogram
+    data: Sum | Gauge | Histogram | ExponentialHistogram
     if family.metric.kind == "histogram":
-        data = Histogram(
-            [
-                _distribution(_attributes(family, labels), value, family.metric.buckets, start, time)
-                for labels, value in family.series.items()
-                if isinstance(value, HistogramValue)
-            ],
-            cumulative,
+        histograms = [
+            (_attributes(family, labels), value)
+            for labels, value in family.series.items()
+            if isinstance(value, HistogramValue)
+        ]
+        data = (
+            ExponentialHistogram([_exponential(*each, start, time) for each in histograms], cumulative)
+            if exponential
+            else Histogram(
+                [_distribution(*each, family.metric.buckets, start, time) for each in histograms], cumulative
+            )
         )
     else:
-        is_sum = family.metric.kind == "counter"
+        is_sum = family.metric.kind == "counter" or family.metric.name.endswith("_info")
         points = [
             NumberDataPoint(_attributes(family, labels), start if is_sum else UNKNOWN, time, float(value))
             for labels, value in family.series.items()
             if not isinstance(value, HistogramValue)
         ]
-        data = Sum(points, cumulative, is_monotonic=True) if is_sum else Gauge(points)
+        is_monotonic = family.metric.kind == "counter"
+        data = Sum(points, cumulative, is_monotonic) if is_sum else Gauge(points)
     return Metric(name, family.metric.help, unit, data)
+
+
+def _hardware(points: Iterable[HardwarePoint], start: int, time: int) -> list[Metric]:
+    """One metric for each name of the conventions."""
+    by_name: dict[str, tuple[Convention, str, list[NumberDataPoint]]] = {}
+    for convention, description, attributes, value in points:
+        since = UNKNOWN if convention.form == "gauge" else start
+        cleaned = {name: clean_text(text) for name, text in attributes.items()}
+        entry = by_name.setdefault(convention.name, (convention, description, []))
+        entry[2].append(NumberDataPoint(cleaned, since, time, value))
+    metrics = []
+    for convention, description, readings in by_name.values():
+        is_monotonic = convention.form == "monotonic sum"
+        data: Sum | Gauge = (
+            Gauge(readings)
+            if convention.form == "gauge"
+            else Sum(readings, AggregationTemporality.CUMULATIVE, is_monotonic)
+        )
+        metrics.append(Metric(convention.name, description, convention.unit, data))
+    return metrics
+
+
+def _exponential(
+    attributes: Mapping[str, str], value: HistogramValue, start: int, time: int
+) -> ExponentialHistogramDataPoint:
+    lowest, highest = min(value.exponential, default=0), max(value.exponential, default=-1)
+    counts = [value.exponential.get(index, 0) for index in range(lowest, highest + 1)]
+    exemplars = [_exemplar(exemplar) for exemplar in value.exemplars if exemplar is not None]
+    return ExponentialHistogramDataPoint(
+        attributes, start, time, value.count, value.sum, SCALE, value.zeros, Buckets(lowest, counts), Buckets(0, []),
+        0, UNKNOWN, UNKNOWN, exemplars,
+    )  # fmt: skip
 
 
 def _distribution(
@@ -126,6 +181,7 @@ class MetricSignal:
         self.interval = interval
         self._agent = agent
         self._start = now()
+        self._exponential = os.environ.get(AGGREGATION, "").strip().lower() == EXPONENTIAL
         self._newest: Readings | None = None
         self._lock = threading.Lock()
         self._transmission = Transmission(lambda session: OTLPMetricExporter(session=session), _rejected)
@@ -156,6 +212,7 @@ class MetricSignal:
             clock.wall_time(min(self._start, payload.time)),
             clock.wall_time(payload.time),
             resource(self._agent.resource),
+            exponential=self._exponential,
         )
         return self._transmission.attempt(lambda exporter: exporter.export(data), deadline)
 

@@ -4,8 +4,10 @@ The translation (`metric_namer.go` and `unit_namer.go` of https://github.com/pro
 default strategy) joins the parts of a name with underscores and appends, unless it has them, the unit in
 words, then `total` to a monotonic sum, or `ratio` to a gauge of unit `1`. A unit in braces adds nothing.
 
-The rule here: dots for underscores; the suffix `_total` is dropped, and so is a unit that the translation
-appends. These words stay in the name:
+The rule here: a namespace, a dot, and the other words joined by underscores, as OpenTelemetry's naming has it
+(https://opentelemetry.io/docs/specs/semconv/general/naming/). No name is a namespace as well: so `jaxobs.step` for
+`jaxobs_step_seconds` and `jaxobs.step_host`, not `jaxobs.step.host`. The suffix `_total` is dropped, and so is a unit
+that the translation appends. These words stay in the name:
 - `flops`, and `bytes` but for memory: they are what is counted, and without them the FLOPs, bytes and seconds
   of one subject would share a name;
 - a unit that the translation does not know (`flops_per_byte`), which is then written in braces;
@@ -35,6 +37,10 @@ ANNOTATIONS = {"flops": "{flop}"}
 """OpenTelemetry writes annotations in the singular; any other word stands in braces as it is."""
 
 
+SUBJECTS = frozenset({"amd", "cgroup", "device", "host", "nvidia", "process", "tpu"})
+"""Namespaces below the first: things of which there is no metric of their bare name."""
+
+
 def otlp_name(metric: Metric) -> tuple[str, str]:
     """The instrument's dotted name and its unit."""
     stem = metric.name.removesuffix("_total")
@@ -62,4 +68,6 @@ def _without(stem: str, word: str) -> str | None:
 
 
 def _dotted(name: str) -> str:
-    return name.replace("_", ".")
+    prefix, _, rest = name.partition("_")
+    subject, _, more = rest.partition("_")
+    return ".".join(filter(None, (prefix, subject, more) if subject in SUBJECTS and more else (prefix, rest)))

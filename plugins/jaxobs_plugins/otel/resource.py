@@ -12,7 +12,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count"})
+WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
 """Attributes that are integers in OpenTelemetry's semantic conventions, or would be."""
 
 

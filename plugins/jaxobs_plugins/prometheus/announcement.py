@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from jaxobs_plugins.prometheus.background_call import NO_ANSWER_SECONDS, BackgroundCall, NoAnswerError
-from jaxobs_plugins.prometheus.service_discovery import TargetFile
+from jaxobs_plugins.prometheus.service_discovery import RANK, TargetFile
 
 _SECONDS = 1.0  # how late a snapshot is shown where the directory begins not to answer, once
 
@@ -23,7 +23,13 @@ class Announcement:
         self._call = BackgroundCall(self._bring_about, "jaxobs-file-sd")
 
     def publish(self, resource: Mapping[str, str]) -> None:
-        """Have the file say this; a line in the log where that cannot be."""
+        """Have the file say this; a line in the log where that cannot be.
+
+        Not before the rank is known, by the launcher or by JAX: it is a label of every series, which a rank that came
+        later would break in two.
+        """
+        if RANK not in resource:
+            return
         self._resource = dict(resource)
         try:
             self._call.result(_SECONDS)

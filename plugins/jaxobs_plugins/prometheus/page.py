@@ -29,6 +29,11 @@ class MetricsPage:
         self._pause = pause
         self._bodies: dict[tuple[str, bool], bytes] = {}  # at most four: two formats, plain and compressed
 
+    @property
+    def instance(self) -> str:
+        """Which process this is; empty where the resource does not say."""
+        return self._resource.get("service.instance.id", "")
+
     def body(self, content_type: str, compressed: bool) -> bytes:
         """The page in the format `content_type` of `render`, as gzip where `compressed`."""
         key = content_type, compressed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 from jaxobs_plugins.prometheus.hosts import AllowedHosts, refusal
 from jaxobs_plugins.prometheus.messages import Request, Response, plain
@@ -57,6 +58,14 @@ def _answer_reader(request: Request, page: MetricsPage) -> Response:
         return plain(HTTPStatus.OK, "healthy")
     if request.path == "/":
         return plain(HTTPStatus.OK, f"jaxobs: the metrics of this training process are at {METRICS_PATH}")
+    return _metrics(request, page)
+
+
+def _metrics(request: Request, page: MetricsPage) -> Response:
+    """The page, unless another process's was asked for: one that had this port before, as a target file said."""
+    wanted = parse_qs(request.query).get("instance", [page.instance])
+    if wanted != [page.instance]:
+        return plain(HTTPStatus.GONE, "another process was here; these are not its metrics")
     content_type = negotiate(request.headers.get("accept", ""))
     compressed = accepts_gzip(request.headers.get("accept-encoding", ""))
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}

@@ -16,19 +16,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _META = "__meta_jaxobs_"
+RANK = "jax.process_index"
+INSTANCE = "service.instance.id"
+_KEPT = {"jaxobs_run": "jaxobs.run", "jaxobs_rank": RANK}
 
 
 def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
-    """What the file says: one target (`host:port`), and the resource as labels for relabelling.
+    """What the file says: one target (`host:port`), and labels for it.
 
-    They begin with `__meta_`, so that Prometheus drops them unless a relabelling rule asks for one: as labels
-    of every series they would push those of `target_info` aside, which carries the same. `__scheme__` tells it to use
-    TLS, whatever the job says whose targets these are.
+    `jaxobs_run` and `jaxobs_rank` stay on every series, so that runs that follow each other on a port, and ranks that
+    moved to another, are not joined into one line; no metric has labels of these names but `target_info`. The whole
+    resource is there for relabelling: names that begin with `__meta_` go where no rule asks for them. `__scheme__` tells
+    Prometheus to use TLS, whatever the job says whose targets these are. `__param_instance` has it ask for this process
+    alone: it learns of a changed file some seconds late, and would take the next run on a port for the last one.
     """
-    labels = {
+    kept = {label: resource.get(name, "") for label, name in _KEPT.items()}
+    labels = {label: label_value(value) for label, value in kept.items() if value}
+    labels |= {
         _META + label_name(name).removeprefix("jaxobs_"): label_value(value)
         for name, value in sorted(resource.items())
     }
+    if instance := resource.get(INSTANCE):
+        labels["__param_instance"] = instance
     if scheme != "http":
         labels["__scheme__"] = scheme
     return [{"targets": [target], "labels": labels}]
