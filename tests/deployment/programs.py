@@ -1,0 +1,192 @@
+"""Programs of others, started as `deploy/` configures them, and what is asked of them over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PATIENCE = 60.0
+"""Seconds: a start on a machine with two cores that others use as well."""
+
+
+def tool(name: str) -> Path:
+    """The pinned program, which `make deployment` has built before."""
+    done = subprocess.run(
+        [ROOT / ".ci" / "tools.sh", name], capture_output=True, text=True, timeout=170, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
+
+def free_ports(count: int) -> list[int]:
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+def get(url: str, **parameters: str) -> Any:
+    """The JSON of an answer, or its text where it is none."""
+    query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+    with urllib.request.urlopen(f"{url}{query}", timeout=10) as answer:
+        body = answer.read().decode()
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
+
+
+def wait_for(what: Callable[[], Any], name: str, patience: float = PATIENCE) -> Any:
+    """What `what` gives once that is something; an address where nobody listens yet is nothing."""
+    deadline = time.monotonic() + patience
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            if found := what():
+                return found
+        except (OSError, urllib.error.URLError) as error:
+            last = error
+        time.sleep(0.2)
+    raise AssertionError(f"{name} did not come within {patience:g} s; last: {last}")
+
+
+class Program:
+    """One that runs until it is ended."""
+
+    def __init__(
+        self, command: list[str | Path], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        with log.open("a") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, env={**os.environ, **(environment or {})}
+            )
+
+    def end(self) -> None:
+        """As a service manager does."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+class Collector:
+    """The OpenTelemetry Collector with the configuration that is shipped, at ports of its own."""
+
+    def __init__(self, folder: Path, traces: str) -> None:
+        grpc, http, metrics, own = free_ports(4)
+        self.endpoint = f"http://127.0.0.1:{http}"
+        self.metrics = f"http://127.0.0.1:{metrics}/metrics"
+        self.own = f"http://127.0.0.1:{own}/metrics"
+        self._log = folder / "collector.log"
+        self._environment = {
+            "OTLP_GRPC_ADDRESS": f"127.0.0.1:{grpc}", "OTLP_HTTP_ADDRESS": f"127.0.0.1:{http}",
+            "PROMETHEUS_ADDRESS": f"127.0.0.1:{metrics}", "OWN_METRICS_HOST": "127.0.0.1",
+            "OWN_METRICS_PORT": str(own), "TRACES_ENDPOINT": traces,
+        }  # fmt: skip
+        self._program: Program | None = None
+
+    def start(self) -> None:
+        command: list[str | Path] = [tool("collector"), "--config", DEPLOY / "collector" / "config.yaml"]
+        self._program = Program(command, self._log, self._environment)
+        wait_for(lambda: get(self.own), "the Collector")
+
+    def stop(self) -> None:
+        if self._program is not None:
+            self._program.end()
+            self._program = None
+
+    def count(self, metric: str) -> int:
+        """A counter of the Collector's own, summed over its series."""
+        lines = [line for line in str(get(self.own)).splitlines() if line.startswith(metric)]
+        return sum(int(float(line.split()[-1])) for line in lines)
+
+
+class Jaeger:
+    """Jaeger, all in one and in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        http, query, *others = free_ports(8)
+        flags = (
+            "collector.otlp.grpc", "collector.grpc-server", "collector.http-server", "query.grpc-server",
+            "admin.http", "collector.zipkin",
+        )  # fmt: skip
+        command: list[str | Path] = [
+            tool("jaeger"), f"--collector.otlp.http.host-port=127.0.0.1:{http}",
+            f"--query.http-server.host-port=127.0.0.1:{query}",
+        ]  # fmt: skip
+        command += [f"--{flag}.host-port=127.0.0.1:{port}" for flag, port in zip(flags, others, strict=True)]
+        self.endpoint = f"http://127.0.0.1:{http}"
+        self._url = f"http://127.0.0.1:{query}/api"
+        self._program = Program(command, folder / "jaeger.log")
+        wait_for(lambda: get(f"{self._url}/services"), "Jaeger")
+
+    def traces(self, **parameters: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = get(
+            f"{self._url}/traces", service="jax", limit="1500", lookback="1h", **parameters
+        )["data"]
+        return found
+
+    def trace(self, identity: str) -> dict[str, Any]:
+        (found,) = get(f"{self._url}/traces/{identity}")["data"]
+        return dict(found)
+
+    def spans(self) -> int:
+        """How many it has."""
+        return sum(len(trace["spans"]) for trace in self.traces())
+
+    def stop(self) -> None:
+        self._program.end()
+
+
+class Prometheus:
+    """A Prometheus with a configuration."""
+
+    def __init__(self, binary: Path, folder: Path, configuration: str, *flags: str) -> None:
+        (port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{port}"
+        folder.mkdir(exist_ok=True)
+        (folder / "prometheus.yml").write_text(configuration)
+        command: list[str | Path] = [
+            binary, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}", *flags,
+        ]  # fmt: skip
+        self._program = Program(command, folder / "prometheus.log")
+        wait_for(lambda: get(f"{self.url}/-/ready"), "Prometheus")
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = get(f"{self.url}/api/v1/query", query=expression)["data"]["result"]
+        return found
+
+    def value(self, expression: str) -> float | None:
+        found = self.query(expression)
+        assert len(found) <= 1, found
+        return float(found[0]["value"][1]) if found else None
+
+    def names(self) -> set[str]:
+        return set(get(f"{self.url}/api/v1/label/__name__/values")["data"])
+
+    def stop(self) -> None:
+        self._program.end()
+
+
+def demo(seconds: int, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """The demo, with settings of its own alone; its result is JSON."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
+    command = [sys.executable, "-m", "jaxobs", "demo", "--seconds", str(seconds), "--json"]
+    settings = {**kept, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", **variables}
+    with (folder / "demo.log").open("w") as log:
+        return subprocess.Popen(
+            command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, stderr=log, text=True
+        )

@@ -1,0 +1,100 @@
+"""What is shipped in `deploy/` is what Docker, Kubernetes, Prometheus and Slurm take."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jaxobs_plugins.prometheus.address import DEFAULT_PORT
+from tests.deployment.programs import DEPLOY, ROOT, tool
+
+pytestmark = pytest.mark.deployment
+
+CHART = DEPLOY / "helm" / "jaxobs"
+CHECK = ROOT / ".venv-schemas" / "bin" / "check-jsonschema"
+EVERYTHING = ["--set", "demo.enabled=true", "--set", "jobs.namespaces={research,production}"]
+
+
+def run(*command: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
+
+
+def rendered(*options: str) -> str:
+    done = run(tool("helm"), "template", "jaxobs", CHART, "--kube-version", "1.34.0", *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def validated(manifests: str) -> dict[str, object]:
+    """By Kubernetes' own schemas, from this machine alone; unknown fields are errors."""
+    schemas = f"{tool('kubernetes-schemas')}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command = ["-strict", "-summary", "-output", "json", "-schema-location", schemas]
+    done = run(tool("kubeconform"), *command, given=manifests)
+    summary: dict[str, object] = json.loads(done.stdout)["summary"]
+    return summary
+
+
+def test_the_chart_has_nothing_to_complain_of() -> None:
+    done = run(tool("helm"), "lint", "--strict", CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("options", "resources"), [([], 14), (EVERYTHING, 16)])
+def test_kubernetes_takes_what_the_chart_renders(options: list[str], resources: int) -> None:
+    found = validated(rendered(*options))
+    assert found == {"valid": resources, "invalid": 0, "errors": 0, "skipped": 0}
+
+
+def test_a_field_that_nobody_knows_is_found() -> None:
+    assert validated(rendered().replace("interval: 15s", "intervall: 15s"))["invalid"] == 2
+
+
+def test_everything_runs_without_being_root() -> None:
+    manifests = rendered(*EVERYTHING)
+    pods = len(re.findall(r"^kind: (?:Deployment|Job)$", manifests, re.MULTILINE))
+    assert pods == 2
+    for line in ("runAsNonRoot: true", "allowPrivilegeEscalation: false", "readOnlyRootFilesystem: true"):
+        assert manifests.count(line) == pods, line
+
+
+def test_the_chart_carries_every_dashboard_and_rule() -> None:
+    manifests = rendered()
+    for dashboard in (ROOT / "grafana" / "dashboards").glob("*.json"):
+        assert f"  {dashboard.name}: |-" in manifests
+    for file in ("alerts.yml", "rules.yml"):
+        rules = re.findall(r"(?:alert|record): [\w:]+", (DEPLOY / "prometheus" / file).read_text())
+        assert len(rules) > 3
+        assert [rule for rule in rules if f"{rule}\n" not in manifests] == []
+    assert "{{ $labels." in manifests, "Helm leaves Prometheus's own templates alone"
+    assert f"port: {DEFAULT_PORT}," in manifests
+
+
+def test_docker_compose_takes_the_file_by_its_published_schema() -> None:
+    done = run(CHECK, "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_file_that_compose_mounts_is_there() -> None:
+    mounted = re.findall(r"^ +- (\.[^:]+):", (DEPLOY / "compose.yaml").read_text(), re.MULTILINE)
+    assert len(mounted) >= 5
+    assert [path for path in mounted if not (DEPLOY / path).exists()] == []
+
+
+def test_prometheus_takes_its_configuration(promtool: Path) -> None:
+    done = run(promtool, "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_collector_takes_its_configuration() -> None:
+    done = run(tool("collector"), "validate", "--config", DEPLOY / "collector" / "config.yaml")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_batch_script_is_bash() -> None:
+    done = run("bash", "-n", DEPLOY / "slurm" / "train.sbatch")
+    assert done.returncode == 0, done.stderr
