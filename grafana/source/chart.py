@@ -1,0 +1,93 @@
+"""What a panel is: its question, its queries, and why it can be empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["timeseries", "stat", "table", "state-timeline", "xychart"]
+Absence = Literal["until it happens", "without such a device", "where the host has none"]
+"""When a query may give nothing: the first is empty on a healthy job, the others say what the machine lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One PromQL expression. `table`: its newest values as rows; else lines over time.
+
+    `rows_over_time`: every value as a row, for panels that show a label as it changes. `exemplars` are shown beside it.
+    """
+
+    expression: str
+    legend: str = ""
+    name: str = "A"
+    table: bool = False
+    rows_over_time: bool = False
+    exemplars: bool = False
+    optional: str = ""
+    """Why it may give nothing while the panel's others do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """A step that Grafana takes between answer and picture; `only` is a pattern of the queries that it is for."""
+
+    kind: str
+    options: Mapping[str, Any]
+    only: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Properties of the field with this name, by Grafana's names for them."""
+
+    name: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One panel. `empty` is what stands there when no query gives anything, and `absence` when that is right."""
+
+    title: str
+    description: str
+    queries: Sequence[Query]
+    unit: str = "short"
+    kind: Kind = "timeseries"
+    width: int = 12
+    height: int = 8
+    empty: str = ""
+    absence: Absence | None = None
+    stacked: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    steps: Sequence[tuple[float, str]] = ()
+    """Thresholds: from which value on which colour; below the first it is green."""
+    transformations: Sequence[Transformation] = ()
+    overrides: Sequence[Override] = ()
+    series: Sequence[Mapping[str, Any]] = ()
+    """Of an XY chart: which fields are its axes, by frame."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Colours of texts."""
+    links: Sequence[tuple[str, str]] = ()
+    """Title and address of what a click on a value offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels that answer one question, which is its title."""
+
+    question: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One dashboard."""
+
+    uid: str
+    title: str
+    description: str
+    rows: Sequence[Row]
+    variables: Sequence[str] = ()
+    """Beyond those that every dashboard has."""

@@ -1,0 +1,25 @@
+"""Colours and limits that mean the same on every dashboard."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPONENT_COLOURS: Final = {
+    "compute": "green", "memory": "blue", "communication": "purple", "transfer": "super-light-purple",
+    "input": "orange", "host": "yellow", "compile": "red", "checkpoint": "super-light-blue",
+    "latency": "semi-dark-yellow", "unmodelled": "super-light-red", "unknown": "text",
+}  # fmt: skip
+"""Work of the device in green and blue, what keeps it from work in warm colours."""
+
+CATEGORY_COLOURS: Final = {
+    "productive": "green", "initialisation": "blue", "compile": "red", "input": "orange",
+    "checkpoint": "super-light-blue", "stalled": "dark-red", "other": "text",
+}  # fmt: skip
+
+GOOD_WHEN_HIGH: Final = ((0.0, "red"), (0.2, "orange"), (0.4, "green"))
+"""MFU and efficiency. 0.4 and more is what well-tuned large models report (PaLM, arXiv:2204.02311, table 3: 46 %)."""
+
+GOODPUT: Final = ((0.0, "red"), (0.8, "orange"), (0.95, "green"))
+FILLED: Final = ((0.85, "orange"), (0.95, "red"))
+"""Share of a memory in use: above 0.95 the next large array is the last."""
+ANY_IS_BAD: Final = ((1.0, "red"),)

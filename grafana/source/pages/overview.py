@@ -1,0 +1,176 @@
+"""Overview: how fast the runs are, where their time goes, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
+from grafana.source.expressions import IN_LOOP, RUN_INFO, by, quantile, rate, selected
+from grafana.source.links import TRACES_OF_STEPS
+from grafana.source.look import CATEGORY_COLOURS, COMPONENT_COLOURS, GOOD_WHEN_HIGH, GOODPUT
+
+_NO_PEAK: Final = "The device's peak is not known: `jaxobs calibrate` measures a CPU's."
+_NO_TOKENS: Final = "The loop was not told its tokens: `obs.steps(loader, tokens=…)`."
+_NO_LOOP: Final = "No steps are known: mark them with `obs.steps(loader)`."
+
+
+def _colours(colours: dict[str, str]) -> list[Override]:
+    return [
+        Override(name, {"color": {"mode": "fixed", "fixedColor": colour}}) for name, colour in colours.items()
+    ]
+
+
+_RANKS_OF: Final = "max by (run, attempt, user, rank) "
+_SEEN: Final = f"timestamp({RUN_INFO})[$__range:]"
+
+RUNS: Final = Chart(
+    "Runs", "The runs that were seen in this time range, by name and restart, and how many ranks of each report now.",
+    (
+        Query(f"count by (run, attempt, user) ({_RANKS_OF}(last_over_time({RUN_INFO}[$__range])))", name="seen",
+              table=True),
+        Query(f"count by (run, attempt, user) ({_RANKS_OF}({RUN_INFO}))", name="now", table=True),
+        Query(f"1000 * min by (run, attempt, user) (min_over_time({_SEEN}))", name="first", table=True),
+        Query(f"1000 * max by (run, attempt, user) (max_over_time({_SEEN}))", name="last", table=True),
+    ),
+    kind="table", unit="none", width=24, height=6,
+    transformations=(
+        Transformation("merge", {}),
+        Transformation("organize", {
+            "excludeByName": {"Time": True},
+            "renameByName": {
+                "Value #seen": "ranks seen", "Value #now": "ranks now", "Value #first": "first seen",
+                "Value #last": "last seen",
+            },
+        }),
+    ),
+    overrides=(
+        Override("first seen", {"unit": "dateTimeAsLocal"}), Override("last seen", {"unit": "dateTimeFromNow"}),
+    ),
+)  # fmt: skip
+
+_NUMBERS: Final = (
+    Chart("Steps a second", "Each rank takes the same steps, so the fastest rank's count is the run's.",
+          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), "{{run}} {{loop}}"),),
+          kind="stat", width=4, height=4, empty=_NO_LOOP),
+    Chart("Tokens a second", "Over all ranks: each counts its own share.",
+          (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), "{{run}} {{loop}}"),),
+          kind="stat", width=4, height=4, empty=_NO_TOKENS),
+    Chart("MFU", "Model FLOPs utilization in the last window: matrix FLOPs over wall time and peak, mean of the ranks.",
+          (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), "{{run}} {{loop}}"),),
+          "percentunit", "stat", 4, 4, empty=_NO_PEAK, steps=GOOD_WHEN_HIGH),
+    Chart("HFU", "As MFU, with what rematerialisation computes again.",
+          (Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), "{{run}} {{loop}}"),),
+          "percentunit", "stat", 4, 4, empty=_NO_PEAK, steps=GOOD_WHEN_HIGH),
+    Chart("Goodput", "Productive share of the processes' age since they began, mean of the ranks.",
+          (Query(by("avg", "run", selected("jaxobs_goodput_ratio")), "{{run}}"),),
+          "percentunit", "stat", 4, 4, steps=GOODPUT),
+    Chart("Failed steps", "Steps that raised, over all ranks, in this time range.",
+          (Query(by("sum", "run, loop", f"increase({selected('jaxobs_steps_failed_total', IN_LOOP)}[$__range])"),
+                 "{{run}} {{loop}}"),),
+          "short", "stat", 4, 4, empty=_NO_LOOP, steps=((1.0, "red"),)),
+)  # fmt: skip
+
+_SPEED: Final = (
+    Chart("Step rate", "Steps a second of each loop.",
+          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), "{{run}} {{loop}}"),), empty=_NO_LOOP),
+    Chart("Step time", "Median and slowest hundredth of the steps of all ranks. The dots are single steps: a click opens "
+          "their trace.",
+          (Query(quantile(0.5, "jaxobs_step_seconds", "run, loop", IN_LOOP), "{{run}} {{loop}} median", exemplars=True),
+           Query(quantile(0.99, "jaxobs_step_seconds", "run, loop", IN_LOOP), "{{run}} {{loop}} 99 %", "B")),
+          "s", empty=_NO_LOOP, links=(TRACES_OF_STEPS,)),
+    Chart("Tokens and examples a second", "Over all ranks.",
+          (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), "{{run}} {{loop}} tokens"),
+           Query(by("sum", "run, loop", rate("jaxobs_examples_total", IN_LOOP)), "{{run}} {{loop}} examples", "B")),
+          empty=_NO_TOKENS),
+    Chart("MFU and HFU", "Model and hardware FLOPs utilization, mean of the ranks.",
+          (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), "{{run}} {{loop}} MFU"),
+           Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), "{{run}} {{loop}} HFU", "B")),
+          "percentunit", empty=_NO_PEAK),
+)  # fmt: skip
+
+_SHARE: Final = by("avg", "run, loop, bottleneck", selected("jaxobs_bottleneck_ratio", IN_LOOP))
+BOTTLENECK: Final = Chart(
+    "Bottleneck", "What took the largest share of the wall time of each loop, over time: the mean of the ranks' shares.",
+    (Query(f'label_join(topk by (run, loop) (1, {_SHARE} > 0), "line", " ", "run", "loop")', rows_over_time=True),),
+    kind="state-timeline", width=24, height=5, empty=_NO_LOOP, words=COMPONENT_COLOURS,
+    transformations=(
+        Transformation("sortBy", {"fields": {}, "sort": [{"field": "Time"}]}),
+        Transformation("groupingToMatrix", {
+            "columnField": "line", "rowField": "Time", "valueField": "bottleneck", "emptyValue": "null",
+        }),
+    ),
+)  # fmt: skip
+
+_TIME: Final = (
+    BOTTLENECK,
+    Chart("Where the second went", "Share of the loop's wall time by what it was charged to, mean of the ranks. The "
+          "parts of one loop add up to its wall time: with a single run and loop chosen, to 100 % while the loop runs.",
+          (Query(by("avg", "run, loop, component", rate("jaxobs_step_component_seconds_total", IN_LOOP)),
+                 "{{component}}"),),
+          "percentunit", stacked=True, empty=_NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
+    Chart("Where the step went", "The same by step: the parts add up to the mean step time.",
+          (Query(f"{by('sum', 'run, loop, component', rate('jaxobs_step_component_seconds_total', IN_LOOP))}"
+                 f" / on (run, loop) group_left {by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}",
+                 "{{component}}"),),
+          "s", stacked=True, empty=_NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
+    Chart("Where the process's time went", "Time of the whole process, loops or not; the parts add up to 100 %.",
+          (Query(by("avg", "run, category", rate("jaxobs_run_seconds_total")), "{{category}}"),),
+          "percentunit", stacked=True, overrides=_colours(CATEGORY_COLOURS)),
+    Chart("How sure the bottleneck is", "Confidence of the label, mean of the ranks; low where the runner-up is close.",
+          (Query(by("avg", "run, loop", selected("jaxobs_bottleneck_confidence_ratio", IN_LOOP)), "{{run}} {{loop}}"),),
+          "percentunit", empty=_NO_LOOP),
+)  # fmt: skip
+
+_NO_LINES: Final = "No line has taken a share of the main thread's time, or JAXOBS_HOST_LINES is false."
+HOST_LINES: Final = (
+    Chart("What the main thread does itself", "Share of its time by line, and what it waits in there, from samples of "
+          "its stack; without what it waits for the device, dispatches and compiles.",
+          (Query(by("avg", "run, loop, line, waits_in", rate("jaxobs_host_line_sampled_seconds_total",
+                    'activity!~"device|dispatch|compile"')), "{{line}} {{waits_in}}"),),
+          "percentunit", stacked=True, empty=_NO_LINES),
+)  # fmt: skip
+"""Where the host is while the device waits."""
+
+_ADVICE_LABELS: Final = "run, condition, loop, function"
+ADVICE: Final = Chart(
+    "Advice", "What jaxobs advises now, and what it would give back; docs/advice.md says what each condition means.",
+    (
+        Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_info")), name="given", table=True),
+        Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_saves_ratio")), name="time", table=True),
+        Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_saves_bytes")), name="memory", table=True),
+    ),
+    kind="table", unit="percentunit", empty="There is no advice now.", absence="until it happens",
+    transformations=(
+        Transformation("merge", {}),
+        Transformation("organize", {
+            "excludeByName": {"Time": True, "Value #given": True},
+            "renameByName": {"Value #time": "time back", "Value #memory": "memory back"},
+        }),
+    ),
+    overrides=(Override("memory back", {"unit": "bytes"}),),
+)  # fmt: skip
+
+ALERTS: Final = Chart(
+    "Alerts", "Alerts of deploy/prometheus/alerts.yml that fire now for the chosen runs.",
+    (Query('max by (alertname, severity, run, rank, instance, loop, function) '
+           '(ALERTS{alertstate="firing", alertname=~"Jax.+", run=~"$run|"})', table=True),),
+    kind="table", unit="none", empty="No alert fires now.", absence="until it happens",
+    transformations=(Transformation("organize", {"excludeByName": {"Time": True, "Value": True}}),),
+)  # fmt: skip
+
+RECORDED: Final = Chart(
+    "Recorded values", "What the script recorded with `obs.record(loss=…)`, mean of the ranks.",
+    (Query(by("avg", "run, loop, name", selected("jaxobs_recorded", IN_LOOP)), "{{run}} {{loop}} {{name}}"),),
+    width=24, empty="The script records nothing: `obs.record(loss=loss)`.",
+)  # fmt: skip
+
+PAGE: Final = Page(
+    "jaxobs-overview", "JAX / Overview",
+    "How fast the chosen runs are, where their time goes, and what to do about it.",
+    (
+        Row("Which runs are there, and how do they do?", (RUNS, *_NUMBERS)),
+        Row("How fast are they?", _SPEED),
+        Row("Where does the time go?", (*_TIME, *HOST_LINES)),
+        Row("What should I do, and is it learning?", (ADVICE, ALERTS, RECORDED)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""Tables beside the roofline: executables, operations, and the peaks that all is measured against."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.source.chart import Chart, Override, Query, Transformation
+from grafana.source.expressions import ON_DEVICE, by, selected
+from grafana.source.links import TRACES_OF_COMPILES
+from grafana.source.pages.roofline_queries import (
+    EXECUTABLE,
+    NO_PEAK,
+    NO_WINDOWS,
+    NOT_TIMED,
+    OPERATION_POINTS,
+    OPERATION_SECONDS,
+    TIME,
+    executable,
+    grown,
+)
+
+_MERGED: Final = Transformation("merge", {})
+EXECUTABLES: Final = Chart(
+    "Executables", "Each executable of a watched function: how near it comes to its roof, what bounds it, its share of "
+    "the device time in this range. A click on a function offers the traces of its compiles.",
+    (
+        Query(executable("jaxobs_executable_efficiency_ratio"), name="efficiency", table=True),
+        Query(by("max", f"{EXECUTABLE}, bottleneck", selected("jaxobs_executable_bottleneck_info")), name="bound",
+              table=True),
+        Query(f"{TIME} / on (run) group_left sum by (run) ({TIME})", name="share", table=True),
+        Query(executable("jaxobs_executable_intensity_flops_per_byte"), name="intensity", table=True),
+        Query(executable("jaxobs_executable_achieved_flops_per_second"), name="achieved", table=True),
+        Query(executable("jaxobs_executable_attainable_flops_per_second"), name="attainable", table=True),
+        Query(executable("jaxobs_executable_flops"), name="flops", table=True),
+        Query(executable("jaxobs_executable_bytes"), name="bytes", table=True),
+        Query(f"round({by('sum', EXECUTABLE, grown('jaxobs_executable_runs_total'))})", name="runs",
+              table=True),
+    ),
+    "short", "table", 24, 9, empty=NOT_TIMED, links=(TRACES_OF_COMPILES,),
+    transformations=(
+        _MERGED,
+        Transformation("organize", {
+            "excludeByName": {"Time": True, "Value #bound": True},
+            "renameByName": {
+                "bottleneck": "bound by", "Value #efficiency": "efficiency", "Value #share": "share of device time",
+                "Value #intensity": "FLOP/byte", "Value #achieved": "achieved", "Value #attainable": "attainable",
+                "Value #flops": "FLOPs a run", "Value #bytes": "bytes a run", "Value #runs": "runs",
+            },
+        }),
+        Transformation("sortBy", {"fields": {}, "sort": [{"field": "share of device time", "desc": True}]}),
+    ),
+    overrides=(
+        Override("efficiency", {"unit": "percentunit", "thresholds": {"mode": "absolute", "steps": [
+            {"color": "red", "value": None}, {"color": "orange", "value": 0.2}, {"color": "green", "value": 0.4},
+        ]}, "custom.cellOptions": {"type": "color-text"}}),
+        Override("share of device time", {"unit": "percentunit"}),
+        Override("achieved", {"unit": "flops"}), Override("attainable", {"unit": "flops"}),
+        Override("bytes a run", {"unit": "bytes"}),
+    ),
+)  # fmt: skip
+
+OPERATIONS: Final = Chart(
+    "Largest operations", "From profiler windows: self time, what was achieved, the named scope and the source line.",
+    (
+        Query(OPERATION_SECONDS, name="seconds", table=True),
+        Query(OPERATION_POINTS["achieved"], name="achieved", table=True),
+        Query(OPERATION_POINTS["intensity"], name="intensity", table=True),
+        Query(by("max", "run, function, operation, scope, source", selected("jaxobs_operation_info")), name="where",
+              table=True),
+    ),
+    "short", "table", 24, 10, empty=NO_WINDOWS,
+    transformations=(
+        _MERGED,
+        Transformation("organize", {
+            "excludeByName": {"Time": True, "Value #where": True},
+            "renameByName": {
+                "Value #seconds": "sampled time", "Value #achieved": "achieved", "Value #intensity": "FLOP/byte",
+            },
+        }),
+        Transformation("sortBy", {"fields": {}, "sort": [{"field": "sampled time", "desc": True}]}),
+    ),
+    overrides=(Override("sampled time", {"unit": "s"}), Override("achieved", {"unit": "flops"})),
+)  # fmt: skip
+
+_PEAK_INFO: Final = selected("jaxobs_device_peak_info", ON_DEVICE)
+_PEAK_FLOPS: Final = by(
+    "max", "run, device, dtype, provenance",
+    f"{selected('jaxobs_device_peak_flops_per_second', ON_DEVICE)} * on (job, instance, device, dtype) "
+    f"group_left (provenance) {_PEAK_INFO}",
+)  # fmt: skip
+_MEMORY_PEAK_INFO: Final = selected("jaxobs_device_peak_info", ON_DEVICE, 'dtype="memory"')
+_PEAK_BYTES: Final = by(
+    "max", "run, device, dtype, provenance",
+    f"{selected('jaxobs_device_peak_bytes_per_second', ON_DEVICE)} * on (job, instance, device) "
+    f"group_left (dtype, provenance) {_MEMORY_PEAK_INFO}",
+)  # fmt: skip
+
+PEAKS: Final = Chart(
+    "Peaks", "What one device can do, by element type and for its memory, and where the figure comes from.",
+    (Query(_PEAK_FLOPS, name="flops", table=True), Query(_PEAK_BYTES, name="bytes", table=True)),
+    "short", "table", 12, 8, empty=NO_PEAK,
+    transformations=(
+        _MERGED,
+        Transformation("organize", {
+            "excludeByName": {"Time": True},
+            "renameByName": {"Value #flops": "FLOP/s", "Value #bytes": "bytes/s"},
+        }),
+    ),
+    overrides=(Override("FLOP/s", {"unit": "flops"}), Override("bytes/s", {"unit": "Bps"})),
+)  # fmt: skip

@@ -1,0 +1,49 @@
+"""Variables: what the viewer chooses, the same names on every dashboard, so that links keep the choice."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.models import dashboard as model
+
+METRICS: Final = model.DataSourceRef(type_val="prometheus", uid="${prometheus_datasource}")
+EVERY_PAGE: Final = ("run", "job", "instance", "loop", "device")
+
+_QUERIES: Final = {
+    "run": "label_values(jaxobs_run_info, run)",
+    "job": 'label_values(jaxobs_run_info{run=~"$run"}, job)',
+    "instance": 'label_values(jaxobs_run_info{run=~"$run", job=~"$job"}, instance)',
+    "loop": 'label_values(jaxobs_steps_total{job=~"$job", instance=~"$instance"}, loop)',
+    "device": 'label_values(jaxobs_device_info{job=~"$job", instance=~"$instance"}, device)',
+    "device_kind": (
+        'label_values(jaxobs_roofline_ceiling_flops_per_second{job=~"$job", instance=~"$instance"}, device_kind)'
+    ),
+    "dtype": 'label_values(jaxobs_roofline_ceiling_flops_per_second{job=~"$job", instance=~"$instance"}, dtype)',
+}  # fmt: skip
+_ONE_AT_A_TIME: Final = {"device_kind"}
+"""A roofline is one device's: roofs of two would be one zigzag."""
+
+_TITLES: Final = {"device_kind": "Device kind", "dtype": "Element type"}
+
+
+def data_sources() -> list[build.DatasourceVariable]:
+    """Where metrics come from, and where traces do: links into traces need the second."""
+    return [
+        build.DatasourceVariable(f"{kind}_datasource").label(f"{kind.title()} data source").type(kind)
+        for kind in ("prometheus", "tempo")
+    ]
+
+
+def choice(name: str) -> build.QueryVariable:
+    """A variable, where it can be with several values, by default all."""
+    builder = build.QueryVariable(name).label(_TITLES.get(name, name.title())).datasource(METRICS)
+    builder.query(_QUERIES[name]).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    builder.sort(model.VariableSort.NATURAL_ASC)
+    if name in _ONE_AT_A_TIME:
+        return builder
+    everything = model.VariableOption(text="All", value="$__all", selected=True)
+    builder.multi(True).include_all(True).current(everything)
+    return builder.all_value(
+        ".+" if name in {"job", "instance"} else ".*"
+    )  # a run's name may be unknown, and so empty

@@ -1,0 +1,105 @@
+"""The dashboard files: made from their source, read and written by Grafana's types, on metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from grafana.source.__main__ import FOLDER, text
+from grafana.source.not_shown import NOT_SHOWN
+from grafana.source.pages import PAGES
+from grafana.source.pages.roofline_chart import ELEMENT_TYPES
+from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.model.metrics import SUFFIXES
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(FOLDER.glob("*.json"))
+CHARTS = [chart for page in PAGES for row in page.rows for chart in row.charts]
+
+
+def catalogue() -> dict[str, Any]:
+    plugins = [found.plugin for group in (PROBES, COLLECTORS, EXPORTERS) for found in discover(group)
+               if found.value.startswith("jaxobs_plugins.")]  # fmt: skip
+    return {
+        metric.name: metric
+        for metrics in (CORE_METRICS, *(each.metrics for each in plugins))
+        for metric in metrics
+    }
+
+
+def sampled_names() -> dict[str, str]:
+    """Every name that the exporter shows, and the metric it belongs to."""
+    return {
+        name: metric.name
+        for metric in catalogue().values()
+        for name in (metric.name, *(metric.name + suffix for suffix in SUFFIXES[metric.kind]))
+    }
+
+
+def test_the_files_are_what_the_source_says() -> None:
+    assert {file.name: file.read_text() for file in FILES} == {
+        f"{page.uid}.json": text(page) for page in PAGES
+    }
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_grafanas_types_read_and_write_the_file_unchanged(file: Path) -> None:
+    content = json.loads(file.read_text())
+    assert json.loads(json.dumps(Dashboard.from_json(content), cls=JSONEncoder)) == content
+
+
+def test_every_metric_is_on_a_panel_or_says_why_not() -> None:
+    names = sampled_names()
+    expressions = "\n".join(query.expression for chart in CHARTS for query in chart.queries)
+    asked = set(re.findall(r"\bjaxobs_[a-z0-9_]+", expressions))
+    assert asked <= names.keys()
+    shown = {names[name] for name in asked}
+    assert not shown & NOT_SHOWN.keys()
+    assert shown | NOT_SHOWN.keys() == set(catalogue())
+
+
+def test_every_label_of_a_query_exists() -> None:
+    labels = {"job", "instance", "run", "attempt", "rank", "host", "le", "user", "line"}
+    known = {name: set(metric.labels) for name, metric in catalogue().items()}
+    names = sampled_names()
+    for chart in CHARTS:
+        for query in chart.queries:
+            for name, matchers in re.findall(r"\b(jaxobs_[a-z0-9_]+)\{([^}]*)\}", query.expression):
+                assert set(re.findall(r"(\w+)=", matchers)) <= {"job", "instance"} | known[names[name]], (
+                    query.expression
+                )
+            used = set(re.findall(r"\b(jaxobs_[a-z0-9_]+)", query.expression))
+            here = labels.union(*(known[names[name]] for name in used))
+            if used:
+                assert set(re.findall(r"\{\{(\w+)\}\}", query.legend)) <= here, (chart.title, query.legend)
+
+
+def test_titles_of_panels_are_unique_and_all_are_described() -> None:
+    for page in PAGES:
+        titles = [chart.title for row in page.rows for chart in row.charts]
+        assert len(titles) == len(set(titles))
+    assert all(chart.description.endswith(".") for chart in CHARTS)
+    assert all(chart.empty for chart in CHARTS if chart.absence)
+
+
+def test_every_element_type_with_a_peak_has_a_roof() -> None:
+    table = tomllib.loads((ROOT / "jaxobs" / "model" / "hardware.toml").read_text())
+    types = set(re.findall(r"'matrix': \{(.*?)\}", str(table)))
+    assert {name for found in types for name in re.findall(r"'(\w+)':", found)} <= set(ELEMENT_TYPES)
+
+
+def test_links_keep_the_choice() -> None:
+    for file in FILES:
+        (link,) = json.loads(file.read_text())["links"]
+        assert link["includeVars"]
+        assert link["keepTime"]
+        assert link["tags"] == ["jaxobs"]
+        assert "jaxobs" in json.loads(file.read_text())["tags"]

@@ -1,0 +1,93 @@
+"""Every panel answers, shown a real training; what it shows is what the training itself says."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+import pytest
+
+from grafana.source.chart import Chart, Page
+from grafana.source.pages import PAGES
+from tests.grafana.scraped import RANKS, Scraped, has_values
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+PROVOKED = {"Advice"}
+"""Panels that are rightly empty on a healthy job, and are not here, where the job is made to be ill."""
+
+EMPTY_HERE = {
+    ("Advice", "memory"): "no advice on memory: CPUs have no allocator whose memory could be given back",
+}
+CHARTS = [(page, chart) for page in PAGES for row in page.rows for chart in row.charts]
+
+
+@pytest.mark.parametrize(
+    ("page", "chart"), CHARTS, ids=[f"{page.title}: {chart.title}" for page, chart in CHARTS]
+)
+def test_every_query_of_the_panel_answers_or_says_why_not(scraped: Scraped, page: Page, chart: Chart) -> None:
+    silent = [
+        query.name
+        for query in chart.queries
+        if not query.optional
+        and (chart.title, query.name) not in EMPTY_HERE
+        and not any(map(has_values, scraped.ask(query)))
+    ]
+    if chart.absence is None or chart.title in PROVOKED:
+        assert not silent, f"{chart.title}: nothing for {silent}"
+    elif silent:
+        assert chart.empty  # the panel itself says why it is empty
+
+
+def test_two_runs_on_one_port_are_two_lines_that_do_not_touch(scraped: Scraped) -> None:
+    (chart,) = [chart for _, chart in CHARTS if chart.title == "Step rate"]
+    times = {
+        series["metric"]["run"]: [time for time, _ in series["values"]]
+        for series in scraped.ask(chart.queries[0])
+        if series["metric"]["loop"] == "train"
+    }
+    assert times.keys() == {"evening", "night", "fleet"}
+    assert max(times["evening"]) < min(times["night"])
+
+
+def test_every_recording_rule_answers(scraped: Scraped) -> None:
+    groups = scraped.prometheus.get("rules", type="record")["groups"]
+    records = {rule["name"] for group in groups for rule in group["rules"]}
+    assert len(records) >= 13
+    assert all(rule["health"] == "ok" for group in groups for rule in group["rules"])
+    silent = {name for name in records if not scraped.prometheus.get("query", query=name)["result"]}
+    assert silent == {"run_rank:jaxobs_gone:max"}  # every rank is there
+
+
+def test_every_alert_was_evaluated(scraped: Scraped) -> None:
+    groups = scraped.prometheus.get("rules", type="alert")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) >= 14
+    assert [(rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"] == []
+
+
+def test_variables_have_choices(scraped: Scraped) -> None:
+    for label, metric in (("run", "jaxobs_run_info"), ("loop", "jaxobs_steps_total"), ("device", "jaxobs_device_info"),
+                          ("device_kind", "jaxobs_roofline_ceiling_flops_per_second"),
+                          ("dtype", "jaxobs_roofline_ceiling_flops_per_second")):  # fmt: skip
+        assert scraped.prometheus.get(f"label/{label}/values", **{"match[]": metric}), label
+
+
+def test_exemplars_lead_to_traces(scraped: Scraped) -> None:
+    found = scraped.prometheus.get(
+        "query_exemplars",
+        query="jaxobs_compile_seconds_bucket",
+        start=f"{scraped.start}",
+        end=f"{scraped.end}",
+    )
+    assert any("trace_id" in exemplar["labels"] for series in found for exemplar in series["exemplars"])
+
+
+def test_the_rank_that_lags_is_seen(scraped: Scraped) -> None:
+    """The ranks of this story do not wait for each other, so it is input that says it."""
+    (chart,) = [chart for _, chart in CHARTS if chart.title == "More input and host time than the mean"]
+    beyond = {
+        series["metric"]["rank"]: mean(float(value) for _, value in series["values"])
+        for series in scraped.ask(chart.queries[0], {"run": "fleet", "loop": "train"})
+    }
+    assert beyond.keys() == {str(rank) for rank in range(RANKS)}
+    assert max(beyond, key=lambda rank: beyond[rank]) == str(RANKS - 1), beyond
