@@ -1,6 +1,7 @@
 """The loops of `labels.py`, each run in a process of its own: prints what jaxobs says of it, as JSON.
 
 python benchmarks/label_loops.py --loop input --seconds 7 [--steps 3] [--every 10] [--watched]
+python benchmarks/label_loops.py --loop compute --unobserved    # calls nothing of jaxobs and prints nothing
 python benchmarks/label_loops.py --inject checkpoint --seconds 7
 """
 
@@ -29,6 +30,13 @@ def noise(size: int) -> Any:
     import numpy
 
     return jnp.asarray(numpy.random.default_rng(0).standard_normal((size, size), numpy.float32) / size**0.5)
+
+
+def work_in_python(seconds: float) -> None:
+    """Pure Python: the host is busy. A host that sleeps is not, and its time is `unknown`."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
 
 
 Watch = Callable[[Any], Any]
@@ -72,6 +80,24 @@ def compute(watch: Watch) -> Turn:
         return jnp.sum(x)
 
     return lambda _: products(wide)
+
+
+def long(watch: Watch) -> Turn:
+    """One product that takes longer than a second, and longer than a profiler window."""
+    import jax
+
+    wide = noise(5120)  # 0.27 TFLOP: a second at 270 GFLOP/s, the most that two cores here were seen to do
+    product = watch(jax.jit(lambda x: x @ wide))
+    return lambda _: product(wide)
+
+
+def large(watch: Watch) -> Turn:
+    """A product whose only output is 64 MiB, of memory that is new each time: eight times what writing it takes."""
+    import jax
+
+    tall, flat = noise(4096)[:, :768], noise(4096)[:768]
+    product = watch(jax.jit(lambda x, y: x @ y))
+    return lambda _: product(tall, flat)
 
 
 def memory(watch: Watch) -> Turn:
@@ -140,6 +166,8 @@ def recompiling(watch: Watch) -> Turn:
 
 TURNS = {
     "compute": compute,
+    "long": long,
+    "large": large,
     "memory": memory,
     "latency": latency,
     "communication": communication,
@@ -179,7 +207,7 @@ def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool
         for number in obs.steps(numbers()):
             made = turn(number)
             if name == "host":
-                time.sleep(4 * PAUSE)
+                work_in_python(4 * PAUSE)
             if number % every == 0:
                 saves = name in {"checkpoint", "copying"}
                 with obs.phase("checkpoint") if saves else contextlib.nullcontext():
@@ -197,6 +225,29 @@ def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool
             time.sleep(0.2)  # the last window is being read
             told = asked(obs)
     print(json.dumps({**told["bottleneck"], "windows": (told["profile"] or {}).get("windows", 0)}))
+
+
+def unobserved(name: str, seconds: float, every: int) -> None:
+    """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep."""
+    turn = TURNS.get(name, waiting)(lambda function: function)
+    turn(0).block_until_ready()
+    started = time.perf_counter()
+
+    def numbers() -> Iterator[int]:
+        number = 0
+        while time.perf_counter() - started < seconds:
+            number += 1
+            if name == "input":
+                time.sleep(4 * PAUSE)
+            yield number
+
+    for number in numbers():
+        made = turn(number)
+        end = time.perf_counter() + (4 * PAUSE if name == "host" else 0.0)
+        while time.perf_counter() < end:
+            pass
+        if number % every == 0:
+            made.block_until_ready()
 
 
 def inject(name: str, seconds: float, every: int) -> None:
@@ -225,7 +276,7 @@ def inject(name: str, seconds: float, every: int) -> None:
         def pause() -> None:
             nonlocal injected
             begun = time.perf_counter()
-            time.sleep(pauses[name])
+            (work_in_python if name == "host" else time.sleep)(pauses[name])
             injected += time.perf_counter() - begun
 
         def batches() -> Iterator[Any]:
@@ -266,8 +317,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="end after so many")
     parser.add_argument("--every", type=int, default=1, help="wait for the device each so many steps")
     parser.add_argument("--watched", action="store_true", help="watch the loop's function")
+    parser.add_argument("--unobserved", action="store_true", help="call nothing of jaxobs")
     options = parser.parse_args()
-    if options.loop:
+    if options.loop and options.unobserved:
+        unobserved(options.loop, options.seconds, options.every)
+    elif options.loop:
         loop(options.loop, options.seconds, options.steps, options.every, options.watched)
     else:
         inject(options.inject, options.seconds, options.every)

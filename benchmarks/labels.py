@@ -2,23 +2,30 @@
 
     python benchmarks/labels.py [--runs 5] [--seconds-of-a-run 7] [--only compute,input]
     python benchmarks/labels.py --only asynchronous
+    python benchmarks/labels.py --only long,large,unmarked [--loaded]
     python benchmarks/labels.py --seconds        # known seconds: what was injected, and what came back
 
 Eight loops wait for the device in each step. Asynchronous ones let the host run ahead of it, as most training does, and
-wait every tenth or twentieth step only: for a loss, or for the state that a checkpoint copies.
+wait every tenth or twentieth step only: for a loss, or for the state that a checkpoint copies. `long` has one operation
+of more than a second, `large` an output of 64 MiB that is not donated, and `unmarked` ones run under `jaxobs run` and
+call nothing of it. Of these three, and of all with two busy processes beside them (--loaded), `unknown` is right as
+well: a label may be absent, and is never wrong.
 
 Each run is a process of its own that marks its steps. In the eight no function is watched, so what the device did is
-known from profiler windows alone; the asynchronous ones run both ways. Exit status 1 where fewer than 39 of 40 labels of
-either table are right, where a loop of three steps is not `unknown`, or where known seconds are off by more than 5 %.
+known from profiler windows alone; the asynchronous ones run both ways. Exit status 1 where fewer than 39 of 40 labels
+of either table are right, where a loop of three steps is not `unknown`, or where known seconds are off by more than 5
+%; and where one of those that may be `unknown` is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +52,14 @@ ASYNCHRONOUS = (
     Asynchronous("checkpoint", 20, "checkpoint"),
     Asynchronous("copying", 20, "compute"),
 )
+UNUSUAL = ("long", "large")
+UNMARKED = ("compute", "memory", "latency", "input", "host", "compile", "large")
+UNMARKED_SECONDS = 8.0
+"""Seconds that they run longer: a loop is found after some turns, and the first window comes after it."""
+
+LONG_SECONDS = 20.0
+"""Seconds that steps of a second run longer: a label takes five of them, and the first window as long as they do."""
+
 LONGER = 5.0
 """Seconds that they run longer: of a host that runs ahead a window may tell less, and the next one comes later."""
 
@@ -75,6 +90,86 @@ def run(arguments: list[str], devices: str | None = None) -> dict[str, Any]:
         raise DiedError(f"{' '.join(arguments)} ended with status {done.returncode}:\n{done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many other processes, each of which would take a whole core."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def run_unmarked(name: str, seconds: float, every: int) -> dict[str, Any]:
+    """What `jaxobs run` says of a loop that calls nothing of it. Raises DiedError."""
+    from observed.runs import run as observe
+
+    arguments = ["--loop", name, "--seconds", str(seconds), "--every", str(every), "--unobserved"]
+    done = observe(LOOPS, *arguments, how="observed")
+    if done.status or done.last is None:
+        raise DiedError(f"{' '.join(arguments)} ended with status {done.status}:\n{done.stderr}")
+    for document in reversed(done.documents[0]):
+        loops = sorted(document["loops"].values(), key=lambda loop: -loop["wall_seconds"])
+        if loops and loops[0]["steps_per_second"] is not None:
+            return {**loops[0]["bottleneck"], "windows": (loops[0]["profile"] or {}).get("windows", 0)}
+    return {"label": "unknown", "confidence": 0.0, "shares": {}, "windows": 0, "reason": "no loop was found"}
+
+
+def judge_unusual(names: list[str], runs: int, seconds: float) -> bool:
+    """Whether none of those that may be `unknown` is wrong."""
+    right = True
+    for name in UNUSUAL:
+        for watched in ([], ["--watched"]) if name in names else ():
+            arguments = [
+                "--loop",
+                name,
+                "--seconds",
+                str(seconds + LONG_SECONDS * (name == "long")),
+                *watched,
+            ]
+            title = name + (", watched" if watched else "")
+            right = never_wrong(title, "compute", lambda given=arguments: run(given), runs) and right
+    for name in UNMARKED if "unmarked" in names else ():
+        label = "compute" if name in UNUSUAL else name
+        for every in (1,) if name in {"compile", "large"} else (1, 10):
+            title = f"{name}, unmarked" + (", asynchronous" if every > 1 else "")
+            right = (
+                never_wrong(
+                    title,
+                    label,
+                    lambda name=name, every=every: run_unmarked(name, seconds + UNMARKED_SECONDS, every),
+                    runs,
+                )
+                and right
+            )
+    return right
+
+
+def never_wrong(title: str, label: str, answer: Callable[[], dict[str, Any]], runs: int) -> bool:
+    """Whether each run's label is right or `unknown`."""
+    good = True
+    for _ in range(runs):
+        try:
+            found = answer()
+        except DiedError as died:
+            print(f"DIED   {title:30} {died}", flush=True)
+            good = False
+            continue
+        ok = found["label"] in {label, "unknown"}
+        good = good and ok
+        print(describe("right" if ok else "WRONG", title, found), flush=True)
+    return good
+
+
+def describe(verdict: str, title: str, found: dict[str, Any]) -> str:
+    """One line of a run."""
+    shares = sorted(found["shares"].items(), key=lambda item: -item[1])[:3]
+    told = ", ".join(f"{word} {share:.0%}" for word, share in shares)
+    return f"{verdict:6}{title:30} -> {found['label']:14} {found['confidence']:.2f}  {found['windows']} windows  {told}"
 
 
 def judge_labels(names: list[str], runs: int, seconds: float) -> bool:
@@ -108,13 +203,7 @@ def judge(cases: list[tuple[str, list[str], str, str]], runs: int, seconds: floa
                 continue
             ok = found["label"] == label
             right += ok
-            shares = sorted(found["shares"].items(), key=lambda item: -item[1])[:3]
-            told = ", ".join(f"{word} {share:.0%}" for word, share in shares)
-            print(
-                f"{'right' if ok else 'WRONG':6}{title:20} -> {found['label']:14} {found['confidence']:.2f}  "
-                f"{found['windows']} windows  {told}",
-                flush=True,
-            )
+            print(describe("right" if ok else "WRONG", title, found), flush=True)
     print(f"{right} of {total} labels{what} are right", flush=True)
     return right >= ENOUGH * total
 
@@ -151,20 +240,35 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds-of-a-run", type=float, default=7.0)
-    parser.add_argument("--only", default=",".join((*LABELS, "asynchronous")))
+    parser.add_argument("--only", default=",".join((*LABELS, "asynchronous", *UNUSUAL, "unmarked")))
     parser.add_argument("--seconds", action="store_true")
+    parser.add_argument("--loaded", action="store_true", help="with two busy processes beside each run")
     options = parser.parse_args()
     from jaxobs.cli.demonstration.peaks import ensure_peaks
     from jaxobs.config import load_settings
 
     ensure_peaks(load_settings())  # without peaks of this machine nothing is compute or memory
     names = options.only.split(",")
+    with busy(2 if options.loaded else 0):
+        return 0 if judge_all(names, options) else 1
+
+
+def judge_all(names: list[str], options: argparse.Namespace) -> bool:
+    """What was asked for, one table after the other."""
+    runs, seconds = options.runs, options.seconds_of_a_run
     if options.seconds:
-        return 0 if judge_seconds(names, options.seconds_of_a_run) else 1
-    good = not set(names) & set(LABELS) or judge_labels(names, options.runs, options.seconds_of_a_run)
+        return judge_seconds(names, seconds)
+    if options.loaded:
+        good = True
+        for name in (name for name in names if name in LABELS):
+            arguments = ["--loop", name, "--seconds", str(seconds)]
+            devices = DEVICES.get(name)
+            good = never_wrong(name, name, lambda a=arguments, d=devices: run(a, d), runs) and good
+        return judge_unusual(names, runs, seconds) and good
+    good = not set(names) & set(LABELS) or judge_labels(names, runs, seconds)
     if "asynchronous" in names:
-        good = judge_asynchronous_labels(options.runs, options.seconds_of_a_run) and good
-    return 0 if good else 1
+        good = judge_asynchronous_labels(runs, seconds) and good
+    return judge_unusual(names, runs, seconds) and good
 
 
 if __name__ == "__main__":

@@ -48,16 +48,24 @@ def paired_difference(of: Sequence[float], less: Sequence[float]) -> Interval:
     return median([one - other for one, other in zip(of, less, strict=True)])
 
 
-def ratio_of_groups(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> Interval:
-    """The median of `of` over `to`, turn by turn, in all groups of turns.
+Groups = Sequence[Sequence[float]]
+"""Values by group and turn: turns of one process are alike in what fell to it once and for all."""
 
-    Turns of one process are alike in what fell to it once and for all, such as where its memory lies. So the bootstrap
-    draws groups first, and turns within each of those.
+
+def changed_ratio(after: tuple[Groups, Groups], before: tuple[Groups, Groups]) -> Interval:
+    """What the ratio of two, group by group, became of what it was: 1 where nothing changed.
+
+    The median over groups of each one's median ratio after over its median ratio before. The bootstrap draws groups
+    first, and turns within each of those, before and after.
     """
-    ratios = np.asarray(of, float) / np.asarray(to, float)
+    ratios, earlier = (np.asarray(of, float) / np.asarray(to, float) for of, to in (after, before))
     chance = np.random.default_rng(0)
-    groups, turns = ratios.shape
-    drawn = chance.integers(groups, size=(RESAMPLES, groups, 1))
-    within = chance.integers(turns, size=(RESAMPLES, groups, turns))
-    low, high = np.quantile(np.median(ratios[drawn, within].reshape(RESAMPLES, -1), axis=1), (0.025, 0.975))
-    return Interval(float(np.median(ratios)), float(low), float(high))
+    drawn = chance.integers(len(ratios), size=(RESAMPLES, len(ratios), 1))
+
+    def medians(values: Any) -> Any:
+        turns = chance.integers(values.shape[1], size=(RESAMPLES, *values.shape))
+        return np.median(values[drawn, turns], axis=2)
+
+    low, high = np.quantile(np.median(medians(ratios) / medians(earlier), axis=1), (0.025, 0.975))
+    middle = np.median(np.median(ratios, axis=1) / np.median(earlier, axis=1))
+    return Interval(float(middle), float(low), float(high))

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.overhead.turns import STEPS_A_TURN, Job, ended, rounds_of_turns, start, together
-from benchmarks.paired import Interval, ratio_of_groups
+from benchmarks.overhead.turns import STEPS_A_TURN, Job, ended, go_on, rounds_of_turns, start, together
+from benchmarks.paired import Interval, changed_ratio
 from jaxobs.config import Settings
 
 CORES = ("every", "one-free")
@@ -24,6 +24,11 @@ FIRST_MINUTE = 20, 3.0
 """Turns, and seconds of each, that are a job's first minute."""
 
 STEADY_SECONDS = 1.0
+
+
+BEFORE_ROUNDS = 20
+"""Of turns before anything of jaxobs is there. Two processes with the same loop differ by some per cent for as long as
+they live, with where their memory lies: what they differed by before is taken out of what they differ by after."""
 
 
 class Phase(NamedTuple):
@@ -43,6 +48,7 @@ def loop(
     """Both phases, with so many generations of three processes; without the first, all jobs get through it together."""
     order = random.Random(seed)
     jobs: list[Job] = []
+    turn = max(STEADY_SECONDS, STEPS_A_TURN * milliseconds / 1e3)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(ended(jobs))
@@ -54,14 +60,21 @@ def loop(
                 for place, kind in order.sample(kinds, len(kinds))
             }
             jobs += [trio[place] for place in range(len(KINDS))]
+        before = Turns(jobs, BEFORE_ROUNDS, turn, order)
+        for job in jobs:
+            go_on(job)
         if first_minute:
-            step_ms, *ratios = _measured(jobs, *FIRST_MINUTE, order)
-            yield Phase(milliseconds, cores, "first minute", step_ms, *ratios)
+            yield _phase(milliseconds, cores, "first minute", Turns(jobs, *FIRST_MINUTE, order), before)
         else:
             together(jobs, math.prod(FIRST_MINUTE))
-        turn = max(STEADY_SECONDS, STEPS_A_TURN * milliseconds / 1e3)
-        step_ms, *ratios = _measured(jobs, rounds, turn, order)
-        yield Phase(milliseconds, cores, "after it", step_ms, *ratios)
+        yield _phase(milliseconds, cores, "after it", Turns(jobs, rounds, turn, order), before)
+
+
+def _phase(milliseconds: float, cores: str, name: str, after: Turns, before: Turns) -> Phase:
+    observed, control = (
+        changed_ratio((after.of[kind], after.of[0]), (before.of[kind], before.of[0])) for kind in (2, 1)
+    )
+    return Phase(milliseconds, cores, name, after.step_ms, observed, control)
 
 
 def _environment(cores: str, jobs: int) -> dict[str, str]:
@@ -75,14 +88,13 @@ def _environment(cores: str, jobs: int) -> dict[str, str]:
     return chosen
 
 
-def _measured(
-    jobs: Sequence[Job], rounds: int, seconds: float, order: random.Random
-) -> tuple[float, Interval, Interval]:
-    """Milliseconds of a plain step, and the ratios of jaxobs and of the control."""
-    table = list(rounds_of_turns(jobs, rounds, seconds, order))
-    generations = range(0, len(jobs), len(KINDS))
-    plain, control, observed = (
-        [[took[first + kind] for took in table] for first in generations] for kind in range(len(KINDS))
-    )
-    step_ms = 1e3 * statistics.median(took for turns in plain for took in turns)
-    return step_ms, ratio_of_groups(observed, plain), ratio_of_groups(control, plain)
+class Turns:
+    """Seconds a step: `of[kind][generation][round]`."""
+
+    def __init__(self, jobs: Sequence[Job], rounds: int, seconds: float, order: random.Random) -> None:
+        table = list(rounds_of_turns(jobs, rounds, seconds, order))
+        generations = range(0, len(jobs), len(KINDS))
+        self.of = [
+            [[took[first + kind] for took in table] for first in generations] for kind in range(len(KINDS))
+        ]
+        self.step_ms = 1e3 * statistics.median(took for turns in self.of[0] for took in turns)

@@ -20,6 +20,9 @@ from benchmarks.overhead.worker import COUNTS
 SETTLE_SECONDS = 0.2
 """After a job goes on: what its threads have to catch up with is not its every day."""
 
+BEGINNING_SECONDS = 2.0
+"""For the import of jaxobs, and for its agent to be there."""
+
 STEPS_A_TURN = 30
 """At least, so that a turn of long steps is not cut too coarsely: its ends are known to ten steps, or one long one."""
 
@@ -71,13 +74,26 @@ def start(kind: str, milliseconds: float, file: Path, environment: Mapping[str, 
     command = [sys.executable, "-m", "benchmarks.overhead.worker", str(file), str(milliseconds), kind]
     everything = {**os.environ, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", **environment}
     job = Job(kind, file, subprocess.Popen(command, env=everything, stderr=subprocess.DEVNULL))
-    while job.steps()[0] == 0:
-        if job.process.poll() is not None:
-            raise RuntimeError(f"{kind} ended with status {job.process.returncode}")
-        time.sleep(0.02)
-    job.find_agents()
+    _until_steps_follow(job, 0)
     job.signal(signal.SIGSTOP)
     return job
+
+
+def go_on(job: Job) -> None:
+    """Let it begin what its kind is, until it has made its first steps so."""
+    job.process.send_signal(signal.SIGUSR1)
+    job.signal(signal.SIGCONT)
+    time.sleep(BEGINNING_SECONDS)
+    _until_steps_follow(job, job.steps()[0])
+    job.find_agents()
+    job.signal(signal.SIGSTOP)
+
+
+def _until_steps_follow(job: Job, steps: int) -> None:
+    while job.steps()[0] == steps:
+        if job.process.poll() is not None:
+            raise RuntimeError(f"{job.kind} ended with status {job.process.returncode}")
+        time.sleep(0.02)
 
 
 def rounds_of_turns(

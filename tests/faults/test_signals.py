@@ -52,7 +52,8 @@ if OBSERVED:
         assert time.monotonic() < deadline, found["loops_reason"]
     loops = found["loops"]
     print("afterwards", loops["afterwards"]["steps"], "failed", loops["afterwards"]["failed_steps"])
-    up = all(source["up"] for source in found["sources"].values() if source["kind"] == "probe")
+    probes = [source for source in found["sources"].values() if source["kind"] == "probe"]
+    up = probes != [] and all(probe["up"] is not False for probe in probes)  # None: there is nothing for it to tell
     print("train", loops["train"]["steps"] > 1000, up)
 """
 

@@ -3,10 +3,10 @@
     make jax-own-tests TESTS=PATH [ARGS="tests/api_test.py …"]
 
 PATH is a checkout of JAX at the version installed here. Each file runs in a process of its own in three ways: plain, with
-`jaxobs.instrument()`, and with every function that `jax.jit` makes watched. What differs from plain is run once more both
-ways; a test that then ends alike, or ends otherwise than before without jaxobs, is flaky and only counted. Exit status 1
-where something differs, or was not reached with jaxobs and was without. JAX's tests need absl-py, which is no dependency
-of jaxobs: pip install absl-py.
+`jaxobs.instrument()`, and attached as by `jaxobs run`, with every function that is jitted watched. What differs from
+plain is run once more both ways; a test that then ends alike, or ends otherwise than before without jaxobs, is flaky and
+only counted. Exit status 1 where something differs, or was not reached with jaxobs and was without. JAX's tests need
+absl-py, which is no dependency of jaxobs: pip install absl-py.
 """
 
 from __future__ import annotations

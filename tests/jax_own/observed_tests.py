@@ -1,13 +1,12 @@
 """A pytest plugin that puts jaxobs into the process that runs JAX's own tests, and writes down how each test ended.
 
-JAX_OWN_MODE is `plain`, `instrumented`, or `watched`: every function that `jax.jit` makes is watched. JAX_OWN_OUTCOMES is
+JAX_OWN_MODE is `plain`, `instrumented`, or `attached` as launchers do: all that is jitted is watched. JAX_OWN_OUTCOMES is
 the file, a line of JSON for each test, so that what had ended is known when a later test takes the process with it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 from pathlib import Path
@@ -28,26 +27,12 @@ def pytest_configure() -> None:
     if mode == "plain":
         return
     import jaxobs
+    from jaxobs.instrument import attach
 
-    observer = jaxobs.instrument()
-    if mode == "watched":
-        watch_all(observer)
-
-
-def watch_all(observer: Any) -> None:
-    """Pass what `jax.jit` makes through `watch`. JAX's own library took `jit` from elsewhere and is left as it is."""
-    import jax
-
-    jit = jax.jit
-
-    @functools.wraps(jit)
-    def watched_jit(*args: Any, **kwargs: Any) -> Any:
-        made = jit(*args, **kwargs)
-        if hasattr(made, "lower"):
-            return observer.watch(made)
-        return lambda function: observer.watch(made(function))  # `jax.jit` with options alone: a decorator
-
-    jax.jit = watched_jit
+    if mode == "attached":
+        attach()
+    else:
+        jaxobs.instrument()
 
 
 @pytest.hookimpl

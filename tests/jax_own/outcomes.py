@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-MODES = ("plain", "instrumented", "watched")
+MODES = ("plain", "instrumented", "attached")
 
 
 class Outcome(NamedTuple):

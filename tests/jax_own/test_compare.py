@@ -42,7 +42,7 @@ def test_what_differs_is_listed_and_what_is_flaky_is_not(
     assert [line.partition(": ")[0] for line in lines[1:]] == [
         "  instrumented",
         "    own_test.py::test_without_jaxobs",
-        "  watched",
+        "  attached",
         "    own_test.py::test_without_jaxobs",
         "    own_test.py::test_type_of_a_jitted_function",
     ]

@@ -1,0 +1,159 @@
+"""Run a script as it is, under `jaxobs run`, or with marks of its own, and keep what jaxobs said all along."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).parents[2]
+EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
+DOCUMENTS = "OBSERVED_DOCUMENTS"
+
+How = Literal["plain", "observed", "marked"]
+"""`observed`: `jaxobs run -- script`. `marked`: JAXOBS_TEST_MARK is set, by which the script marks itself."""
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of a script. `documents`: the snapshots of each observed process, the one with the most first."""
+
+    status: int
+    stdout: str
+    stderr: str
+    seconds: float
+    documents: list[list[Document]] = field(default_factory=list)
+    summaries: list[str] = field(default_factory=list)
+    """Texts that jaxobs left in the folder for the last summaries of jobs that are killed."""
+
+    @property
+    def last(self) -> Document | None:
+        """The last snapshot of the process that was observed longest, or None where none was."""
+        return self.documents[0][-1] if self.documents else None
+
+    @property
+    def quantiles(self) -> dict[str, float]:
+        """p50, p95 and p99 of jaxobs_step_seconds, as Prometheus would tell them from its buckets."""
+        loops = ((self.last or {}).get("histograms") or {}).get("jaxobs_step_seconds") or {}
+        buckets = max(loops.values(), key=lambda found: found[-1][1], default=[])
+        return {f"p{q}": value for q in (50, 95, 99) if (value := histogram_quantile(buckets, q / 100))}
+
+    @property
+    def summary(self) -> str:
+        """What `jaxobs run` wrote behind the script's own words, or nothing."""
+        found = re.search(r"(?ms)^jaxobs: .*\Z", self.stderr)
+        return found.group() if found else ""
+
+    @property
+    def own_stderr(self) -> str:
+        """What the script itself wrote there."""
+        return self.stderr.removesuffix(self.summary)
+
+
+NO_BOUND = 1e300
+"""Stands for +Inf, which JSON has not."""
+
+
+def histogram_quantile(buckets: list[list[float]], quantile: float) -> float | None:
+    """Of cumulative (upper bound, count) pairs, linear within a bucket as PromQL has it; None where there are none."""
+    if not buckets or not buckets[-1][1]:
+        return None
+    wanted, low, below = quantile * buckets[-1][1], 0.0, 0.0
+    for bound, count in buckets:
+        if count >= wanted:
+            return low if bound >= NO_BOUND else low + (bound - low) * (wanted - below) / (count - below)
+        low, below = bound, count
+    return low
+
+
+def run(
+    script: Path,
+    *arguments: str,
+    how: How,
+    timeout: float = 240.0,
+    terminate_after: float | None = None,
+    python: Path | str = sys.executable,
+    **environment: str,
+) -> Run:
+    """Run it to its end in a folder of its own. `terminate_after`: seconds until it is sent SIGTERM.
+
+    Raises subprocess.TimeoutExpired where it does not end, and has then killed it.
+    """
+    with tempfile.TemporaryDirectory(prefix="observed-") as name:
+        folder = Path(name)
+        documents = folder / "documents"
+        documents.mkdir()
+        (folder / "summaries").mkdir()
+        _install_exporter(folder / "plugin")
+        launcher = ["-m", "jaxobs", "run", "--"] if how == "observed" else []
+        began = time.perf_counter()
+        with subprocess.Popen(
+            [str(python), *launcher, str(script), *arguments],
+            cwd=folder,
+            env=_environment(folder, how) | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            stdout, stderr = _ended(process, timeout, terminate_after)
+        seconds = time.perf_counter() - began
+        time.sleep(0.5 if terminate_after else 0.0)  # the agent of a job that was killed writes after it
+        summaries = [path.read_text() for path in (folder / "summaries").rglob("*") if path.is_file()]
+        return Run(process.returncode, stdout, stderr, seconds, _read(documents), summaries)
+
+
+def _ended(process: subprocess.Popen[str], timeout: float, terminate_after: float | None) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=terminate_after or timeout)
+    except subprocess.TimeoutExpired:
+        if terminate_after is None:
+            process.kill()
+            raise
+        process.send_signal(signal.SIGTERM)
+        return process.communicate(timeout=timeout)
+
+
+def _environment(folder: Path, how: How) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
+    path = [str(folder / "plugin"), str(ROOT), str(ROOT / "plugins")]
+    own = {
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONHASHSEED": "0",
+        "JAX_PLATFORMS": "cpu",
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+        "JAXOBS_SUMMARY_DIRECTORY": str(folder / "summaries"),
+        DOCUMENTS: str(folder / "documents"),
+    }
+    return kept | own | ({"JAXOBS_TEST_MARK": "1"} if how == "marked" else {})
+
+
+def _install_exporter(folder: Path) -> None:
+    """As pip would: the module, and a dist-info with its entry point beside it."""
+    information = folder / "jaxobs_documents-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: jaxobs-documents\nVersion: 1\n")
+    (information / "entry_points.txt").write_text(
+        "[jaxobs.exporters]\ndocuments = jaxobs_documents:DocumentExporter\n"
+    )
+    shutil.copy(EXPORTER, folder)
+
+
+def _read(folder: Path) -> list[list[Document]]:
+    """Snapshots by process; one that is cut, because its process was killed, is left out."""
+    found = []
+    for path in folder.iterdir():
+        lines = path.read_text().split("\n")
+        found.append([json.loads(line) for line in lines[:-1] if line])
+    return sorted((run for run in found if run), key=len, reverse=True)

@@ -1,0 +1,1 @@
+"""Programs of which jaxobs once showed false figures, or none: their truth beside what is shown now."""
