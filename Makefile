@@ -5,12 +5,13 @@ DEFAULT_JAX := 0.10.2
 JAX_VERSIONS ?= 0.6.2 0.8.2 0.10.2
 PIP_TOOLS := 7.6.2
 XPROF := 2.24.2
+CHECK_JSONSCHEMA := 0.39.0
 ARGS ?=
 SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak accuracy accuracy-peers docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers dashboards lint-grafana prove-grafana docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -37,6 +38,12 @@ faults: .venv/installed check-prometheus check-compiler  ## every fault that a j
 	.venv/bin/python -m pytest -m "" --random-order-bucket=global $(if $(SEED),--random-order-seed=$(SEED)) \
 	  $$(.venv/bin/python -m tests.faults.rows) $(ARGS)
 
+# Built in an order in which the quick ones come first; each is kept, so that only the first time takes long.
+DEPLOYMENT_TOOLS := kubeconform kubernetes-schemas helm collector prometheus jaeger
+deployment: .venv/installed .venv-schemas/installed check-prometheus  ## deploy/ with the real programs, which Go builds (20 minutes once)
+	.ci/tools.sh $(DEPLOYMENT_TOOLS) >/dev/null
+	.venv/bin/python -m pytest -m deployment tests/deployment $(ARGS)
+
 lint: .venv/installed  ## ruff, mypy --strict, import-linter
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -46,6 +53,12 @@ lint: .venv/installed  ## ruff, mypy --strict, import-linter
 format: .venv/installed  ## put the code into its one format, and mend what can be mended
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+programs: .venv-programs/installed .venv-programs-jax-0.8.2/installed  ## what `jaxobs run` shows of fifteen training programs, beside their own truth (ARGS="--only keras_fit")
+	.venv-programs/bin/python -m tests.programs $(ARGS)
+
+untrue: .venv/installed  ## programs of which false figures were once shown, with the truth beside them (ARGS="--only one_call")
+	.venv/bin/python -m benchmarks.untrue $(ARGS)
 
 trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XProf's own (ARGS=FILE for others)
 	PYTHONPATH=. .venv-xprof/bin/python tests/trace/compare_with_xprof.py $(ARGS)
@@ -71,6 +84,21 @@ docs: .venv/installed  ## write docs/metrics.md, docs/advice.md and the README's
 	.venv/bin/python docs/generate_metrics.py
 	.venv/bin/python docs/generate_advice.py
 	.venv/bin/python docs/generate_settings.py
+
+dashboards: .venv/installed  ## write grafana/dashboards/*.json anew from grafana/source/
+	.venv/bin/python -m grafana.source
+
+lint-grafana: .venv/installed  ## grafana/dashboard-linter on the dashboards and pint on the rules; builds both with Go, once
+	@linter="$$(.ci/tools.sh dashboard-linter)" && for file in grafana/dashboards/*.json; do \
+	  said="$$("$$linter" lint --strict --config grafana/dashboards/.lint "$$file" 2>&1)" || { echo "$$said" >&2; exit 1; }; \
+	done
+	@pint="$$(.ci/tools.sh pint)" && "$$pint" --no-color --log-level WARN --config deploy/prometheus/pint.hcl \
+	  --offline lint --min-severity info --fail-on info deploy/prometheus/rules.yml deploy/prometheus/alerts.yml
+
+prove-grafana: .venv/installed check-prometheus  ## every panel and rule shown a real training, through Prometheus and Grafana's own code
+	@JAXOBS_GRAFANA_DATA="$$(.ci/tools.sh grafana-data)" && JAXOBS_PINT="$$(.ci/tools.sh pint)" && \
+	  export JAXOBS_GRAFANA_DATA JAXOBS_PINT && \
+	  .venv/bin/python -m pytest -m slow tests/grafana $(ARGS)
 
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
 	.venv/bin/python -m benchmarks.accuracy $(ARGS)
@@ -115,11 +143,30 @@ clean:  ## remove environments, caches and build outputs
 	.venv-accuracy-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
+# With jaxobs and jax as in .venv; what does not run with that JAX has an environment with the older one.
+.venv-programs/installed: requirements/programs.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
+	$(call install,.venv-programs,requirements/jax-$(DEFAULT_JAX).txt)
+	@rm $@
+	.venv-programs/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
+.venv-programs-jax-0.8.2/installed: requirements/programs-jax-0.8.2.txt requirements/jax-0.8.2.txt pyproject.toml | check-python
+	$(call install,.venv-programs-jax-0.8.2,requirements/jax-0.8.2.txt)
+	@rm $@
+	.venv-programs-jax-0.8.2/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
 # With jaxobs and jax as in .venv, so that all are timed side by side.
 .venv-benchmark-peers/installed: benchmarks/report/peers.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
 	$(call install,.venv-benchmark-peers,requirements/jax-$(DEFAULT_JAX).txt)
 	@rm $@
 	.venv-benchmark-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
+# It has the schema of compose files within it.
+.venv-schemas/installed: Makefile | check-python
+	$(PYTHON) -m venv .venv-schemas
+	.venv-schemas/bin/python -m pip install --disable-pip-version-check --quiet check-jsonschema==$(CHECK_JSONSCHEMA)
 	@touch $@
 
 .venv-xprof/installed: Makefile | check-python
