@@ -82,7 +82,7 @@ class Service:
         limit = int(self.settings["series_limit"])
         readings = tuple(self._plugins.readings)
         self.fold = Fold(
-            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings, self._slices,
+            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings,
             hello.get("job"),
         )  # fmt: skip
         self.fold.agent_pid = None if inline else os.getpid()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from jaxobs.cost_model.applications import APPLICATIONS
 from jaxobs.cost_model.bounds import conditional_reason, dynamic_loop_reason
@@ -41,22 +41,11 @@ class Arithmetic:
         self._rewritten = rewritten
         self.types = SourceTypes(computations)
         self.whole: dict[Computation, Tally] = {}
-        self._handlers: dict[str, Callable[[Instruction, Tally], None]] = {
-            **dict.fromkeys(ARITHMETIC, self._add_elementwise),
-            **dict.fromkeys(TRANSCENDENTAL, self._add_transcendental),
-            **dict.fromkeys(MULTIPLY_ADDS, self._add_product),
-            **dict.fromkeys(FACTORISATIONS, self._add_factorisation),
-            **dict.fromkeys(APPLICATIONS, self._add_applications),
-            "abs": self._add_magnitude,
-            "fft": self._add_fft,
-            "fusion": self._add_fusion,
-            "custom-call": self._add_custom_call,
-        }
 
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
         tally = Tally()
-        for instruction in computation.walk():
+        for instruction in computation.instructions:
             if instruction.opcode in CONTROL:
                 self._add_control(instruction, tally)
             else:
@@ -67,9 +56,9 @@ class Arithmetic:
 
     def add(self, instruction: Instruction, tally: Tally) -> None:
         """Add the arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
-        handler = self._handlers.get(instruction.opcode)
+        handler = self._HANDLERS.get(instruction.opcode)
         if handler is not None:
-            handler(instruction, tally)
+            handler(self, instruction, tally)
         elif instruction.opcode not in _NOTHING:
             tally.add_unmodelled([instruction.opcode])
 
@@ -157,6 +146,19 @@ class Arithmetic:
                 tally.add_reason(conditional_reason(instruction))
         else:
             self._add_fusion(instruction, tally)
+
+    _HANDLERS: ClassVar[dict[str, Callable[[Arithmetic, Instruction, Tally], None]]] = {
+        **dict.fromkeys(ARITHMETIC, _add_elementwise),
+        **dict.fromkeys(TRANSCENDENTAL, _add_transcendental),
+        **dict.fromkeys(MULTIPLY_ADDS, _add_product),
+        **dict.fromkeys(FACTORISATIONS, _add_factorisation),
+        **dict.fromkeys(APPLICATIONS, _add_applications),
+        "abs": _add_magnitude,
+        "fft": _add_fft,
+        "fusion": _add_fusion,
+        "custom-call": _add_custom_call,
+    }
+    """By opcode. Not bound to an instance, which would refer to itself and wait for the garbage collector."""
 
 
 _NOTHING: Final = FREE | MOVEMENT | NO_FLOPS | COMMUNICATION

@@ -31,7 +31,7 @@ def callees_first(module: Module) -> list[Computation]:
             continue
         open_.add(computation)
         waiting.append((computation, True))
-        for instruction in computation.walk():
+        for instruction in computation.instructions:
             for called in instruction.called:
                 if called in open_:
                     raise HloDecodeError(f"computation {called.name!r} calls itself")
@@ -45,7 +45,7 @@ def scheduled(order: list[Computation], entry: Computation) -> set[Computation]:
     found = {entry}
     for computation in reversed(order):
         if computation in found:
-            for instruction in computation.walk():
+            for instruction in computation.instructions:
                 if instruction.opcode in CONTROL:
                     found.update(instruction.called)
     return found
@@ -57,7 +57,7 @@ def embedded(order: list[Computation], on_their_own: set[Computation]) -> set[Co
     for computation in reversed(order):
         inside = computation in found
         if inside or computation in on_their_own:
-            for instruction in computation.walk():
+            for instruction in computation.instructions:
                 if instruction.called and (inside or instruction.opcode not in CONTROL):
                     found.update(instruction.called)
     return found
@@ -79,7 +79,7 @@ def executions(
         outer = times[computation]
         if not outer:
             continue
-        for instruction in computation.walk():
+        for instruction in computation.instructions:
             called, opcode = instruction.called, instruction.opcode
             if not called or opcode not in CONTROL:
                 continue

@@ -6,67 +6,57 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.descriptors import ComputationMessage, ModuleMessage
+from jaxobs.cost_model.descriptors import ModuleMessage
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.instructions import HOST_THREAD, Computation, Instruction, Module
 from jaxobs.cost_model.opcodes import CALL_NOTHING
 from jaxobs.cost_model.shapes import ShapeTable
-from jaxobs.model.pacing import nothing, paced
-from jaxobs.model.serialized_module import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jaxobs.model.pacing import Between
-    from jaxobs.model.serialized_module import ParsedComputation
+    from collections.abc import Iterable
 
 
-def decode(
-    serialized: bytes | memoryview, *, maximum_instructions: int, between: Between = nothing
-) -> Module:
-    """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``.
-
-    ``between`` is called every few instructions, here and wherever the module is walked through.
-    """
+def decode(serialized: bytes | memoryview, *, maximum_instructions: int) -> Module:
+    """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``."""
     try:
-        message, computations = parse(memoryview(serialized), ModuleMessage, ComputationMessage, between)
+        message = ModuleMessage.FromString(bytes(serialized))
     except DecodeError as error:
         raise HloDecodeError(
             f"{len(serialized)} bytes are no HloModuleProto: truncated or corrupted ({error})"
         ) from None
-    if not computations:
+    if not message.computations:
         raise HloDecodeError(
             f"{len(serialized)} bytes hold no HLO computation: not a serialized HloModuleProto"
         )
-    count = sum(map(len, paced(computations, between)))
+    count = sum(len(computation.instructions) for computation in message.computations)
     if count > maximum_instructions:
         raise HloDecodeError(
             f"module has {count} instructions, more than the limit of {maximum_instructions}; "
             "raise the limit to read it"
         )
-    module = Module(message, between)
+    module = Module(message)
     try:
-        _link(module, computations, count)
+        _link(module, count)
     except HloDecodeError:
         module.release()
         raise
     return module
 
 
-def _link(module: Module, parsed: list[ParsedComputation], count: int) -> None:
+def _link(module: Module, count: int) -> None:
     module.instruction_count = count
     shapes = ShapeTable()
     opcodes: dict[bytes, str] = {}
     by_id: dict[int, Computation] = {}
-    for index, part in enumerate(paced(parsed, module.between)):
-        computation = Computation(part.message, index, module)
-        identifier = part.message.id
+    for index, message in enumerate(module.message.computations):
+        computation = Computation(message, index, module)
+        identifier = message.id
         if identifier in by_id:
             raise HloDecodeError(f"two computations have the id {identifier}")
         by_id[identifier] = computation
         module.computations.append(computation)
-    for computation, part in zip(module.computations, parsed, strict=True):
-        _read_instructions(computation, part.instructions(module.between), by_id, shapes, opcodes)
+    for computation in module.computations:
+        _read_instructions(computation, computation.message.instructions, by_id, shapes, opcodes)
     entry = by_id.get(module.message.entry_computation_id)
     if entry is None:
         raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
@@ -75,7 +65,7 @@ def _link(module: Module, parsed: list[ParsedComputation], count: int) -> None:
 
 def _read_instructions(
     computation: Computation,
-    messages: Iterator[Any],
+    messages: Iterable[Any],
     by_id: dict[int, Computation],
     shapes: ShapeTable,
     opcodes: dict[bytes, str],

@@ -26,7 +26,7 @@ def donatable_bytes(module: Module) -> float:
     )
     parameters = Counter(
         _kind(instruction.shape)
-        for instruction in module.entry.walk()
+        for instruction in module.entry.instructions
         if instruction.opcode == "parameter"
         and not instruction.shape.parts
         and instruction.message.parameter_number not in taken

@@ -28,7 +28,7 @@ def executed_types(serialized: bytes) -> frozenset[str]:
     return frozenset(
         name
         for computation in module.computations
-        for instruction in computation.walk()
+        for instruction in computation.instructions
         for name in _types(instruction)
     )
 

@@ -42,7 +42,7 @@ def fingerprint(module: Module) -> str:
     digest = hashlib.blake2b(module.message.name, digest_size=_DIGITS // 2)
     for computation in module.computations:
         parts = [b"\n%d:" % computation.root.position]
-        for instruction in computation.walk():
+        for instruction in computation.instructions:
             if len(parts) > _TEXTS_AT_ONCE:
                 digest.update(b" ".join(parts))
                 parts = [b""]

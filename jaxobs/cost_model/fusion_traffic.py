@@ -39,7 +39,7 @@ class FusionTraffic:
         need = _Need(len(computation.instructions))
         written = _results(computation, need)
         read: dict[int, float] = {}
-        for instruction in computation.walk_back():
+        for instruction in reversed(computation.instructions):
             needed = need.of(instruction)
             if needed <= 0:
                 continue

@@ -6,13 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.model.pacing import nothing, paced, used_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jaxobs.cost_model.shapes import Shape
-    from jaxobs.model.pacing import Between
 
 _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 _PRODUCT: Final = b"/dot_general"
@@ -107,14 +103,6 @@ class Computation:
         """As the module names it."""
         return str(self.message.name, "utf-8", "replace")
 
-    def walk(self) -> Iterator[Instruction]:
-        """The instructions in order; the module's ``between`` is called every few of them."""
-        return paced(self.instructions, self.module.between)
-
-    def walk_back(self) -> Iterator[Instruction]:
-        """The same from the last to the first."""
-        return paced(self.instructions[::-1], self.module.between)
-
 
 class Module:
     """A decoded module; ``computations`` are in no particular order.
@@ -122,11 +110,10 @@ class Module:
     Its parts refer to each other: without ``release`` they would stay until the interpreter's next collection.
     """
 
-    __slots__ = ("between", "computations", "entry", "first_work", "instruction_count", "message")
+    __slots__ = ("computations", "entry", "first_work", "instruction_count", "message")
 
-    def __init__(self, message: Any, between: Between = nothing) -> None:
+    def __init__(self, message: Any) -> None:
         self.message = message
-        self.between = between
         self.computations: list[Computation] = []
         self.entry: Computation
         self.first_work: set[Instruction] = set()
@@ -149,11 +136,12 @@ class Module:
         return bytes(known[payload.id]) if 0 <= payload.id < len(known) else b""
 
     def release(self) -> None:
-        """Let go of everything, a few instructions at a time; afterwards the module is of no use."""
+        """Cut the references in circles, so that memory is freed at once; afterwards the module is of no use."""
         self.first_work.clear()
-        for computation in paced(self.computations, self.between):
+        for computation in self.computations:
             computation.callers.clear()
-        for computation in used_up(self.computations, self.between):
             del computation.module
-            for instruction in used_up(computation.instructions, self.between):
+            for instruction in computation.instructions:
                 del instruction.computation, instruction.operands, instruction.called
+            computation.instructions.clear()
+        self.computations.clear()

@@ -22,7 +22,7 @@ def main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> i
     flops = least[entry].flops
     waiting = [entry]
     while waiting:
-        for instruction in waiting.pop().walk():
+        for instruction in waiting.pop().instructions:
             if instruction.opcode == "call":
                 waiting += instruction.called[:1]
             trips = instruction.trip_count if instruction.opcode == "while" else None

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Final
 from jaxobs.cost_model.products import MULTIPLY_ADDS
 from jaxobs.cost_model.scopes import operation_name, scope_of
 from jaxobs.cost_model.source_types import argument
-from jaxobs.model.pacing import paced
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.instructions import Computation, Instruction
-    from jaxobs.model.pacing import Between
 
 _LONGEST_WALK: Final = 64
 _SUMS: Final = frozenset(("reduce", "reduce-window"))
@@ -36,7 +34,7 @@ class Rewritten:
         matrix: list[Instruction] = []
         repeats = False
         for computation in computations:
-            for instruction in computation.walk():
+            for instruction in computation.instructions:
                 opcode = instruction.opcode
                 if opcode == "reduce":
                     if instruction.was_product:
@@ -47,7 +45,7 @@ class Rewritten:
                     matrix.append(instruction)
                     repeats = repeats or instruction.named_rematerialized
         if repeats:
-            self.first = _first_work(matrix, computations[0].module.between)
+            self.first = _first_work(matrix)
 
     def _take_apart(self, reduction: Instruction) -> None:
         """Follow a reduction that was a dot product up to the multiplication: through partial sums, and out of fusions.
@@ -84,7 +82,7 @@ def _of_a_product(instruction: Instruction) -> bool:
     return instruction.was_product or not operation_name(instruction)
 
 
-def _first_work(products: list[Instruction], between: Between) -> set[Instruction]:
+def _first_work(products: list[Instruction]) -> set[Instruction]:
     """Rematerialised products whose scope has no forward product of their shapes, nor enough others in its place.
 
     A compiler that finds the repeated product equal to the first one keeps one of them, under either name. Of
@@ -94,7 +92,7 @@ def _first_work(products: list[Instruction], between: Between) -> set[Instructio
     twins: set[tuple[str, tuple[int, ...]]] = set()
     again: dict[str, list[tuple[int, tuple[int, ...], Instruction]]] = defaultdict(list)
     scopes: dict[str, str] = {}
-    for product in paced(products, between):
+    for product in products:
         name = operation_name(product)
         if name not in scopes:
             scopes[name] = scope_of(name)

@@ -24,7 +24,7 @@ _CONSTANTS: Final = frozenset(("constant", "iota"))
 def compiler_converts(computations: list[Computation]) -> bool:
     """Whether the compiler widened any floating value: if not, every type is the program's own."""
     for computation in computations:
-        for instruction in computation.walk():
+        for instruction in computation.instructions:
             if instruction.opcode == "convert" and _compilers_own(instruction):
                 return True
     return False

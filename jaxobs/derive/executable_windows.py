@@ -12,7 +12,6 @@ from jaxobs.derive.profiled import Operation, ProfiledModule
 from jaxobs.derive.roofline import bound_time, total_bound
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.hardware import Peaks
-from jaxobs.model.pacing import Between, nothing, paced
 
 CUT_RUN = 0.5
 """A run that a window's edge cut has left half of its operations in it, on average."""
@@ -43,9 +42,7 @@ def absorb(
     made.measured = _measured_cost(made, costs) or made.measured
 
 
-def bind(
-    made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None, between: Between = nothing
-) -> None:
+def bind(made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
     """The bound time of one run. Without the costs of its operations it stays as it is."""
     if costs is None:
         return
@@ -54,7 +51,7 @@ def bind(
         bound_time(
             operation.once.scaled(means.get(operation.name, operation.executions)), peaks, made.working_set
         )
-        for operation in paced(costs, between)
+        for operation in costs
     )
 
 

@@ -22,7 +22,6 @@ from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.labels import OTHER, OUTSIDE_JIT, clean_label
-from jaxobs.model.pacing import Between, nothing
 
 LISTED = 300
 """Executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
@@ -37,11 +36,10 @@ NOT_JITTED = (
 
 
 class Executables:
-    """All executables of the job. `limit` of them keep series of their own. `between` is called in what takes long."""
+    """All executables of the job. `limit` of them keep series of their own."""
 
-    def __init__(self, series: Series, limit: int, between: Between = nothing) -> None:
+    def __init__(self, series: Series, limit: int) -> None:
         self._series = series
-        self._between = between
         self._selection: Selection[int] = Selection(limit)
         self._by_number: dict[int, Executable] = {}
         self._by_fingerprint: dict[str, Executable] = {}
@@ -98,7 +96,7 @@ class Executables:
 
     def _bind(self, made: Executable) -> None:
         if self.peaks is not None:
-            bind(made, self.peaks, self._operations.of(made.fingerprint), self._between)
+            bind(made, self.peaks, self._operations.of(made.fingerprint))
 
     def profiled(self, joined: Profiled) -> None:
         """What a profiler window saw. Of several executables with the same content it is charged to the newest."""

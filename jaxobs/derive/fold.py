@@ -44,7 +44,6 @@ from jaxobs.model.cost import ModuleCost
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.metrics import Catalogue, Exemplar
-from jaxobs.model.pacing import Between, nothing
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
 
@@ -61,8 +60,7 @@ SERIES_A_ROW = 30
 class Fold:
     """State of one training process. `resource` and `facts` are shown as they are under `process`.
 
-    `job` is what it shares with the other ranks of this start of the job, None where nothing tells. `between` is called
-    every few things in whatever takes long.
+    `job` is what it shares with the other ranks of this start of the job, None where nothing tells.
     """
 
     def __init__(
@@ -74,10 +72,8 @@ class Fold:
         facts: Mapping[str, Any],
         series_limit: int,
         device_readings: tuple[DeviceReading, ...] = (),
-        between: Between = nothing,
         job: str | None = None,
     ) -> None:
-        self._between = between
         self.series = Series(catalogue, series_limit)
         self.clock = clock
         self.accepted = self.refused = 0
@@ -88,7 +84,7 @@ class Fold:
         self._facts = facts
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(self.series, rows)
-        self.executables = Executables(self.series, rows, between)
+        self.executables = Executables(self.series, rows)
         self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)
@@ -266,27 +262,20 @@ class Fold:
         for compilation in self._unclaimed.ended_before(now - PATIENCE):
             self._finish_compilation(compilation, None)
         for loop in self.loops.values():
-            self._between()
             loop.update(now, self.executables, self.profiles)
-        self._between()
         self.executables.update()
-        self._between()
         self.compiles.update(now)
         self.devices.update(now)
-        self._between()
         told = {name: LoopTime(loop.wall, loop.components, loop.stalls) for name, loop in self.loops.items()}
         running = self.under_way.at(now)
         self.run_time.update(now, told, self.compiles.in_flight_since(), running.start if running else None)
         self._outside_loops.update()
         self._show_bottlenecks()
         self._show_self()
-        self._between()
         document = self._document(now)
         document = self._validation.checked(document)
-        self._between()
         document["advice"] = advise(document)
         show(document["advice"], self.series)
-        self._between()
         return Snapshot(now, document, self.series.families())
 
     def _loop(self, name: str) -> Loop:

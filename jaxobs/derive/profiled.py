@@ -15,7 +15,6 @@ from jaxobs.derive.operation_work import Work, repeated
 from jaxobs.derive.roofline import Bound, bound_time, total_bound
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.hardware import Peaks
-from jaxobs.model.pacing import Between, nothing, paced
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
 
 HIDDEN = (
@@ -108,19 +107,18 @@ def join(
     modules: Modules,
     peaks: Mapping[tuple[str, str], Peaks],
     working_sets: Mapping[str, float] | None = None,
-    between: Between = nothing,
 ) -> Profiled:
     """Join a trace with the costs of its modules.
 
     `peaks` are those of each (host, device). `working_sets` are the bytes that a run of an executable touches, by its
-    fingerprint, for memory rates that were measured by size. `between` is called every few operations.
+    fingerprint, for memory rates that were measured by size.
     """
     joined = Profiled()
     for host in trace.hosts:
         for stretch, calls in host.calls.items():
             joined.calls.setdefault(stretch, Counter()).update(calls)
     for device in trace.devices:
-        _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}, between).add()
+        _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}).add()
     return joined
 
 
@@ -132,9 +130,7 @@ class _Device:
         peaks: Peaks,
         modules: Modules,
         working_sets: Mapping[str, float],
-        between: Between,
     ) -> None:
-        self.between = between
         self.joined, self.device, self.peaks = joined, device, peaks
         self.modules, self.working_sets = modules, working_sets
         self.found = ProfiledDevice(device, peaks)
@@ -146,7 +142,7 @@ class _Device:
                 self.hidden.setdefault(time.program_id, []).append(time)
 
     def add(self) -> None:
-        for time in paced(self.device.operations, self.between):
+        for time in self.device.operations:
             self.add_operation(time)
         for ran in self.device.modules:
             self.add_module(ran)
@@ -239,8 +235,8 @@ class _Device:
         part = runs * (time.charged_seconds / together if together else 1 / len(siblings))
         seen = {other.instruction for other in self.device.operations if other.program_id == time.program_id}
         unseen = [operation for operation in module.operations if operation.name not in seen]
-        cost = sum((operation.cost for operation in paced(unseen, self.between)), Cost()).scaled(part)
-        bounds = (self.bound(operation.cost, module) for operation in paced(unseen, self.between))
+        cost = sum((operation.cost for operation in unseen), Cost()).scaled(part)
+        bounds = (self.bound(operation.cost, module) for operation in unseen)
         bound = repeated(total_bound(bounds), part)
         return cost, bound, HIDDEN
 

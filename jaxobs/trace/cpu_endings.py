@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence, Set
 
-from jaxobs.model.pacing import Between, paced, paced_sorted
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.timeline import LONGEST
 
@@ -41,7 +40,6 @@ class Endings:
         users: Sequence[frozenset[int]],
         containers: Set[int],
         ended: Mapping[bytes, tuple[int, int, int]],
-        between: Between,
     ) -> list[Interval]:
         """The intervals up to their ends.
 
@@ -50,7 +48,7 @@ class Endings:
         """
         longer = list(intervals)
         self._begun.clear()
-        for at, (flow, run) in enumerate(paced(self.flows, between)):
+        for at, (flow, run) in enumerate(self.flows):
             known = ended.get(flow) if flow is not None else None
             if known is None:
                 continue
@@ -58,56 +56,52 @@ class Endings:
             moment, line, task_start = known
             if end < moment <= start + LONGEST:
                 if not self._begun:
-                    self._sort(intervals, between)
+                    self._sort(intervals)
                 if operation not in containers:
                     moment = self._next(line, run, max(end, task_start), moment, None)
                 moment = self._next(None, run, end, moment, users[operation])
                 longer[at] = (start, moment, operation)
         return longer
 
-    def threads(self, intervals: list[Interval], between: Between) -> dict[str, list[tuple[int, int]]]:
+    def threads(self, intervals: list[Interval]) -> dict[str, list[tuple[int, int]]]:
         """Starts and ends by the name of the thread."""
         found: dict[str, list[tuple[int, int]]] = {}
         for name, first, last in self._lines.values():
-            own = paced(intervals[first:last], between)
+            own = intervals[first:last]
             found.setdefault(name, []).extend((start, end) for start, end, _ in own)
         return found
 
-    def runs(
-        self, intervals: list[Interval], between: Between
-    ) -> tuple[dict[bytes, tuple[int, int]], dict[bytes, int]]:
+    def runs(self, intervals: list[Interval]) -> tuple[dict[bytes, tuple[int, int]], dict[bytes, int]]:
         """By run, from its first operation to the end of its last one, and one of its operations.
 
         Nothing where runs are not told apart.
         """
         spans: dict[bytes, tuple[int, int]] = {}
         operations: dict[bytes, int] = {}
-        for (_, run), (start, end, operation) in zip(paced(self.flows, between), intervals, strict=True):
+        for (_, run), (start, end, operation) in zip(self.flows, intervals, strict=True):
             if run:
                 known = spans.get(run)
                 spans[run] = (start, end) if known is None else (min(start, known[0]), max(end, known[1]))
                 operations[run] = operation
         return spans, operations
 
-    def operations_of(
-        self, runs: Set[bytes], intervals: list[Interval], between: Between
-    ) -> dict[bytes, set[int]]:
+    def operations_of(self, runs: Set[bytes], intervals: list[Interval]) -> dict[bytes, set[int]]:
         """All operations of these runs."""
         found: dict[bytes, set[int]] = {run: set() for run in runs}
-        for (_, run), (_, _, operation) in zip(paced(self.flows, between), intervals, strict=True):
+        for (_, run), (_, _, operation) in zip(self.flows, intervals, strict=True):
             if run in found:
                 found[run].add(operation)
         return found
 
-    def _sort(self, intervals: list[Interval], between: Between) -> None:
+    def _sort(self, intervals: list[Interval]) -> None:
         """Starts and operations in order, by line and run, and by run alone."""
         for number, (_, first, last) in self._lines.items():
-            for at in paced(range(first, last), between):
+            for at in range(first, last):
                 begun = (intervals[at][0], intervals[at][2])
                 run = self.flows[at][1]
                 self._begun.setdefault((number, run), []).append(begun)
                 self._begun.setdefault((None, run), []).append(begun)
-        self._begun = {key: paced_sorted(starts, between) for key, starts in self._begun.items()}
+        self._begun = {key: sorted(starts) for key, starts in self._begun.items()}
 
     def _next(
         self, line: int | None, run: bytes, after: int, until: int, wanted: frozenset[int] | None

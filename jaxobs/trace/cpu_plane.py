@@ -49,7 +49,7 @@ class HostPlane:
 
     def read(self, plane: Plane) -> None:
         """Read every line. Raises TraceError for corrupted bytes."""
-        for number, line in enumerate(lines_of(plane, self._metadata.between)):
+        for number, line in enumerate(lines_of(plane)):
             marks = {ordinal: len(device.intervals) for ordinal, device in self._devices.items()}
             self._read_line(number, line)
             self.events += line.count
@@ -62,15 +62,11 @@ class HostPlane:
         """The devices whose operations were found, each operation as long as it ran on whichever thread."""
         for ordinal, device in self._devices.items():
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
-            endings, users = self._endings[ordinal], device.users(self._metadata.between)
-            device.intervals = endings.applied(
-                device.intervals, users, containers, self._ended, self._metadata.between
-            )
-            add_runs(device, endings, self._metadata.between)
-            for name, spans in endings.threads(device.intervals, self._metadata.between).items():
-                device.streams.append(
-                    StreamTime(name, len(spans), merged_seconds(spans, self._metadata.between))
-                )
+            endings, users = self._endings[ordinal], device.users()
+            device.intervals = endings.applied(device.intervals, users, containers, self._ended)
+            add_runs(device, endings)
+            for name, spans in endings.threads(device.intervals).items():
+                device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
         if self._strange and self._devices:
             next(iter(self._devices.values())).wrong_times += self._strange
         return [self._devices[ordinal] for ordinal in sorted(self._devices)]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxobs.model.pacing import Between
 from jaxobs.trace.cpu_endings import Endings
 from jaxobs.trace.timeline import Timeline
 
 
-def add_runs(device: Timeline, endings: Endings, between: Between) -> None:
+def add_runs(device: Timeline, endings: Endings) -> None:
     """Tell the device its runs, in the order of their beginnings."""
-    spans, operations = endings.runs(device.intervals, between)
+    spans, operations = endings.runs(device.intervals)
     programs = {run: device.operations[operation].program_id for run, operation in operations.items()}
     ordered = sorted(spans, key=spans.__getitem__)
     by_program: dict[int | None, list[bytes]] = {}
@@ -24,7 +23,6 @@ def add_runs(device: Timeline, endings: Endings, between: Between) -> None:
     seen = endings.operations_of(
         {run for runs in by_program.values() for run in (runs[0], runs[len(runs) // 2], runs[-1])},
         device.intervals,
-        between,
     )
     cut: set[bytes] = set()
     for program, runs in by_program.items():

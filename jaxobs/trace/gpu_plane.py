@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from jaxobs.model.pacing import Between, paced, paced_sorted
 from jaxobs.model.trace import StreamTime
 from jaxobs.trace.event_stats import EventStats, payload
 from jaxobs.trace.lines import Line, lines_of
@@ -37,20 +36,20 @@ def read_gpu(
     """One GPU and how many events were read; `copies` are the host's calls by correlation id. Raises TraceError."""
     reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), copies)
     reader.device.capabilities = metadata.stats
-    for line in lines_of(plane, metadata.between):
+    for line in lines_of(plane):
         if line.name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
             reader.read(line)
-    reader.device.launches = _launches(reader.device, metadata.between)
+    reader.device.launches = _launches(reader.device)
     for name, spans in reader.streams.items():
-        reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans, metadata.between)))
+        reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
     return reader.device, reader.events
 
 
-def _launches(device: Timeline, between: Between) -> list[tuple[int, int]]:
+def _launches(device: Timeline) -> list[tuple[int, int]]:
     """The waits of at most LONGEST_LAUNCH between two operations of one program, on whatever streams."""
     found = []
     reach, last = -1, None
-    for start, end, index in paced(paced_sorted(device.intervals, between), between):
+    for start, end, index in sorted(device.intervals):
         program = device.operations[index].program_id
         if program is not None and program == last and 0 <= reach < start <= reach + LONGEST_LAUNCH:
             found.append((reach, start))
@@ -99,7 +98,7 @@ class _GpuPlane:
                 previous, first_kernel = index, metadata_id
         self.events += line.count
         spans = self.streams.setdefault(line.name, [])
-        own = paced(intervals[first_interval:], self._metadata.between)
+        own = intervals[first_interval:]
         spans.extend((start, end) for start, end, _ in own)
 
     def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.model.pacing import Between, paced
 from jaxobs.trace.descriptors import LineMessage
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.protobuf_fields import Plane, split_line
@@ -18,9 +17,9 @@ _PICOSECONDS_A_NANOSECOND: Final = 1000
 class Line:
     """A line's name, and its start in picoseconds; iterating gives its events. Raises TraceError for wrong bytes."""
 
-    def __init__(self, plane: str, serialized: memoryview, between: Between) -> None:
-        self._plane, self._between = plane, between
-        parts = split_line(serialized, between)
+    def __init__(self, plane: str, serialized: memoryview) -> None:
+        self._plane = plane
+        parts = split_line(serialized)
         self._parts = parts.events
         own = self._decoded(b"".join(map(bytes, parts.own)))
         self.name = str(own.name or own.display_name, "utf-8", "replace")
@@ -33,7 +32,7 @@ class Line:
         for part in self._parts:
             events = self._decoded(bytes(part)).events
             self.count += len(events)
-            yield from paced(events, self._between)
+            yield from events
 
     def _decoded(self, serialized: bytes) -> Any:
         try:
@@ -44,7 +43,7 @@ class Line:
             ) from None
 
 
-def lines_of(plane: Plane, between: Between) -> Iterator[Line]:
-    """Raises TraceError where one is corrupted; `between` is called every few events."""
+def lines_of(plane: Plane) -> Iterator[Line]:
+    """Raises TraceError where one is corrupted."""
     for serialized in plane.lines:
-        yield Line(plane.name, serialized, between)
+        yield Line(plane.name, serialized)

@@ -8,7 +8,6 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.model.pacing import Between, paced
 from jaxobs.trace.descriptors import EventMetadataEntryMessage, StatMessage, StatMetadataEntryMessage
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.protobuf_fields import Plane
@@ -28,25 +27,18 @@ class EventMetadata:
 class PlaneMetadata:
     """The decoded tables of one plane. Raises TraceError where they are corrupted."""
 
-    def __init__(self, plane: Plane, between: Between) -> None:
+    def __init__(self, plane: Plane) -> None:
         self.name = plane.name
-        self.between = between
         try:
-            named = [
-                StatMetadataEntryMessage.FromString(bytes(entry))
-                for entry in paced(plane.stat_metadata, between)
-            ]
-            events = [
-                EventMetadataEntryMessage.FromString(bytes(entry))
-                for entry in paced(plane.event_metadata, between)
-            ]
+            named = [StatMetadataEntryMessage.FromString(bytes(entry)) for entry in plane.stat_metadata]
+            events = [EventMetadataEntryMessage.FromString(bytes(entry)) for entry in plane.event_metadata]
             own = [StatMessage.FromString(bytes(stat)) for stat in plane.stats]
         except DecodeError as error:
             raise TraceError(
                 f"the tables of plane {plane.name!r} are corrupted ({error}); record it again"
             ) from None
         self.stat_names: dict[int, str] = {
-            entry.key: str(entry.value.name, "utf-8", "replace") for entry in paced(named, between)
+            entry.key: str(entry.value.name, "utf-8", "replace") for entry in named
         }
         self.events: dict[int, EventMetadata] = {
             entry.key: EventMetadata(
@@ -54,7 +46,7 @@ class PlaneMetadata:
                 str(entry.value.display_name, "utf-8", "replace"),
                 entry.value.stats,
             )
-            for entry in paced(events, between)
+            for entry in events
         }
         self.stats: Mapping[str, Value] = self.stats_of(own)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from jaxobs.model.pacing import paced, paced_sorted
 from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.event_stats import EventStats
 from jaxobs.trace.lines import Line, lines_of
@@ -32,7 +31,7 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
     reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
     reader.device.capabilities = metadata.stats
     later: list[Line] = []
-    for line in lines_of(plane, metadata.between):
+    for line in lines_of(plane):
         if line.name == _MODULES:
             reader.read_modules(line)
         elif line.name == _STEPS:
@@ -83,7 +82,6 @@ class _TpuPlane:
 
     def read_operations(self, line: Line) -> None:
         """Operations; inside a loop's event lie those of its body."""
-        between = self._metadata.between
         found: list[tuple[int, int, int]] = []
         for event in line:
             start, end = self._times(line.base, event)
@@ -92,13 +90,11 @@ class _TpuPlane:
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
         self.events += line.count
-        outer_first = paced_sorted(
-            [(start, -end, index) for start, end, index in paced(found, between)], between
-        )
-        found = [(start, -negated_end, index) for start, negated_end, index in paced(outer_first, between)]
+        outer_first = sorted([(start, -end, index) for start, end, index in found])
+        found = [(start, -negated_end, index) for start, negated_end, index in outer_first]
         stack: list[tuple[int, int]] = []
         nested = self.device.nested
-        for start, end, index in paced(found, between):
+        for start, end, index in found:
             while stack and stack[-1][0] <= start:
                 stack.pop()
             if stack and end <= stack[-1][0]:
@@ -107,7 +103,7 @@ class _TpuPlane:
             stack.append((end, index))
         self.device.intervals.extend(found)
         spans = [(start, end) for start, end, _ in found]
-        self.device.streams.append(StreamTime(line.name, len(spans), merged_seconds(spans, between)))
+        self.device.streams.append(StreamTime(line.name, len(spans), merged_seconds(spans)))
 
     def _times(self, base: int, event: Any) -> tuple[int, int]:
         start, duration = event.offset_ps, event.duration_ps
