@@ -24,6 +24,7 @@ from jaxobs.agent.slices import Slices
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
+from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
 from jaxobs.model.events import (
     BackendFound,
@@ -36,7 +37,6 @@ from jaxobs.model.events import (
     StepRows,
     steps_of_rows,
 )
-from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 

@@ -12,8 +12,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.descriptors import InstructionMessage
 from jaxobs.cost_model.opcodes import ARITHMETIC, CONTROL, ELEMENTWISE, FREE
+from jaxobs.proto.hlo import InstructionMessage
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.instructions import Instruction, Module

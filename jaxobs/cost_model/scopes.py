@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.descriptors import MetadataMessage
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.model.source_files import is_installed
+from jaxobs.proto.hlo import MetadataMessage
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.instructions import Instruction, Module

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.descriptors import ShapeMessage
 from jaxobs.cost_model.element_types import ELEMENT_TYPES, TUPLE, ElementType, Kind
 from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.proto.hlo import ShapeMessage
 
 HOST_MEMORY_SPACE: Final = 5
 """Memory space of host buffers in layouts: openxla/xla, ``xla/layout.h``, ``Layout::kHostMemorySpace``."""

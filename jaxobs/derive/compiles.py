@@ -14,7 +14,7 @@ from jaxobs.derive.selection import Largest, Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
-from jaxobs.model.labels import EAGER, OTHER
+from jaxobs.vocabulary.labels import EAGER, OTHER
 
 INTERVALS_KEPT = 10_000
 """Outermost compile intervals kept for charging steps, for each thread; a step takes those that overlap it."""

@@ -10,8 +10,8 @@ from jaxobs.derive.bottleneck import HALF_SURE_STEPS, Verdict
 from jaxobs.derive.executable import MEASURED, WINDOWS_COMPARED, Executable
 from jaxobs.derive.profiled import Operation, ProfiledModule
 from jaxobs.derive.roofline import bound_time, total_bound
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, OperationCost
-from jaxobs.model.hardware import Peaks
 
 CUT_RUN = 0.5
 """A run that a window's edge cut has left half of its operations in it, on average."""

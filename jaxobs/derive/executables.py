@@ -18,10 +18,10 @@ from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.refusal import require
 from jaxobs.derive.selection import Largest, Selection
 from jaxobs.derive.series import Series
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
-from jaxobs.model.hardware import Peaks
-from jaxobs.model.labels import OTHER, OUTSIDE_JIT, clean_label
+from jaxobs.vocabulary.labels import OTHER, OUTSIDE_JIT, clean_label
 
 LISTED = 300
 """Executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jaxobs.hardware.peaks import Peaks
     from jaxobs.model.cost import Cost
-    from jaxobs.model.hardware import Peaks
 
 
 def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:

@@ -38,11 +38,11 @@ from jaxobs.derive.spans import Spans
 from jaxobs.derive.throttling import clocks_document
 from jaxobs.derive.unclaimed_compiles import PATIENCE, UnclaimedCompiles
 from jaxobs.derive.validation import Validation
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.device_readings import DeviceReading
-from jaxobs.model.hardware import Peaks
 from jaxobs.model.metrics import Catalogue, Exemplar
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span

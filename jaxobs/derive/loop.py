@@ -39,7 +39,7 @@ from jaxobs.derive.work import Work, work_of
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
-from jaxobs.model.wording import rough_percent
+from jaxobs.report.units import rough_percent
 
 NOT_FINITE = "the value recorded last is no finite number"
 

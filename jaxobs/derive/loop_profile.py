@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jaxobs.derive.profiled import Profiled, ProfiledDevice
 from jaxobs.derive.window_parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 
 OLDEST = 600 * NANOSECONDS
 """What a window found holds for ten minutes: a job that changes what it does, changes its executables or its pace."""

@@ -13,8 +13,8 @@ from jaxobs.derive.roofline import Utilization, model_flops_utilization
 from jaxobs.derive.series import Series
 from jaxobs.derive.window import Slice
 from jaxobs.derive.work import Work
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.model.hardware import Peaks
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 

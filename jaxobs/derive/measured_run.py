@@ -8,9 +8,9 @@ from typing import Any
 from jaxobs.derive.bottleneck import of_executable
 from jaxobs.derive.executed_types import run_on
 from jaxobs.derive.roofline import Bound, Utilization, efficiency, model_flops_utilization
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.model.hardware import Peaks
-from jaxobs.model.wording import ABSENT, amount, duration, percent
+from jaxobs.report.units import ABSENT, amount, duration, percent
 
 
 @dataclass(frozen=True, slots=True)

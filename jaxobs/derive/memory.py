@@ -11,7 +11,7 @@ from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
-from jaxobs.model.labels import OTHER
+from jaxobs.vocabulary.labels import OTHER
 
 DEVICES = 1_024
 """More local devices than this have no host."""

@@ -12,8 +12,8 @@ from jaxobs.derive.operation_work import Work
 from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
-from jaxobs.model.labels import OTHER
 from jaxobs.model.metrics import Metric
+from jaxobs.vocabulary.labels import OTHER
 
 KEPT = 5_000
 """Operations remembered; of more, those with the least time go. A large model's step has some thousand."""

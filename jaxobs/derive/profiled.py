@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from jaxobs.derive.executed_types import run_on
 from jaxobs.derive.operation_work import Work, repeated
 from jaxobs.derive.roofline import Bound, bound_time, total_bound
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
-from jaxobs.model.hardware import Peaks
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
 
 HIDDEN = (

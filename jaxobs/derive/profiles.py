@@ -16,9 +16,9 @@ from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
 from jaxobs.derive.window_parts import LoopPart, LoopSpans, PhaseSpan, StepSpan, parts_of
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
-from jaxobs.model.hardware import Peaks
 from jaxobs.model.profile import OUTCOMES
 
 PATIENCE = 300 * NANOSECONDS

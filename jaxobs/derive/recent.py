@@ -8,7 +8,7 @@ from typing import Any
 from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, StepEnded
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 
 KEPT = 20
 

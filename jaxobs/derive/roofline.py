@@ -15,8 +15,8 @@ from jaxobs.derive.executed_types import executed_flops
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from jaxobs.hardware.peaks import Peak, Peaks
     from jaxobs.model.cost import Cost
-    from jaxobs.model.hardware import Peak, Peaks
 
 CEILING_POINTS: Final = 40
 _LEAST_INTENSITY: Final = 2.0**-7  # FLOP/byte; a copy with one addition for each 16-byte element has 2**-5

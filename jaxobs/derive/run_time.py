@@ -14,7 +14,7 @@ from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.stalls import FACTOR, Stalls
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 
 TOLD = ("productive", "input", "checkpoint", "stalled", "other")
 """Categories that loops tell."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.refusal import Refusals
 from jaxobs.model.exponential import bucket_index
-from jaxobs.model.labels import OTHER, clean_label
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
+from jaxobs.vocabulary.labels import OTHER, clean_label
 
 Labels = tuple[str, ...]
 

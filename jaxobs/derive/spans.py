@@ -23,8 +23,8 @@ from jaxobs.model.events import (
     StepCompleted,
     StepEnded,
 )
-from jaxobs.model.labels import EAGER
 from jaxobs.model.spans import Span
+from jaxobs.vocabulary.labels import EAGER
 
 SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS

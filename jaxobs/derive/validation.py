@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.bottleneck import Verdict
 from jaxobs.derive.series import Series
-from jaxobs.model.wording import duration
+from jaxobs.report.units import duration
 
 CLOCKS: Final = 1.1
 """Sums of sampled times against the wall clock: samples are right to within some per cent."""

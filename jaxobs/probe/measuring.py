@@ -17,11 +17,11 @@ from jaxobs.cost_model import module_cost
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.derive.measured_run import Roofline, measured_run
 from jaxobs.derive.roofline import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.hardware.element_type_names import checked_element_type
+from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
-from jaxobs.model.element_type_names import checked_element_type
-from jaxobs.model.hardware import Peaks
-from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.saying import warn
 from jaxobs.probe.watch.watched import Watched

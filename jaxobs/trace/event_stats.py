@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.trace.descriptors import StatMessage
+from jaxobs.proto.xspace import StatMessage
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.plane_metadata import PlaneMetadata, Value
 

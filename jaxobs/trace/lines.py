@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.trace.descriptors import LineMessage
+from jaxobs.proto.xspace import LineMessage
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.protobuf_fields import Plane, split_line
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.trace.descriptors import HloMessage, ModuleMessage
+from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace.operation_kinds import kind_of_opcode
 from jaxobs.trace.plane_metadata import PlaneMetadata
 
@@ -104,7 +104,7 @@ class ModuleIndex:
 
 
 def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
-    message = ModuleMessage.FromString(serialized)
+    message = OutlineMessage.FromString(serialized)
     computations = {computation.id: computation for computation in message.computations}
     found: dict[str, Instruction] = {}
     for computation in message.computations:

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.trace.descriptors import EventMetadataEntryMessage, StatMessage, StatMetadataEntryMessage
+from jaxobs.proto.xspace import EventMetadataEntryMessage, StatMessage, StatMetadataEntryMessage
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.protobuf_fields import Plane
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from jaxobs.model.serialized_fields import LENGTH, Field, FieldError, fields
+from jaxobs.proto.wire_format import LENGTH, Field, FieldError, fields
 from jaxobs.trace.errors import TraceError
 
 _PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model import HloDecodeError, module_cost
-from jaxobs.cost_model.descriptors import ModuleMessage
 from jaxobs.cost_model.instructions import Computation, Instruction
+from jaxobs.proto.hlo import ModuleMessage
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from jaxobs.derive.recent import Recent
 from jaxobs.model.events import Compilation
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from jaxobs.derive.roofline import (
     model_flops_utilization,
     total_bound,
 )
+from jaxobs.hardware.peaks import Peak, Peaks, peaks_for
 from jaxobs.model.cost import Cost
-from jaxobs.model.hardware import Peak, Peaks, peaks_for
 
 
 def peak(value: float) -> Peak:

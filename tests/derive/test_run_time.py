@@ -26,7 +26,7 @@ from jaxobs.model.events import (
     Recorded,
     StepCompleted,
 )
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 from tests.derive.made_up import (
     BEGAN,
     SECOND,

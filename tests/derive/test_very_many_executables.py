@@ -14,7 +14,7 @@ from jaxobs.derive.fold import Fold
 from jaxobs.derive.kept_operations import LET_GO, KeptOperations
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched
-from jaxobs.model.summary_tables import DEAREST_FUNCTIONS
+from jaxobs.report.summary_tables import DEAREST_FUNCTIONS
 from tests.derive.made_up import PEAKS, applied, at, backend, check, compiled, created, module, new_fold, step
 
 MANY = 10_000

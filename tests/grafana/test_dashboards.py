@@ -91,7 +91,7 @@ def test_titles_of_panels_are_unique_and_all_are_described() -> None:
 
 
 def test_every_element_type_with_a_peak_has_a_roof() -> None:
-    table = tomllib.loads((ROOT / "jaxobs" / "model" / "hardware.toml").read_text())
+    table = tomllib.loads((ROOT / "jaxobs" / "hardware" / "hardware.toml").read_text())
     types = set(re.findall(r"'matrix': \{(.*?)\}", str(table)))
     assert {name for found in types for name in re.findall(r"'(\w+)':", found)} <= set(ELEMENT_TYPES)
 

@@ -19,8 +19,8 @@ from jaxobs.cost_model import HloDecodeError, module_cost
 from jaxobs.derive.advice import advise_on_trace
 from jaxobs.derive.profiled import Operation, ProfiledDevice, ProfiledModule, join
 from jaxobs.derive.roofline import ceiling, model_flops_utilization
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.hardware import Peaks
 from jaxobs.model.trace import Trace
 
 

@@ -13,7 +13,7 @@ from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.persistent_cache import CACHED_FROM
 from jaxobs.derive.throttling import LOW_CLOCK
-from jaxobs.model.wording import byte_size, duration, rough_percent
+from jaxobs.report.units import byte_size, duration, rough_percent
 
 
 class Condition(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jaxobs.model.activities import INPUT, PROCESSOR
+from jaxobs.vocabulary.activities import INPUT, PROCESSOR
 
 ENOUGH = 0.5
 """Share of a stretch that its own samples must stand for; else those of the last half minute are taken, as a stretch of a

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.series import Series
-from jaxobs.model.activities import ACTIVITIES
-from jaxobs.model.labels import OTHER
+from jaxobs.vocabulary.activities import ACTIVITIES
+from jaxobs.vocabulary.labels import OTHER
 
 LINES_KEPT: Final = 300
 """Lines by activity; the seconds of more go to OTHER. A program has some dozens that take time."""

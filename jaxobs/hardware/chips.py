@@ -60,7 +60,7 @@ def normalised(device_kind: str) -> str:
 @cache
 def known_chips() -> tuple[Chip, ...]:
     """Every row of `hardware.toml`. Raises ValueError naming the row and the fault if the file is wrong."""
-    document = tomllib.loads(files("jaxobs.model").joinpath("hardware.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads(files("jaxobs.hardware").joinpath("hardware.toml").read_text(encoding="utf-8"))
     return tuple(_chip(row, document["sources"]) for row in document["chip"])
 
 

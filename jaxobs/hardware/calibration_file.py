@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxobs.model.calibration import Calibration, CalibrationError
-from jaxobs.model.chips import normalised
+from jaxobs.hardware.calibration import Calibration, CalibrationError
+from jaxobs.hardware.chips import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxobs.model.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
-from jaxobs.model.hardware import Peaks, peaks_for, user_peaks
+from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
+from jaxobs.hardware.peaks import Peaks, peaks_for, user_peaks
 
 
 def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any]) -> Peaks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jaxobs.model.wording import ABSENT
+from jaxobs.report.units import ABSENT
 
 MARK: Final = "*"
 """Behind a value that has a reason beside it: an MFU above 1, a lower bound, a sample."""

@@ -12,13 +12,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from jaxobs.model.chips import GIBIBYTE, MEMORY_SLICES, Chip, chips_by_alias, normalised
-from jaxobs.model.float32_products import float32_products, types_run_in
+from jaxobs.hardware.chips import GIBIBYTE, MEMORY_SLICES, Chip, chips_by_alias, normalised
+from jaxobs.hardware.float32_products import float32_products, types_run_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxobs.model.calibration import Calibration, LeftOut
+    from jaxobs.hardware.calibration import Calibration, LeftOut
 
 Provenance = Literal["datasheet", "measured", "profiler", "user"]
 

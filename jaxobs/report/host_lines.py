@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jaxobs.model.activities import COMPILE, DEVICE, DISPATCH
-from jaxobs.model.wording import rough_percent
+from jaxobs.report.units import rough_percent
+from jaxobs.vocabulary.activities import COMPILE, DEVICE, DISPATCH
 
 LEAST_SHARE: Final = 0.02
 """With some hundred samples a share is known to within two to four points."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from jaxobs.model.reasons import MARK, Reasons
-from jaxobs.model.text_table import TextTable
-from jaxobs.model.wording import ABSENT, amount, count, duration, percent
+from jaxobs.report.reasons import MARK, Reasons
+from jaxobs.report.text_table import TextTable
+from jaxobs.report.units import ABSENT, amount, count, duration, percent
 
 LARGEST_EXECUTABLES: Final = 8
 """So many rows fit a screen beside the other tables."""

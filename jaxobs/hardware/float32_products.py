@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.model.chips import normalised
+from jaxobs.hardware.chips import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

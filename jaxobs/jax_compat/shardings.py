@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.model.foreign_objects import bare, clipped, is_of, name_of, plain
+from jaxobs.jax_compat.foreign_objects import bare, clipped, is_of, name_of, plain
 
 UNCOMMITTED = "uncommitted"
 """Of an argument that JAX may move to any device."""

@@ -1,4 +1,4 @@
-"""Message classes for the parts of XLA's HLO protos that a cost needs.
+"""Message classes for the parts of XLA's HLO protos that a cost or a trace needs.
 
 Names of messages are ours; field numbers and types are those of openxla/xla, ``xla/service/hlo.proto`` and
 ``xla/xla_data.proto``. The classes live in a descriptor pool of their own: registering ``xla.*`` names in
@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from jaxobs.model.protobuf_messages import message_classes
+from jaxobs.proto.messages import message_classes
 
 # message -> "field number type", a star for repeated fields. Enums are read as int32.
 _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
+    "Hlo": ("module 1 bytes",),
     "Module": (
         "name 1 bytes",
         "entry_computation_id 6 int",
@@ -144,10 +145,28 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
     "SubAxis": ("size 2 int",),
 }
 
+# What a trace needs of a module: which instructions there are, and what each waits for.
+_OUTLINE: Final[dict[str, tuple[str, ...]]] = {
+    "Module": ("name", "computations", "entry_computation_id"),
+    "Computation": ("instructions", "id", "root_id"),
+    "Instruction": ("name", "opcode", "id", "operand_ids", "called_computation_ids", "is_host_transfer"),
+}
+
 _classes: Final = message_classes("jaxobs.hlo", _MESSAGES)
+_outline: Final = message_classes(
+    "jaxobs.hlo_outline",
+    {
+        message: tuple(field for field in _MESSAGES[message] if field.partition(" ")[0] in wanted)
+        for message, wanted in _OUTLINE.items()
+    },
+)
+
+HloMessage: Final = _classes["Hlo"]
+"""An ``HloProto``, in which traces carry a module."""
+OutlineMessage: Final = _outline["Module"]
+"""A module of which only the outline is decoded."""
 
 ModuleMessage: Final = _classes["Module"]
-ComputationMessage: Final = _classes["Computation"]
 InstructionMessage: Final = _classes["Instruction"]
 ShapeMessage: Final = _classes["Shape"]
 MetadataMessage: Final = _classes["Metadata"]

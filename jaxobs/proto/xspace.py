@@ -1,7 +1,7 @@
-"""Message classes for profiler traces (XSpace) and for the little of HLO that a trace needs.
+"""Message classes for profiler traces (XSpace).
 
 Names of messages are ours; field numbers and types are those of openxla/xla,
-``third_party/tsl/tsl/profiler/protobuf/xplane.proto``, ``xla/service/hlo.proto``. The classes live in a
+``third_party/tsl/tsl/profiler/protobuf/xplane.proto``. The classes live in a
 descriptor pool of their own: registering TensorFlow's names in the default pool makes importing it fail.
 
 The space and its planes have no class: `protobuf_fields` splits them, so that one line at a time is
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jaxobs.model.protobuf_messages import message_classes
+from jaxobs.proto.messages import message_classes
 
 # message -> "field number type", a star for repeated fields.
 _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
@@ -38,17 +38,6 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
     "EventMetadata": ("id 1 int", "name 2 bytes", "display_name 4 bytes", "stats 5 *Stat"),
     "StatMetadataEntry": ("key 1 int", "value 2 StatMetadata"),
     "StatMetadata": ("id 1 int", "name 2 bytes"),
-    "Hlo": ("module 1 bytes",),
-    "Module": ("name 1 bytes", "computations 3 *Computation", "entry_computation_id 6 int"),
-    "Computation": ("instructions 2 *Instruction", "id 5 int", "root_id 6 int"),
-    "Instruction": (
-        "name 1 bytes",
-        "opcode 2 bytes",
-        "id 35 int",
-        "operand_ids 36 *int",
-        "called_computation_ids 38 *int",
-        "is_host_transfer 47 bool",
-    ),
 }
 
 _classes: Final = message_classes("jaxobs.trace", _MESSAGES)
@@ -57,6 +46,3 @@ LineMessage: Final = _classes["Line"]
 StatMessage: Final = _classes["Stat"]
 EventMetadataEntryMessage: Final = _classes["EventMetadataEntry"]
 StatMetadataEntryMessage: Final = _classes["StatMetadataEntry"]
-HloMessage: Final = _classes["Hlo"]
-ModuleMessage: Final = _classes["Module"]
-ComputationMessage: Final = _classes["Computation"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from jaxobs.model import summary_tables as tables
-from jaxobs.model.host_lines import main_thread_lines, waiting_for_device
-from jaxobs.model.reasons import Reasons
-from jaxobs.model.summary_tables import NO_VERDICT, or_absent, total
-from jaxobs.model.text_table import PLAIN_WIDTH, TextTable, printable, to_text
-from jaxobs.model.wording import ABSENT, byte_size, count, duration, percent, rough_percent
+from jaxobs.report import summary_tables as tables
+from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
+from jaxobs.report.reasons import Reasons
+from jaxobs.report.summary_tables import NO_VERDICT, or_absent, total
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
+from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
 CLEAR: Final = 0.1
