@@ -6,28 +6,28 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from jaxobs.cost_model.arithmetic import Arithmetic
+from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
+from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
-from jaxobs.cost_model.call_graph import callees_first, embedded, executions, scheduled
-from jaxobs.cost_model.collectives import add_collective, kind_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
-from jaxobs.cost_model.decode import decode
-from jaxobs.cost_model.donation import donatable_bytes
+from jaxobs.cost_model.element_types.rewritten import Rewritten
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.fingerprint import fingerprint
-from jaxobs.cost_model.fusion_traffic import FusionTraffic
+from jaxobs.cost_model.hlo.call_graph import callees_first, embedded, executions, scheduled
+from jaxobs.cost_model.hlo.decode import decode
+from jaxobs.cost_model.hlo.fingerprint import fingerprint
+from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
+from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.main_loop import main_loop_trips
-from jaxobs.cost_model.opcodes import CONTROL, FREE
-from jaxobs.cost_model.rewritten import Rewritten
-from jaxobs.cost_model.scopes import Provenance
-from jaxobs.cost_model.tally import Tally
-from jaxobs.cost_model.traffic import traffic
+from jaxobs.cost_model.traffic.bytes_moved import traffic
+from jaxobs.cost_model.traffic.collectives import add_collective, kind_of
+from jaxobs.cost_model.traffic.donation import donatable_bytes
+from jaxobs.cost_model.traffic.fusions import FusionTraffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxobs.cost_model.instructions import Computation, Instruction, Module
+    from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 
 DEFAULT_MAXIMUM_INSTRUCTIONS = 2_000_000
 

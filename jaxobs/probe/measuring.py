@@ -14,7 +14,7 @@ from typing import Any, overload
 
 from jaxobs.config import load_settings
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.precision import FLOAT32_SOURCES
+from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
 from jaxobs.derive.measured_run import Roofline, measured_run
 from jaxobs.derive.roofline import Utilization, bound_time, model_flops_utilization, total_bound
 from jaxobs.hardware.element_type_names import checked_element_type

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace.operation_kinds import kind_of_opcode
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.metadata import PlaneMetadata
 
 if TYPE_CHECKING:
     from jaxobs.model.trace import Kind

@@ -13,15 +13,15 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.model.trace import HostTrace, Step, Trace
 from jaxobs.trace.calls import Call, calls_in
-from jaxobs.trace.cpu_plane import HostPlane
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.files import trace_files
-from jaxobs.trace.gpu_plane import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.cpu import HostPlane
+from jaxobs.trace.planes.gpu import read_gpu
+from jaxobs.trace.planes.metadata import PlaneMetadata
+from jaxobs.trace.planes.tpu import read_tpu
 from jaxobs.trace.protobuf_fields import Plane, Space, split_plane, split_space
 from jaxobs.trace.timeline import Timeline
-from jaxobs.trace.tpu_plane import read_tpu
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
 """Of one host's trace. Reading takes about seven times its bytes of memory, and 18 s for so many (measured)."""

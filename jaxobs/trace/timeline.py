@@ -12,7 +12,7 @@ from jaxobs.trace.attribution import Attribution, Interval, attribute
 from jaxobs.trace.device_kinds import device_kind
 from jaxobs.trace.modules import ModuleIndex
 from jaxobs.trace.operation_kinds import kind_of_opcode, opcode_in_name
-from jaxobs.trace.plane_metadata import Value
+from jaxobs.trace.planes.metadata import Value
 from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
 
 LONGEST: Final = 24 * 3600 * 10**12

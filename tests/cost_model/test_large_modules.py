@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model import HloDecodeError, module_cost
-from jaxobs.cost_model.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 from jaxobs.proto.hlo import ModuleMessage
 
 

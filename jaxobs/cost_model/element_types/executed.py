@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
 from jaxobs.cost_model.custom_calls.cublas import RULES as PRODUCTS
 from jaxobs.cost_model.custom_calls.protocol import CustomCall
-from jaxobs.cost_model.decode import decode
+from jaxobs.cost_model.element_types.precision import executed_product
+from jaxobs.cost_model.hlo.decode import decode
 from jaxobs.cost_model.module import DEFAULT_MAXIMUM_INSTRUCTIONS
-from jaxobs.cost_model.precision import executed_product
-from jaxobs.cost_model.products import MULTIPLY_ADDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jaxobs.cost_model.instructions import Instruction
+    from jaxobs.cost_model.hlo.instructions import Instruction
 
 
 def executed_types(serialized: bytes) -> frozenset[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.convolution import convolution_multiply_adds
-from jaxobs.cost_model.dot import dot_multiply_adds, ragged_dot_multiply_adds
+from jaxobs.cost_model.arithmetic.convolution import convolution_multiply_adds
+from jaxobs.cost_model.arithmetic.dot import dot_multiply_adds, ragged_dot_multiply_adds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jaxobs.cost_model.instructions import Instruction
+    from jaxobs.cost_model.hlo.instructions import Instruction
 
 
 def _dot(instruction: Instruction) -> float:

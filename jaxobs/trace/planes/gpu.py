@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from jaxobs.model.trace import StreamTime
-from jaxobs.trace.event_stats import EventStats, payload
-from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.operation_kinds import kind_of_event
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.event_stats import EventStats, payload
+from jaxobs.trace.planes.lines import Line, lines_of
+from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
 

@@ -13,7 +13,7 @@ from jaxobs.model.source_files import is_installed
 from jaxobs.proto.hlo import MetadataMessage
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.instructions import Instruction, Module
+    from jaxobs.cost_model.hlo.instructions import Instruction, Module
 
 _TRANSFORMATION: Final = re.compile(
     r"(?:vmap|jvp|transpose|linearize|pmap|xmap|shard_map)\((.*)\)\Z", re.DOTALL

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxobs.trace.cpu_endings import Endings
+from jaxobs.trace.planes.cpu_endings import Endings
 from jaxobs.trace.timeline import Timeline
 
 

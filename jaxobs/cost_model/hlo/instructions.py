@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxobs.cost_model.errors import HloDecodeError
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.shapes import Shape
+    from jaxobs.cost_model.hlo.shapes import Shape
 
 _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 _PRODUCT: Final = b"/dot_general"

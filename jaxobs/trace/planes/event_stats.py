@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.proto.xspace import StatMessage
 from jaxobs.trace.errors import TraceError
-from jaxobs.trace.plane_metadata import PlaneMetadata, Value
+from jaxobs.trace.planes.metadata import PlaneMetadata, Value
 
 MOST_KNOWN: Final = 200_000
 """Statistics kept by their bytes. More than so many are of no repeating kind, and are decoded when needed."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.instructions import HOST_THREAD, Computation, Instruction, Module
-from jaxobs.cost_model.opcodes import CALL_NOTHING
-from jaxobs.cost_model.shapes import ShapeTable
+from jaxobs.cost_model.hlo.instructions import HOST_THREAD, Computation, Instruction, Module
+from jaxobs.cost_model.hlo.opcodes import CALL_NOTHING
+from jaxobs.cost_model.hlo.shapes import ShapeTable
 from jaxobs.proto.hlo import ModuleMessage
 
 if TYPE_CHECKING:

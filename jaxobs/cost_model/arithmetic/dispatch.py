@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from jaxobs.cost_model.applications import APPLICATIONS
+from jaxobs.cost_model.arithmetic.applications import APPLICATIONS
+from jaxobs.cost_model.arithmetic.dot import multiply_add_flops
+from jaxobs.cost_model.arithmetic.factorisations import FACTORISATIONS, fft_flops
+from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
+from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import conditional_reason, dynamic_loop_reason
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, apply_rule
-from jaxobs.cost_model.dot import multiply_add_flops
-from jaxobs.cost_model.element_types import Kind
-from jaxobs.cost_model.factorisations import FACTORISATIONS, fft_flops
-from jaxobs.cost_model.opcodes import (
+from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES, executed_product
+from jaxobs.cost_model.element_types.source import SourceTypes
+from jaxobs.cost_model.hlo.element_types import Kind
+from jaxobs.cost_model.hlo.opcodes import (
     ARITHMETIC,
     COMMUNICATION,
     CONTROL,
@@ -19,16 +23,12 @@ from jaxobs.cost_model.opcodes import (
     NO_FLOPS,
     TRANSCENDENTAL,
 )
-from jaxobs.cost_model.precision import FLOAT32_SOURCES, executed_product
-from jaxobs.cost_model.products import MULTIPLY_ADDS
-from jaxobs.cost_model.source_types import SourceTypes
-from jaxobs.cost_model.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jaxobs.cost_model.instructions import Computation, Instruction
-    from jaxobs.cost_model.rewritten import Rewritten
+    from jaxobs.cost_model.element_types.rewritten import Rewritten
+    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 
 class Arithmetic:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from jaxobs.model.trace import Step, StreamTime
-from jaxobs.trace.cpu_endings import Endings
-from jaxobs.trace.cpu_runs import add_runs
-from jaxobs.trace.event_stats import EventStats, payload
-from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.cpu_endings import Endings
+from jaxobs.trace.planes.cpu_runs import add_runs
+from jaxobs.trace.planes.event_stats import EventStats, payload
+from jaxobs.trace.planes.lines import Line, lines_of
+from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.stretches import PICOSECONDS
 from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds

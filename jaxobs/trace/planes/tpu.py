@@ -10,10 +10,10 @@ import re
 from typing import Any, Final
 
 from jaxobs.model.trace import Step, StreamTime
-from jaxobs.trace.event_stats import EventStats
-from jaxobs.trace.lines import Line, lines_of
 from jaxobs.trace.modules import ModuleIndex, unsigned
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.event_stats import EventStats
+from jaxobs.trace.planes.lines import Line, lines_of
+from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.stretches import PICOSECONDS
 from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.buffers import buffer_of, combines
-from jaxobs.cost_model.collectives import kind_of, memory_bytes
-from jaxobs.cost_model.opcodes import CONTROL, FREE
+from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
+from jaxobs.cost_model.traffic.buffers import buffer_of, combines
+from jaxobs.cost_model.traffic.collectives import kind_of, memory_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jaxobs.cost_model.buffers import Buffer
-    from jaxobs.cost_model.fusion_traffic import FusionTraffic
-    from jaxobs.cost_model.instructions import Instruction
+    from jaxobs.cost_model.hlo.instructions import Instruction
+    from jaxobs.cost_model.traffic.buffers import Buffer
+    from jaxobs.cost_model.traffic.fusions import FusionTraffic
 
 _ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
 

@@ -13,8 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.instructions import Instruction
-    from jaxobs.cost_model.tally import Tally
+    from jaxobs.cost_model.arithmetic.tally import Tally
+    from jaxobs.cost_model.hlo.instructions import Instruction
 
 _RINGS: Final[dict[str, float]] = {
     "all-reduce": 2.0,

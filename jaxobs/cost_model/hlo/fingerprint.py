@@ -12,11 +12,11 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.opcodes import ARITHMETIC, CONTROL, ELEMENTWISE, FREE
+from jaxobs.cost_model.hlo.opcodes import ARITHMETIC, CONTROL, ELEMENTWISE, FREE
 from jaxobs.proto.hlo import InstructionMessage
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.instructions import Instruction, Module
+    from jaxobs.cost_model.hlo.instructions import Instruction, Module
 
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000

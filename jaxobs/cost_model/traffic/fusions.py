@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.buffers import combines
 from jaxobs.cost_model.custom_calls.workspaces import workspace_bytes, workspaces
-from jaxobs.cost_model.opcodes import ELEMENTWISE
+from jaxobs.cost_model.hlo.opcodes import ELEMENTWISE
+from jaxobs.cost_model.traffic.buffers import combines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jaxobs.cost_model.instructions import Computation, Instruction
+    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 _FEW: Final = 16  # constants up to so many elements travel in the instructions themselves
 
