@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from jaxobs.agent.garbage import Garbage
 from jaxobs.cost_model import module_cost
 from jaxobs.derive.kept_operations import OPERATIONS_KEPT
-from jaxobs.derive.profiled import Profiled, join
 from jaxobs.derive.profiles import WindowToRead
 from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
+from jaxobs.roofline.traced import Profiled, join
 from jaxobs.trace import TraceError, read_trace
 
 LARGEST_WINDOW = 64 * 2**20

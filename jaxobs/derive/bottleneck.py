@@ -3,70 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from jaxobs.derive.catalogue import COMPONENTS
 from jaxobs.derive.host.evidence import NOTHING_KNOWN, HostShares
-from jaxobs.derive.roofline import Bound
-
-LATENCY_FACTOR = 10.0
-"""An executable whose device time is this many times its bound time is limited by neither unit nor memory but by
-launching and waiting. Measured kernels of real models keep within 10 % of the roof or above it; chains of small ones
-come out at 1 % and below."""
+from jaxobs.roofline.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
 
 ENOUGH_STEPS = 5
 ENOUGH_SECONDS = 0.5
-HALF_SURE_STEPS = 10
-"""With this many steps the number of samples halves the confidence: n / (n + 10)."""
-
-
-DEVICE = ("compute", "memory", "communication", "transfer", "latency")
-"""Components that the device's busy time is charged to, where its work is known."""
-
-BUSY = (*DEVICE, "unmodelled")
-IDLE = ("input", "host", "checkpoint")
-"""Components that only idle time of the device is charged to."""
-
-REST = ("host", "unknown")
-"""What has the time that nothing else explains: less device time than was thought is more of it."""
 
 DOUBT_OF_A_WHOLE = 0.5
 """An executable that is charged as a whole goes to the larger part of its bound time: up to half of it is another's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A bottleneck: `label` with its runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
-
-    label: str
-    confidence: float
-    runner_up: str | None
-    shares: Mapping[str, float] = field(default_factory=dict)
-    reason: str | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "label": self.label,
-            "confidence": self.confidence,
-            "runner_up": self.runner_up,
-            "runner_up_reason": None if self.runner_up else self.reason or "nothing else took time",
-            "shares": dict(self.shares),
-            "reason": self.reason,
-        }
-
-
-def label_of_busy(bound: Bound | None, measured_seconds: float | None, *, complete: bool = True) -> str:
-    """What the device's time in an executable is charged to, of its measured and its bound time.
-
-    `complete`: the bound holds all work. Where it does not, what lies far above it may as well be the rest of the work.
-    """
-    if bound is None:
-        return "unmodelled"
-    if bound.seconds is None or bound.limit is None or measured_seconds is None:
-        return "unknown"
-    if measured_seconds > LATENCY_FACTOR * bound.seconds:
-        return "latency" if complete else "unmodelled"
-    return bound.limit
 
 
 def charge(
@@ -144,28 +90,3 @@ def _margin(shares: Mapping[str, float], first: str, other: str, doubtful: float
     both = first in BUSY and other in BUSY
     moved = 0.0 if both else doubtful * sum(word in BUSY or word in REST for word in (first, other))
     return max(0.0, shares[first] - shares[other] - moved) / (shares[first] + shares[other])
-
-
-def of_executable(
-    bound: Bound | None, measured_seconds: float | None, samples: int, *, complete: bool = True
-) -> Verdict:
-    """The bottleneck of one executable as a whole."""
-    label = label_of_busy(bound, measured_seconds, complete=complete)
-    if (
-        label in {"unknown", "unmodelled"}
-        or bound is None
-        or bound.seconds is None
-        or measured_seconds is None
-    ):
-        reason = "its device time is not known" if measured_seconds is None else "its bound time is not known"
-        if bound is not None and bound.seconds is not None and measured_seconds is not None:
-            reason = "it took far longer than the work that is modelled"
-        return Verdict(label, 0.0, None, reason=reason)
-    compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
-    beyond = max(0.0, measured_seconds - bound.seconds)
-    weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}
-    others = sorted((word for word in weights if word != label), key=lambda word: weights[word], reverse=True)
-    runner_up = others[0]
-    total = weights[label] + weights[runner_up]
-    margin = (weights[label] - weights[runner_up]) / total if total > 0 else 0.0
-    return Verdict(label, max(0.0, margin) * samples / (samples + HALF_SURE_STEPS / 2), runner_up)

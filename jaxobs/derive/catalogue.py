@@ -9,15 +9,6 @@ from typing import Final
 
 from jaxobs.model.metrics import Metric
 
-COMPONENTS: Final = (
-    "compute", "memory", "communication", "transfer", "input", "host", "compile", "checkpoint", "latency",
-    "unmodelled", "unknown",
-)  # fmt: skip
-"""What wall time can be charged to: the components of a step and the bottleneck labels."""
-
-CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
-PHASES: Final = ("trace", "lower", "backend", "cache_read")
-
 PREFERRED: Final = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)
 """Ten numbers a decade, a quarter apart (the series R10 of ISO 3)."""
 

@@ -14,6 +14,7 @@ from jaxobs.derive.selection import Largest, Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
+from jaxobs.vocabulary.compilation import PHASES
 from jaxobs.vocabulary.labels import EAGER, OTHER
 
 INTERVALS_KEPT = 10_000
@@ -48,7 +49,7 @@ class Compiles:
         self._made: defaultdict[int, deque[Compilation]] = defaultdict(lambda: deque(maxlen=INTERVALS_KEPT))
         self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for phase in core.PHASES:
+        for phase in PHASES:
             series.total(core.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
@@ -194,7 +195,7 @@ class Compiles:
             "compilations": self.count[name],
             "recompilation_count": sum(self.recompilations.counts[name].values()),
             "recompilations": self.recompilations.document(name),
-            "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in core.PHASES},
+            "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in PHASES},
         }
 
     def _tell(self, metric: Any, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:

@@ -15,6 +15,7 @@ from jaxobs.derive.host.evidence import NOTHING_KNOWN, HostShares
 from jaxobs.derive.loop_profile import LoopProfile
 from jaxobs.derive.traced_steps import idle_in_waits, split, unwatched_device_time
 from jaxobs.derive.window import Slice
+from jaxobs.roofline.bottleneck import label_of_busy
 
 IN_FLIGHT = 32
 """Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
@@ -129,7 +130,7 @@ def _watched(
 def _label_of_whole(made: Executable, per_run: float) -> str:
     if not made.is_analysed or (made.work is not None and made.bound is None):
         return "unknown"  # not yet, or no peaks to hold it against
-    return bottleneck.label_of_busy(made.bound, per_run, complete=made.is_modelled)
+    return label_of_busy(made.bound, per_run, complete=made.is_modelled)
 
 
 def _device_time(components: Mapping[str, float], busy: Mapping[str, float]) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxobs.derive import catalogue as core
-from jaxobs.derive.roofline import ceiling
 from jaxobs.derive.series import Series
 from jaxobs.derive.throttling import Reading, Taken, TakenLately, read_device
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
+from jaxobs.roofline.bounds import ceiling
 
 
 class Devices:

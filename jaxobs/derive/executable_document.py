@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.derive import bottleneck
 from jaxobs.derive.executable import Executable
 from jaxobs.derive.executable_gauges import rate
 from jaxobs.derive.executable_windows import verdict_of_operations
-from jaxobs.derive.executed_types import run_on
 from jaxobs.derive.kept_operations import LET_GO
-from jaxobs.derive.roofline import efficiency
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
+from jaxobs.roofline import bottleneck
+from jaxobs.roofline.bounds import efficiency
+from jaxobs.roofline.execution_types import run_on
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
 """What is said of a time that comes from windows alone. In a loop it is shortened by what its untraced steps took

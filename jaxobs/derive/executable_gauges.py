@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxobs.derive import catalogue as core
-from jaxobs.derive.bottleneck import Verdict
 from jaxobs.derive.executable import Executable
-from jaxobs.derive.roofline import efficiency
 from jaxobs.model.cost import Cost
+from jaxobs.roofline.bottleneck import Verdict
+from jaxobs.roofline.bounds import efficiency
 
 GAUGES = (
     core.EXECUTABLE_FLOPS,

@@ -6,12 +6,12 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Sequence
 
-from jaxobs.derive.bottleneck import HALF_SURE_STEPS, Verdict
 from jaxobs.derive.executable import MEASURED, WINDOWS_COMPARED, Executable
-from jaxobs.derive.profiled import Operation, ProfiledModule
-from jaxobs.derive.roofline import bound_time, total_bound
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, OperationCost
+from jaxobs.roofline.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.roofline.bounds import bound_time, total_bound
+from jaxobs.roofline.traced import Operation, ProfiledModule
 
 CUT_RUN = 0.5
 """A run that a window's edge cut has left half of its operations in it, on average."""

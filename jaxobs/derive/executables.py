@@ -14,13 +14,13 @@ from jaxobs.derive.executable_gauges import GAUGES, fill_gauges
 from jaxobs.derive.executable_windows import absorb, bind
 from jaxobs.derive.kept_operations import KeptOperations
 from jaxobs.derive.memory import memory_need
-from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.refusal import require
 from jaxobs.derive.selection import Largest, Selection
 from jaxobs.derive.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
+from jaxobs.roofline.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OTHER, OUTSIDE_JIT, clean_label
 
 LISTED = 300

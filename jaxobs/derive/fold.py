@@ -26,7 +26,6 @@ from jaxobs.derive.loops.inferred import Followed, InferredLoops
 from jaxobs.derive.loops.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory import Memory
-from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.profiles import Profiles, WindowToRead
 from jaxobs.derive.recent import Recent
 from jaxobs.derive.refusal import described, is_amount, require, require_types
@@ -46,6 +45,7 @@ from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Catalogue, Exemplar
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
+from jaxobs.roofline.traced import Profiled
 
 LOOPS = 20
 """At most so many loops by name; the steps of more are refused and counted: a loop's name is no step's number."""

@@ -27,7 +27,6 @@ from jaxobs.derive.loops.plain_steps import NotPlainError, PlainSteps
 from jaxobs.derive.profile_document import profile_document
 from jaxobs.derive.profiles import Profiles
 from jaxobs.derive.refusal import is_amount, require
-from jaxobs.derive.roofline import Utilization
 from jaxobs.derive.series import LARGEST, Series
 from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.stalls import STEPS_KEPT, Stalls
@@ -40,6 +39,9 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.report.units import rough_percent
+from jaxobs.roofline.bottleneck import Verdict
+from jaxobs.roofline.bounds import Utilization
+from jaxobs.vocabulary.wall_time import COMPONENTS, IDLE
 
 NOT_FINITE = "the value recorded last is no finite number"
 
@@ -78,7 +80,7 @@ class Loop:
         self.examples: float | None = None
         self.tokens: float | None = None
         self.wall = 0.0
-        self.components: dict[str, float] = dict.fromkeys(core.COMPONENTS, 0.0)
+        self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
         self.window = Window()
         self._pending = Slice(0)
@@ -323,7 +325,7 @@ class Loop:
         if lately.idle_unknown is None or wall <= 0:
             reason = "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
             return {"device_idle": None, "device_idle_reason": self._quiet or reason}
-        idle = lately.idle_unknown + sum(lately.components[word] for word in bottleneck.IDLE)
+        idle = lately.idle_unknown + sum(lately.components[word] for word in IDLE)
         return {"device_idle": min(1.0, idle / wall), "device_idle_reason": None}
 
     def _untraced_step(self) -> float | None:
@@ -347,7 +349,7 @@ class Loop:
         used, verdict = self._utilization(executables), self.verdict()
         self._series.set(core.MFU, (self.name,), used.mfu)
         self._series.set(core.HFU, (self.name,), used.hfu)
-        for word in core.COMPONENTS:
+        for word in COMPONENTS:
             self._series.set(core.BOTTLENECK, (self.name, word), verdict.shares.get(word))
         self._series.set(core.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
 
@@ -365,10 +367,10 @@ class Loop:
             at = self._clock.wall_time(self._last_end) / NANOSECONDS
             self._series.set(core.LAST_STEP, (self.name,), at)
 
-    def verdict(self) -> bottleneck.Verdict:
+    def verdict(self) -> Verdict:
         """Of the last window."""
         if self._quiet is not None:
-            return bottleneck.Verdict("unknown", 0.0, None, reason=self._quiet)
+            return Verdict("unknown", 0.0, None, reason=self._quiet)
         recent, lately = self._recent, self._lately
         doubtful = min(lately.sampled, lately.doubtful + lately.sampled * self._change_of_pace())
         return bottleneck.decide(lately.components, recent.steps, lately.by_operation, doubtful)

@@ -6,9 +6,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from jaxobs.derive.profiled import Profiled, ProfiledDevice
 from jaxobs.derive.window_parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.roofline.traced import Profiled, ProfiledDevice
 from jaxobs.vocabulary.labels import EAGER
 
 OLDEST = 600 * NANOSECONDS

@@ -9,12 +9,12 @@ from jaxobs.derive import catalogue as core
 from jaxobs.derive.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import LoopProfile
-from jaxobs.derive.roofline import Utilization, model_flops_utilization
 from jaxobs.derive.series import Series
 from jaxobs.derive.window import Slice
 from jaxobs.derive.work import Work
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
+from jaxobs.roofline.bounds import Utilization, model_flops_utilization
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 

@@ -11,11 +11,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-CAUSES: Final = (
-    "redefined", "pytree", "static_argument", "context", "dtype", "shape", "weak_type", "sharding", "other",
-)  # fmt: skip
-"""Every cause. Where several things changed at once, the first of these is named: each of the earlier ones makes JAX
-compile again whatever the later ones are, and may be what changed them (64-bit mode changes element types)."""
+from jaxobs.vocabulary.compilation import CAUSES
 
 ABSENT: Final = "absent"
 

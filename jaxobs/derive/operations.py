@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxobs.derive import catalogue as core
-from jaxobs.derive.operation_work import Work
-from jaxobs.derive.profiled import Operation, Profiled
 from jaxobs.derive.selection import Selection
 from jaxobs.derive.series import Series
 from jaxobs.model.metrics import Metric
+from jaxobs.roofline.operation_work import Work
+from jaxobs.roofline.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OTHER
 
 KEPT = 5_000

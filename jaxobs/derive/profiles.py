@@ -12,7 +12,6 @@ from jaxobs.derive.executables import Executables
 from jaxobs.derive.loop_profile import CALLS, INPUT, LoopProfile, LoopProfiles, loop_profile, only_parts_of
 from jaxobs.derive.loops.plain_steps import PlainSteps
 from jaxobs.derive.operations import Operations
-from jaxobs.derive.profiled import Profiled
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Series
 from jaxobs.derive.window_parts import LoopPart, LoopSpans, PhaseSpan, StepSpan, parts_of
@@ -20,6 +19,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
 from jaxobs.model.profile import OUTCOMES
+from jaxobs.roofline.traced import Profiled
 
 PATIENCE = 300 * NANOSECONDS
 """A window waits so long for the steps in it to end, which may take minutes: whose time it holds is known only then."""

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.intervals import Span, joined
-from jaxobs.derive.miss_cause import CAUSES
 from jaxobs.derive.series import Series
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
+from jaxobs.vocabulary.compilation import CAUSES
 
 SPANS_KEPT: Final = 1_000
 """Stretches of compiles that are remembered of each thread: a function that makes more executables than this while it is

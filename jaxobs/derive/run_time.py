@@ -15,6 +15,7 @@ from jaxobs.derive.stalls import FACTOR, Stalls
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.wall_time import CATEGORIES
 
 TOLD = ("productive", "input", "checkpoint", "stalled", "other")
 """Categories that loops tell."""
@@ -76,8 +77,8 @@ class RunTime:
         self._late = {"checkpoint": 0.0, "initialisation": 0.0}
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
         self._told = dict.fromkeys(TOLD, 0.0)
-        self.seconds = dict.fromkeys(core.CATEGORIES, 0.0)
-        for category in core.CATEGORIES:
+        self.seconds = dict.fromkeys(CATEGORIES, 0.0)
+        for category in CATEGORIES:
             series.add(core.RUN_SECONDS, (category,), 0.0)
 
     def reported(self, time: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from jaxobs.derive.catalogue import CATEGORIES, CORE_METRICS, PHASES
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.flow import wire
 from jaxobs.hardware.peaks import Peak, Peaks
@@ -42,6 +42,8 @@ from jaxobs.model.events import (
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.model.snapshot import Snapshot
+from jaxobs.vocabulary.compilation import PHASES
+from jaxobs.vocabulary.wall_time import CATEGORIES
 from jaxobs_plugins.prometheus.render import OPENMETRICS, render
 
 SECOND = NANOSECONDS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.catalogue import COMPONENTS, CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.components import components_of
 from jaxobs.derive.executables import Executables
 from jaxobs.derive.host.evidence import HostShares
@@ -19,6 +19,7 @@ from jaxobs.derive.traced_steps import split, untraced
 from jaxobs.derive.window import Slice
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
+from jaxobs.vocabulary.wall_time import COMPONENTS
 from tests.derive.made_up import PEAKS, at, created, module
 
 words = st.sampled_from(

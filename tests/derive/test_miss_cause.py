@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.miss_cause import (
     ABSENT,
-    CAUSES,
     UNEXPLAINED,
     Leaf,
     Signature,
@@ -19,6 +18,7 @@ from jaxobs.derive.miss_cause import (
     distance,
     explain,
 )
+from jaxobs.vocabulary.compilation import CAUSES
 
 FIRST = Signature(
     function=1,

@@ -12,8 +12,8 @@ from jaxobs.derive.bottleneck import decide
 from jaxobs.derive.executable import LATEST, SAMPLES_KEPT, Executable
 from jaxobs.derive.executable_windows import absorb
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.profiled import ProfiledModule
 from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.roofline.traced import ProfiledModule
 from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
 
 

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from jaxobs.derive.executed_types import run_on
-from jaxobs.derive.operation_work import Work, repeated
-from jaxobs.derive.roofline import Bound, bound_time, total_bound
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
+from jaxobs.roofline.bounds import Bound, bound_time, total_bound
+from jaxobs.roofline.execution_types import run_on
+from jaxobs.roofline.operation_work import Work, repeated
 
 HIDDEN = (
     "what runs inside it was not seen: its whole time is set against all work that was not seen by itself"

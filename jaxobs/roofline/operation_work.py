@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.derive.bottleneck import label_of_busy
-from jaxobs.derive.roofline import Bound, Efficiency, efficiency, total_bound
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
+from jaxobs.roofline.bottleneck import label_of_busy
+from jaxobs.roofline.bounds import Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
 """Bottlenecks that follow from what an operation is: a loop's own time is what its body leaves."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from jaxobs.derive.bottleneck import of_executable
-from jaxobs.derive.executed_types import run_on
-from jaxobs.derive.roofline import Bound, Utilization, efficiency, model_flops_utilization
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.report.units import ABSENT, amount, duration, percent
+from jaxobs.roofline.bottleneck import of_executable
+from jaxobs.roofline.bounds import Bound, Utilization, efficiency, model_flops_utilization
+from jaxobs.roofline.execution_types import run_on
 
 
 @dataclass(frozen=True, slots=True)
