@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from jaxobs.agent.garbage import Garbage
 from jaxobs.cost_model import module_cost
-from jaxobs.derive.kept_operations import OPERATIONS_KEPT
-from jaxobs.derive.profiles import WindowToRead
+from jaxobs.derive.executables.kept_operations import OPERATIONS_KEPT
+from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace

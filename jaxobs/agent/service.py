@@ -21,8 +21,8 @@ from jaxobs.agent.last_flush import LastFlush
 from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
 from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.slices import Slices
-from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds

@@ -8,34 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxobs.derive import catalogue as core
 from jaxobs.derive.advice import advise, show
-from jaxobs.derive.compiles import Compiles
-from jaxobs.derive.devices import Devices
-from jaxobs.derive.document import (
+from jaxobs.derive.compilation.compilations import Compiles
+from jaxobs.derive.compilation.unattributed import PATIENCE, UnclaimedCompiles
+from jaxobs.derive.devices.devices import Devices
+from jaxobs.derive.devices.throttling import clocks_document
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.goodput import NOT_MARKED, LoopTime, RunTime
+from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
+from jaxobs.derive.loops.inferred import Followed, InferredLoops
+from jaxobs.derive.loops.liveness import SignsOfLife
+from jaxobs.derive.loops.loop import Loop
+from jaxobs.derive.loops.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
+from jaxobs.derive.loops.under_way import RunsUnderWay
+from jaxobs.derive.memory.usage import Memory
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.process.document import (
     IN_THE_JOB,
     agent_document,
     has_nothing_to_tell,
     process_document,
     source_document,
 )
-from jaxobs.derive.executables import Executables
-from jaxobs.derive.host.lines import MOST_CARRIED, HostLine, HostLines, check_row
-from jaxobs.derive.loop import Loop
-from jaxobs.derive.loops.inferred import Followed, InferredLoops
-from jaxobs.derive.loops.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
-from jaxobs.derive.loops.under_way import RunsUnderWay
-from jaxobs.derive.memory import Memory
-from jaxobs.derive.profiles import Profiles, WindowToRead
-from jaxobs.derive.recent import Recent
+from jaxobs.derive.process.identity import run_attributes, run_labels
+from jaxobs.derive.process.recent import Recent
+from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, is_amount, require, require_types
-from jaxobs.derive.run_identity import run_attributes, run_labels
-from jaxobs.derive.run_time import NOT_MARKED, LoopTime, RunTime
-from jaxobs.derive.series import Series
-from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.spans import Spans
-from jaxobs.derive.throttling import clocks_document
-from jaxobs.derive.unclaimed_compiles import PATIENCE, UnclaimedCompiles
 from jaxobs.derive.validation import Validation
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events

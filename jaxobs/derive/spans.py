@@ -9,9 +9,9 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator
 
-from jaxobs.derive.loops.plain_steps import PlainSteps
-from jaxobs.derive.loops.step_log import StepLog
-from jaxobs.derive.unclaimed_compiles import began, ended
+from jaxobs.derive.compilation.unattributed import began, ended
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.loops.steps.step_log import StepLog
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     Attributes,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive import catalogue as core
-from jaxobs.derive.series import Series
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
 from jaxobs.report.units import duration
 from jaxobs.roofline.bottleneck import Verdict
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.bottleneck import ENOUGH_STEPS, charge, decide
-from jaxobs.derive.host.evidence import HostShares
+from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, charge, decide
+from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.model.cost import Cost
 from jaxobs.roofline.bottleneck import label_of_busy, of_executable
 from jaxobs.roofline.bounds import bound_time

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.host.lines import LINES_KEPT, LINES_SHOWN, SERIES
+from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES
 from jaxobs.model.events import ExecutableRan, MainThreadSampled
 from jaxobs.report.summary import render
 from jaxobs.vocabulary.activities import ACTIVITIES

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jaxobs.derive.miss_cause import (
+from jaxobs.vocabulary.compilation import CAUSES
+from jaxobs_plugins.compile.miss_cause import (
     ABSENT,
     UNEXPLAINED,
     Leaf,
@@ -18,7 +19,6 @@ from jaxobs.derive.miss_cause import (
     distance,
     explain,
 )
-from jaxobs.vocabulary.compilation import CAUSES
 
 FIRST = Signature(
     function=1,

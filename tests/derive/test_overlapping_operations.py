@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.operations import Operations
+from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Kind, ModuleTime, OperationTime, Trace
 from jaxobs.roofline.bounds import model_flops_utilization

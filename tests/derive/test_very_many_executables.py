@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.compiles import LISTED as FUNCTIONS_LISTED
-from jaxobs.derive.executables import LISTED
+from jaxobs.derive.compilation.compilations import LISTED as FUNCTIONS_LISTED
+from jaxobs.derive.executables.kept_operations import LET_GO, KeptOperations
+from jaxobs.derive.executables.registry import LISTED
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.kept_operations import LET_GO, KeptOperations
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched
 from jaxobs.report.summary_tables import DEAREST_FUNCTIONS
