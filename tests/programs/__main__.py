@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.observed.runs import Run, run
 from benchmarks.observed.truths import truth_of
-from jaxobs.model.text_table import TextTable, to_text
+from jaxobs.report.text_table import TextTable, to_text
 from tests.programs.catalogue import PROGRAMS, Program
 from tests.programs.judgement import (
     Cell,
