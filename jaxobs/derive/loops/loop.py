@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -80,6 +80,8 @@ class Loop:
         self.examples: float | None = None
         self.tokens: float | None = None
         self.wall = 0.0
+        """Seconds of the host in the loop, and of the device after it with what the loop had dispatched."""
+        self._host_wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
         self.window = Window()
@@ -116,26 +118,25 @@ class Loop:
         profiles.steps_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
-        self._pending.steps += 1
-        self._pending.wall += seconds(turn)
-        self._pending.compiling += seconds(compiling)
-        if self.steps <= STARTING_STEPS:
-            self._pending.starting += seconds(compiling)
+        piece = Slice(event.end, seconds(turn), 1, seconds(compiling), runs=Counter(event.runs))
+        if self._is_taken(event.examples, "examples"):
+            self.examples = min((self.examples or 0.0) + event.examples, LARGEST)
+            piece.examples = event.examples
+        if self._is_taken(event.tokens, "tokens"):
+            self.tokens = min((self.tokens or 0.0) + event.tokens, LARGEST)
+            piece.tokens = event.tokens
+        self._pending.add(piece)
+        if compiling and self.steps <= STARTING_STEPS:
+            self._pending.start = self._pending.start or Slice(event.end)
+            self._pending.start.add(piece)
         self._pending.checkpoint += seconds(event.checkpoint)
         self._pending.input_wait += seconds(max(0, event.input_wait - waiting))
         own = turn - event.gap - compiling - event.checkpoint - max(0, event.input_wait - waiting)
         self._judge(event, max(0, own))
         for run in event.runs:
-            self._pending.runs[run] += 1
             self._work.ran(run)
             executables.ran_in_loop(run)
         self._device_time.step_ended(event, executables)
-        if self._is_taken(event.examples, "examples"):
-            self.examples = min((self.examples or 0.0) + event.examples, LARGEST)
-            self._pending.examples = min(self._pending.examples + event.examples, LARGEST)
-        if self._is_taken(event.tokens, "tokens"):
-            self.tokens = min((self.tokens or 0.0) + event.tokens, LARGEST)
-            self._pending.tokens = min(self._pending.tokens + event.tokens, LARGEST)
         self._last_end = event.end
         self._times.step_ended(event, turn, executables, compiling)
 
@@ -144,6 +145,8 @@ class Loop:
     ) -> None:
         """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
         longest = seconds(max(steps.bodies))
+        if steps.are_interrupted():
+            raise NotPlainError
         if not (steps.is_sound() and compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])):
             raise NotPlainError
         if self.stalls.is_long(longest):
@@ -202,7 +205,6 @@ class Loop:
         require(event.input_wait >= 0, "a wait of negative duration")
         self._pending.wall += seconds(event.input_wait)
         self._pending.input_wait += seconds(event.input_wait)
-        self._times.loop_ended()
         self._device_time.loop_ended(event.time)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
@@ -218,13 +220,16 @@ class Loop:
         """Close the slice since the last time: charge its wall time, count its work."""
         self._profile = profiles.of(self.name, now)
         self._why_no_profile = profiles.why_none(self.name)
-        self._device_time.count(self.wall + self._pending.wall, now, executables)
+        self._host_wall += self._pending.wall
+        self._device_time.count(self._host_wall, now, executables)
+        self._pending.spent, after = self._device_time.take()
+        self._pending.wall += after
+        self._times.went_on(after)
         if self._pending.wall <= 0.0:
             self._show(now, executables)
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        piece.spent = self._device_time.take()
         charged = self._charged(piece, executables, self._owed)
         components, self._owed = charged.components, charged.owed
         self.wall += piece.wall
@@ -251,15 +256,14 @@ class Loop:
         recent, used = self._recent, self._utilization(executables)
         step_seconds, source, timed_steps = self._times.step_seconds()
         host = self._times.host_seconds()
-        timed = recent.steps > 0 and self._did.device_seconds > 0 and not self._did.untimed_runs
-        device = self._did.device_seconds / recent.steps if timed else None
-        rate = _per_second(max(recent.under_way, self._did.device_seconds))
-        no_rate = (
-            None if recent.under_way > 0 else self._quiet or "no step has ended yet, but for its compiles"
-        )
-        again, with_compiles = recent.compiling - recent.starting, None
-        if again > MENTIONED * recent.under_way:
-            share = rough_percent(again / recent.under_way)
+        settled = recent.settled()
+        timed = settled.steps > 0 and self._did.device_seconds > 0 and not self._did.untimed_runs
+        device = self._did.device_seconds / settled.steps if timed else None
+        rate = _per_second(self._elapsed(settled))
+        no_rate = None if settled.wall > 0 else self._quiet or "no step has ended yet, but for its compiles"
+        with_compiles = None
+        if settled.compiling > MENTIONED * settled.wall:
+            share = rough_percent(settled.compiling / settled.wall)
             no_rate = with_compiles = f"compiles took {share} of the time that this is over"
         no_step_seconds = "too few steps have been timed: two completions, or a second of the host's turns"
         few = (
@@ -289,11 +293,11 @@ class Loop:
             "step_seconds_source_reason": None if source is not None else no_step_seconds,
             "host_seconds": host,
             "host_seconds_reason": None if host is not None else "no step has ended yet",
-            "steps_per_second": rate(recent.steps),
+            "steps_per_second": rate(settled.steps),
             "steps_per_second_reason": no_rate,
-            "examples_per_second": rate(recent.examples) if self.examples is not None else None,
+            "examples_per_second": rate(settled.examples) if self.examples is not None else None,
             "examples_per_second_reason": why["examples"] or no_rate,
-            "tokens_per_second": rate(recent.tokens) if self.tokens is not None else None,
+            "tokens_per_second": rate(settled.tokens) if self.tokens is not None else None,
             "tokens_per_second_reason": why["tokens"] or no_rate,
             "components": dict(self.components),
             "mfu": used.mfu,
@@ -340,7 +344,7 @@ class Loop:
         self._host.update()
         self._count()
         self._recent = self.window.total()
-        self._did = work_of(self._recent.runs, executables)
+        self._did = work_of(self._recent.settled().runs, executables)
         self._quiet = _quiet(self._recent, now)
         if self._quiet is not None:
             self._recent, self._did = Slice(now), Work()
@@ -388,10 +392,16 @@ class Loop:
     def _utilization(self, executables: Executables) -> Utilization:
         if self._quiet is not None:
             return Utilization(None, None, self._quiet)
+        settled = self._recent.settled()
         return self._work.utilization(
-            self._recent, self._did, executables, profile=self._profile, unwatched=self._unwatched(executables),
-            any_watched=self._times.watched, ends_seen=self._times.completions_seen,
+            settled, self._did, executables, elapsed=self._elapsed(settled), profile=self._profile,
+            unwatched=self._unwatched(executables), any_watched=self._times.watched,
+            ends_seen=self._times.completions_seen,
         )  # fmt: skip
+
+    def _elapsed(self, settled: Slice) -> float:
+        """Seconds that these steps took: those of the host, and what the device had still to do when it had made them."""
+        return max(settled.wall, min(self._did.device_seconds, settled.wall + self._device_time.behind()))
 
     def _unwatched(self, executables: Executables) -> str | None:
         """A function that runs in this loop without being watched, so that not all of the device's time is known."""

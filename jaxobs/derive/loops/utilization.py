@@ -57,12 +57,13 @@ class LoopWork:
         did: Work,
         executables: Executables,
         *,
+        elapsed: float,
         profile: LoopProfile | None,
         unwatched: str | None,
         any_watched: bool,
         ends_seen: bool,
     ) -> Utilization:
-        """MFU and HFU of `recent`, whose watched runs `did` that work.
+        """MFU and HFU of `recent`, whose watched runs `did` that work in `elapsed` seconds.
 
         `unwatched` names a function that runs in the loop without being watched; `ends_seen`: the device was seen to
         finish a step.
@@ -76,7 +77,6 @@ class LoopWork:
             sampled = _sampled_cost(recent, executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
-        elapsed = max(recent.under_way, did.device_seconds)
         own = (
             None if self.model_flops is None else self.model_flops * recent.steps / executables.local_devices
         )
