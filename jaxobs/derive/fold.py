@@ -45,7 +45,7 @@ from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Catalogue, Exemplar
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
-from jaxobs.roofline.traced import Profiled
+from jaxobs.roofline_model.traced import Profiled
 
 LOOPS = 20
 """At most so many loops by name; the steps of more are refused and counted: a loop's name is no step's number."""

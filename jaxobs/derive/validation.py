@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import Series
 from jaxobs.report.units import duration
-from jaxobs.roofline.bottleneck import Verdict
+from jaxobs.roofline_model.bottleneck import Verdict
 
 CLOCKS: Final = 1.1
 """Sums of sampled times against the wall clock: samples are right to within some per cent."""

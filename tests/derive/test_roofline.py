@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxobs.hardware.peaks import Peak, Peaks, peaks_for
 from jaxobs.model.cost import Cost
-from jaxobs.roofline.bounds import (
+from jaxobs.roofline_model.bounds import (
     Bound,
     attainable_flops_per_second,
     bound_time,
@@ -21,7 +21,7 @@ from jaxobs.roofline.bounds import (
     model_flops_utilization,
     total_bound,
 )
-from jaxobs.roofline.execution_types import executed_flops, run_on
+from jaxobs.roofline_model.execution_types import executed_flops, run_on
 
 
 def peak(value: float) -> Peak:

@@ -14,9 +14,9 @@ import pytest
 
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import usable_cores
-from jaxobs.probe.calibration import calibrate
-from jaxobs.probe.calibration_programs import Program, programs, working_sets
-from jaxobs.probe.other_load import OtherLoad
+from jaxobs.measure.calibration import calibrate
+from jaxobs.measure.calibration_programs import Program, programs, working_sets
+from jaxobs.measure.other_load import OtherLoad
 
 MEBIBYTE = 2**20
 

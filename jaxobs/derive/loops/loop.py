@@ -39,8 +39,8 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.report.units import rough_percent
-from jaxobs.roofline.bottleneck import Verdict
-from jaxobs.roofline.bounds import Utilization
+from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.roofline_model.bounds import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS, IDLE
 
 NOT_FINITE = "the value recorded last is no finite number"

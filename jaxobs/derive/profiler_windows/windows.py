@@ -26,7 +26,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
 from jaxobs.model.profile import OUTCOMES
-from jaxobs.roofline.traced import Profiled
+from jaxobs.roofline_model.traced import Profiled
 
 PATIENCE = 300 * NANOSECONDS
 """A window waits so long for the steps in it to end, which may take minutes: whose time it holds is known only then."""

@@ -15,7 +15,7 @@ from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShare
 from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.traced_steps import idle_in_waits, split, unwatched_device_time
-from jaxobs.roofline.bottleneck import label_of_busy
+from jaxobs.roofline_model.bottleneck import label_of_busy
 
 IN_FLIGHT = 32
 """Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight

@@ -1,4 +1,4 @@
-"""Measures the peaks of the default JAX device, as a process: `python -m jaxobs.probe.calibration`.
+"""Measures the peaks of the default JAX device, as a process: `python -m jaxobs.measure.calibration`.
 
 Never inside a training process. It writes one JSON object a line on standard output: `{"fraction", "title"}`
 as it goes, and at the end `{"calibration"}`.
@@ -22,9 +22,9 @@ import jaxlib.version
 from jaxobs.cost_model.element_types.executed import executed_types
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.hardware.calibration_file import processor_model, usable_cores
+from jaxobs.measure.calibration_programs import Program, programs
+from jaxobs.measure.other_load import OtherLoad
 from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
-from jaxobs.probe.calibration_programs import Program, programs
-from jaxobs.probe.other_load import OtherLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -228,7 +228,7 @@ def _bandwidth(every: list[_Timed]) -> tuple[Bandwidth, ...]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Calibrate, and write progress and result on standard output, one JSON object a line."""
-    parser = argparse.ArgumentParser(prog="python -m jaxobs.probe.calibration", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m jaxobs.measure.calibration", description=__doc__)
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args(arguments)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
-from jaxobs.roofline.bounds import Bound, bound_time, total_bound
-from jaxobs.roofline.execution_types import run_on
-from jaxobs.roofline.operation_work import Work, repeated
+from jaxobs.roofline_model.bounds import Bound, bound_time, total_bound
+from jaxobs.roofline_model.execution_types import run_on
+from jaxobs.roofline_model.operation_work import Work, repeated
 
 HIDDEN = (
     "what runs inside it was not seen: its whole time is set against all work that was not seen by itself"

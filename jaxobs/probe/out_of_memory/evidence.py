@@ -12,15 +12,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from jaxobs.derive.out_of_memory import matching_executable, requested_bytes
-from jaxobs.derive.out_of_memory_summary import summary_text
+from jaxobs.jax_compat.internals import backend_exists
+from jaxobs.jax_compat.live_arrays import Census, list_arrays
+from jaxobs.jax_compat.memory_statistics import address_space, device_statistics
+from jaxobs.jax_compat.out_of_memory_errors import matching_executable, requested_bytes
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.jax_internals import backend_exists
-from jaxobs.probe.live_arrays import Census, list_arrays
-from jaxobs.probe.memory_statistics import address_space, device_statistics
-from jaxobs.probe.output_sizes import output_sizes
+from jaxobs.probe.out_of_memory.output_sizes import output_sizes
+from jaxobs.probe.out_of_memory.summary import summary_text
 
 SNAPSHOT_SECONDS = 2.0
 """For the agent's answer: it has a newly compiled module to read first."""

@@ -1,6 +1,6 @@
 """Every private name of JAX that jaxobs touches, each with the versions it was seen in and what happens without it.
 
-Those behind `jax.pmap` are in `jax_pmap.py`.
+Those behind `jax.pmap` are in `pmap.py`.
 
 Seen in 0.6.2, 0.8.2 and 0.10.2 where nothing else is said. Each function answers None (or does nothing) where the name
 is missing, so that a future JAX costs a feature and never the job.
@@ -292,7 +292,8 @@ def is_compiling(frame: FrameType) -> bool:
 @functools.cache
 def own_packages() -> tuple[str, ...]:
     """How the files of JAX and of the probe begin: frames in them are not the user's. To be asked with JAX imported."""
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in ("jax", "jaxlib", "jaxobs.probe")]
+    packages = ("jax", "jaxlib", "jaxobs.jax_compat", "jaxobs.measure", "jaxobs.probe")
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in packages]
     folders = [file.removesuffix("__init__.py") for file in files if file]
     return (*folders, "<frozen ")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaxobs.probe.jax_internals import profiler_state
-from jaxobs.probe.loops import Loops
-from jaxobs.probe.marks import StepMark
+from jaxobs.jax_compat.internals import profiler_state
+from jaxobs.probe.steps.loops import Loops
+from jaxobs.probe.steps.marks import StepMark
 
 _LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"
 

@@ -1,4 +1,4 @@
-"""`python -m jaxobs.probe.device_report`: which JAX this is and which devices it finds, as one line of JSON.
+"""`python -m jaxobs.measure.device_report`: which JAX this is and which devices it finds, as one line of JSON.
 
 For `jaxobs check`, in a process of its own: it makes a JAX backend, which may fail, hang, or abort.
 """

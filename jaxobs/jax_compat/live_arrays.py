@@ -18,11 +18,11 @@ from pathlib import PurePath
 from types import CodeType
 from typing import Any, NamedTuple
 
-from jaxobs.derive.out_of_memory import speaks_of_memory
+from jaxobs.jax_compat.internals import own_packages
+from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
 from jaxobs.jax_compat.shardings import ONE_DEVICE, layout_text
 from jaxobs.model.clock import perf_counter_ns
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.jax_internals import own_packages
 
 _AVAL = attrgetter("aval")
 _SHARDING = attrgetter("sharding")

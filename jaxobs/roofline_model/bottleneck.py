@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jaxobs.roofline.bounds import Bound
+from jaxobs.roofline_model.bounds import Bound
 
 LATENCY_FACTOR = 10.0
 """An executable whose device time is this many times its bound time is limited by neither unit nor memory but by

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from jaxobs.derive.out_of_memory import speaks_of_memory
+from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.out_of_memory_evidence import Ask, gather
-from jaxobs.probe.out_of_memory_files import write_report
+from jaxobs.probe.out_of_memory.evidence import Ask, gather
+from jaxobs.probe.out_of_memory.files import write_report
 
 SECONDS = 5.0
 """The longest that an error is held up for its report."""

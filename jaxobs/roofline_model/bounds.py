@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from jaxobs.roofline.execution_types import executed_flops
+from jaxobs.roofline_model.execution_types import executed_flops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,7 +10,7 @@ from jaxobs.jax_compat.tracers import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.plugin.guard import described
-from jaxobs.probe.loops import Current
+from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.readiness import is_askable, is_ready
 
 NAMES = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from jaxobs.probe.loops import CHECKPOINT, Loops
-from jaxobs.probe.marks import PhaseMark
+from jaxobs.probe.steps.loops import CHECKPOINT, Loops
+from jaxobs.probe.steps.marks import PhaseMark
 
 INITIALISATION = "initialisation"
 

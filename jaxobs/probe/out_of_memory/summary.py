@@ -14,7 +14,7 @@ SHOWN = 10
 
 
 def summary_text(report: Mapping[str, Any]) -> str:
-    """The report for a terminal. `report` is what `jaxobs.probe.out_of_memory` gathers; any part may be missing."""
+    """The report for a terminal. `report` is what `evidence` gathers; any part may be missing."""
     sections = (_head, _memory, _executables, _arrays, _steps, _compilations, _files)
     return "\n\n".join(text for section in sections if (text := section(report))) + "\n"
 

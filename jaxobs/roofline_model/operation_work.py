@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
-from jaxobs.roofline.bottleneck import label_of_busy
-from jaxobs.roofline.bounds import Bound, Efficiency, efficiency, total_bound
+from jaxobs.roofline_model.bottleneck import label_of_busy
+from jaxobs.roofline_model.bounds import Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
 """Bottlenecks that follow from what an operation is: a loop's own time is what its body leaves."""
