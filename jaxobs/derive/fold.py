@@ -19,7 +19,6 @@ from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, ch
 from jaxobs.derive.loops.inferred import Followed, InferredLoops
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory.usage import Memory
 from jaxobs.derive.metrics import catalogue as core
@@ -36,6 +35,7 @@ from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, is_amount, require, require_types
 from jaxobs.derive.spans import Spans
+from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.derive.validation import Validation
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events

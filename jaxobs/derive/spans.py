@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from jaxobs.derive.compilation.unattributed import began, ended
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
-from jaxobs.derive.loops.steps.step_log import StepLog
+from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.step_log import StepLog
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     Attributes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 

@@ -19,8 +19,7 @@ from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.inferred import LONG_TURN
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.run_work import Work, work_of
-from jaxobs.derive.loops.steps.plain_steps import NotPlainError, PlainSteps
-from jaxobs.derive.loops.steps.times import StepTimes
+from jaxobs.derive.loops.step_times import StepTimes
 from jaxobs.derive.loops.utilization import LoopWork
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.components import Charged, components_of
@@ -32,9 +31,10 @@ from jaxobs.derive.metrics.series import LARGEST, Series
 from jaxobs.derive.profiler_windows.document import profile_document
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
-from jaxobs.derive.profiler_windows.traced_steps import host_is_ahead
+from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import is_amount, require
+from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar

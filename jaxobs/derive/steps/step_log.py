@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.plain_steps import PlainSteps
 
 Step = TypeVar("Step")
 

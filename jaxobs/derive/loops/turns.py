@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.events import StepEnded
 
 STEPS_REMEMBERED = 20_000

@@ -11,11 +11,11 @@ from collections import deque
 from dataclasses import replace
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
-from jaxobs.derive.loops.steps.synchrony import Synchrony
-from jaxobs.derive.loops.steps.turns import TurnLog, Turns
+from jaxobs.derive.loops.synchrony import Synchrony
+from jaxobs.derive.loops.turns import TurnLog, Turns
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
