@@ -25,13 +25,13 @@ from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.components import Charged, components_of
 from jaxobs.derive.loops.wall_time.host_evidence import host_shares
 from jaxobs.derive.loops.wall_time.stalls import STEPS_KEPT, Stalls
+from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import LARGEST, Series
 from jaxobs.derive.profiler_windows.document import profile_document
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
-from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
