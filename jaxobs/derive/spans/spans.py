@@ -9,7 +9,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator
 
-from jaxobs.derive.compilation.unattributed import began, ended
+from jaxobs.derive.spans.unattributed import began, ended
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.derive.steps.step_log import StepLog
 from jaxobs.model.clock import NANOSECONDS
