@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.turns import STEPS_REMEMBERED, TurnLog, Turns
+from jaxobs.derive.loops.timing.turns import STEPS_REMEMBERED, TurnLog, Turns
 from jaxobs.derive.snapshot.validation import RATES
 from jaxobs.derive.steps.plain_steps import PlainSteps, grouped
 from jaxobs.model.events import (

@@ -9,6 +9,7 @@ from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.devices.throttling import clocks_document
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.document import loop_document
 from jaxobs.derive.loops.goodput import NOT_MARKED, RunTime
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
@@ -41,7 +42,7 @@ class Views(Protocol):
 def document_of(views: Views, now: int) -> dict[str, Any]:
     """All keys of a snapshot but `advice`, which is drawn from them."""
     executables = views.executables.document()
-    loops = {name: loop.document(views.executables) for name, loop in views.loops.by_name.items()}
+    loops = {name: loop_document(loop, views.executables) for name, loop in views.loops.by_name.items()}
     return {
         "process": _process(views, executables, now),
         "loops": loops,

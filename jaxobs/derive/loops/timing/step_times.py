@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import replace
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.synchrony import Synchrony
-from jaxobs.derive.loops.turns import TurnLog, Turns
+from jaxobs.derive.loops.timing.synchrony import Synchrony
+from jaxobs.derive.loops.timing.turns import TurnLog, Turns
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.steps.plain_steps import PlainSteps

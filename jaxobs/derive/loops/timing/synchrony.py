@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from jaxobs.derive.loops.turns import TurnLog
+from jaxobs.derive.loops.timing.turns import TurnLog
 from jaxobs.model.events import StepCompleted
 
 REMEMBERED = 5
