@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxobs.jax_compat.live_arrays import list_arrays
 from jaxobs.model.events import LiveArraysCounted
-from jaxobs.probe.live_arrays import list_arrays
 from jaxobs_plugins.memory.array_census import ArrayCensus
 
 NUMBERS = (1_000, 5_000, 20_000, 100_000)

@@ -28,7 +28,7 @@ DENSE = ("dense", "wide", "tiny")
 
 def one_window(name: str) -> None:
     """Print what a window of 0.1 s takes while that loop runs."""
-    from jaxobs.probe import jax_internals
+    from jaxobs.jax_compat import internals as jax_internals
     from jaxobs.trace import read_trace
     from jaxobs_plugins.profiler.recording import record
 

@@ -11,8 +11,8 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.observer import Observer
 
 if TYPE_CHECKING:
-    from jaxobs.probe.measuring import cost, roofline
-    from jaxobs.roofline.measured_run import Roofline
+    from jaxobs.measure.on_demand import cost, roofline
+    from jaxobs.roofline_model.measured_run import Roofline
 
 __all__ = ["Cost", "Observer", "ProfileResult", "Roofline", "Snapshot", "cost", "instrument", "roofline"]
 
@@ -20,7 +20,7 @@ __all__ = ["Cost", "Observer", "ProfileResult", "Roofline", "Snapshot", "cost", 
 def __getattr__(name: str) -> Any:
     """What only a notebook or a test asks for loads when it is asked for: a training process needs no cost model."""
     if name in {"Roofline", "cost", "roofline"}:
-        from jaxobs.probe import measuring
+        from jaxobs.measure import on_demand as measuring
 
         return getattr(measuring, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
-from jaxobs.roofline.traced import Profiled, join
+from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace import TraceError, read_trace
 
 LARGEST_WINDOW = 64 * 2**20

@@ -85,7 +85,7 @@ class Service:
             self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings,
             hello.get("job"),
         )  # fmt: skip
-        self.fold.agent_pid = None if inline else os.getpid()
+        self.fold.observation.agent_pid = None if inline else os.getpid()
 
     def start(self) -> None:
         self._analysis.start()
@@ -94,7 +94,7 @@ class Service:
         for collector in self._plugins.collectors:
             collector.start(self)
         if (
-            self.fold.address is None
+            self.fold.observation.address is None
         ):  # where nothing is served the job still learns where its summary would be
             self._send(wire.ADDRESS, (None, self._summary_file))
         self._garbage.take_over()
@@ -107,7 +107,7 @@ class Service:
         self._send(wire.PROFILE, (float(seconds), bool(keep)))
 
     def announce_address(self, address: str) -> None:
-        self.fold.address = address
+        self.fold.observation.address = address
         self._send(wire.ADDRESS, (address, self._summary_file))
 
     def log(self, message: str) -> None:
@@ -139,7 +139,7 @@ class Service:
                 piece = self._receive()
                 ended = not piece
                 if piece:
-                    self.fold.last_heard = now()
+                    self.fold.observation.last_heard = now()
                 waiting = list(frames.feed(piece)) if piece else []
         self._end(finish)
 
@@ -263,14 +263,14 @@ class Service:
             self._slices()
             self.fold.apply_own(guard.report(STUCK_SECONDS))
         if not self._inline:
-            self.fold.agent_measured(process_time(), _resident())
+            self.fold.observation.agent_measured(process_time(), _resident())
         for exporter in self._plugins.exporters:
-            self.fold.exporter_dropped(exporter.guard.source, *exporter.dropped())
+            self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         self._garbage.collect(busy=self._analysis.busy)
         self._slices()
         snapshot = self.fold.snapshot(now())
         events, self._new_events = self._new_events, []
-        spans = self.fold.finished_spans()
+        spans = self.fold.spans.take()
         for exporter in self._plugins.exporters:
             self._slices()
             exporter.offer(snapshot, events, spans)

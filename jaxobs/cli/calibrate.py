@@ -70,7 +70,7 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
         CalibrationFailedError: The process failed, took far too long, or gave no result.
     """
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}  # leave a GPU's memory to others
-    command = [sys.executable, "-m", "jaxobs.probe.calibration", "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "jaxobs.measure.calibration", "--seconds", str(seconds)]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -1,1 +1,1 @@
-"""Floor 1: pure. Events are folded into state, and rates, bounds, efficiencies and labels are derived from it."""
+"""Pure: events are folded into state, and rates, bounds, efficiencies and labels are derived from it."""

@@ -1,1 +1,1 @@
-"""Floor 4: what runs in the training process: marks, watched functions, completions, the sender."""
+"""What runs in the training process: marks, watched functions, completions, the sender."""

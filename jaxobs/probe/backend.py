@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+from jaxobs.jax_compat.internals import backend_exists
 from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound
-from jaxobs.probe.jax_internals import backend_exists
 
 
 def find_backend() -> BackendFound | None:

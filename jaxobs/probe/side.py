@@ -17,14 +17,14 @@ from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.guard import Guard, raised_by_signal_handler
 from jaxobs.plugin.protocol import Progress
-from jaxobs.probe.annotations import Profiling, annotate_steps, hook_annotations
 from jaxobs.probe.backend import find_backend
 from jaxobs.probe.import_hook import weakly, when_imported
-from jaxobs.probe.library_marks import LibraryPhase, on_main_thread
-from jaxobs.probe.loops import Loops, Step, Steps
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
-from jaxobs.probe.recorded import RecordedValues
 from jaxobs.probe.sources import Sources
+from jaxobs.probe.steps.annotations import Profiling, annotate_steps, hook_annotations
+from jaxobs.probe.steps.library_marks import LibraryPhase, on_main_thread
+from jaxobs.probe.steps.loops import Loops, Step, Steps
+from jaxobs.probe.steps.recorded import RecordedValues
 from jaxobs.probe.transport.agent_process import Connection
 from jaxobs.probe.transport.payloads import Payloads
 from jaxobs.probe.transport.sender import Sender

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, charge, decide
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.model.cost import Cost
-from jaxobs.roofline.bottleneck import label_of_busy, of_executable
-from jaxobs.roofline.bounds import bound_time
+from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
+from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.vocabulary.wall_time import COMPONENTS
 from tests.derive.made_up import PEAKS
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.wall_time.components import components_of
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
+from jaxobs.derive.loops.wall_time.traced_steps import split, untraced
 from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
-from jaxobs.derive.profiler_windows.traced_steps import split, untraced
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
 from jaxobs.vocabulary.wall_time import COMPONENTS

@@ -165,7 +165,9 @@ def test_what_is_not_watched_has_no_counter_of_runs() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", ["epochs", "phases"])
-def test_a_loop_that_dispatches_ahead_and_waits_outside_lasts_until_the_device_is_done(elsewhere: str) -> None:
+def test_a_loop_that_dispatches_ahead_and_waits_outside_lasts_until_the_device_is_done(
+    elsewhere: str,
+) -> None:
     """Each epoch is dispatched within 3 ms, and its losses are read after it, or at a checkpoint."""
     fold = watched({1: 0.01})
     for epoch in range(20):

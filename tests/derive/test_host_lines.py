@@ -139,4 +139,4 @@ def test_lines_are_bounded_and_lose_no_time() -> None:
 )
 def test_what_cannot_be_is_refused(row: Any) -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), MainThreadSampled(at(1), at(2), (row,))])
-    assert fold.refused == 1
+    assert fold.observation.refused == 1

@@ -122,7 +122,7 @@ def test_any_name_at_all_reaches_the_strict_parser_escaped(
     fold.apply(CompilePhaseEnded(function, "backend", 1, at(1), at(2), 10, True))
     fold.apply(compilation(function, 1))
     fold.apply(Measured("example_things_total", (kind,), 1.0, at(1)))
-    assert fold.refused == 0
+    assert fold.observation.refused == 0
     snapshot = fold.snapshot(at(3))
     check(snapshot, {})
     found = parsed(snapshot.families)
@@ -142,14 +142,14 @@ def test_a_label_of_a_megabyte_or_of_no_text_is_cut_and_told_from_others(text: s
 
 def test_a_loop_named_after_each_step_is_refused_at_some_point() -> None:
     fold = applied(new_fold(), [step(0, number, number + 1, loop=f"step {number}") for number in range(100)])
-    assert len(fold.loops) == 20
-    assert fold.refused == 80
+    assert len(fold.loops.by_name) == 20
+    assert fold.observation.refused == 80
 
 
 def test_recorded_names_are_bounded() -> None:
     fold = applied(new_fold(), [Recorded("", f"name{number}", 1.0, at(1)) for number in range(1_000)])
     assert len(fold.snapshot(at(2)).to_dict()["loops"]["train"]["recorded"]) == 200
-    assert fold.refused == 800
+    assert fold.observation.refused == 800
 
 
 rises = st.lists(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 100)), max_size=12), max_size=12)

@@ -390,7 +390,7 @@ def test_the_users_own_flops_go_into_the_mfu_and_not_into_the_hfu() -> None:
 @pytest.mark.parametrize("flops", [0.0, -1.0, float("nan"), float("inf")])
 def test_flops_that_are_no_positive_number_are_refused(flops: float) -> None:
     fold = applied(new_fold(), [LoopDeclared("train", flops, at(0))])
-    assert fold.refused == 1
+    assert fold.observation.refused == 1
 
 
 def test_compiles_that_a_loop_begins_with_are_no_part_of_its_pace() -> None:

@@ -85,7 +85,7 @@ def test_whatever_is_told_nothing_is_made_up(amounts: tuple[int | None, ...]) ->
         assert event.largest_free == largest
     fold = applied(new_fold(), [backend(), event])
     document(fold)
-    assert fold.refused == 0
+    assert fold.observation.refused == 0
 
 
 def test_no_free_block_beside_free_memory_is_not_believed() -> None:
@@ -171,7 +171,7 @@ def test_a_census_that_could_not_be_for_long_leaves_no_series() -> None:
 def test_what_cannot_be_is_refused(event: Any) -> None:
     fold = new_fold()
     fold.apply(event)
-    assert fold.refused == 1
+    assert fold.observation.refused == 1
 
 
 def test_the_executable_with_the_largest_need_sets_the_peak() -> None:

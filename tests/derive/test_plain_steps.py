@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps, grouped
-from jaxobs.derive.loops.steps.turns import STEPS_REMEMBERED, TurnLog, Turns
-from jaxobs.derive.validation import RATES
+from jaxobs.derive.loops.timing.turns import STEPS_REMEMBERED, TurnLog, Turns
+from jaxobs.derive.snapshot.validation import RATES
+from jaxobs.derive.steps.plain_steps import PlainSteps, grouped
 from jaxobs.model.events import (
     ROW_LENGTH,
     ExecutableRan,
@@ -118,7 +118,7 @@ def same(one: Any, other: Any, path: str = "") -> None:
 @given(stretches(), st.booleans())
 def test_many_at_once_say_the_same_as_one_by_one(items: list[Any], twice: bool) -> None:
     singly, together = (folded(copy.deepcopy(items), at_once=at_once) for at_once in (False, True))
-    assert together.accepted == singly.accepted
+    assert together.observation.accepted == singly.observation.accepted
     for fold in (singly, together) if twice else ():
         fold.snapshot(at(100))
     one, other = singly.snapshot(at(200)), together.snapshot(at(200))

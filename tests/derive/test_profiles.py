@@ -17,7 +17,7 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import Compilation, LoopEnded, ProfileWindow, StepEnded
 from jaxobs.model.trace import DeviceTrace, ModuleTime, OperationTime, StretchTime, Trace
-from jaxobs.roofline.traced import Profiled, join
+from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace import read_trace
 from tests.derive.made_up import (
     PEAKS,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.intervals import Intervals
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.wall_time.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, Stalls
+from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.model.events import (
     CompilePhaseStarted,
     Event,

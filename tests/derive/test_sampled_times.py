@@ -13,7 +13,7 @@ from jaxobs.derive.executables.profiled import absorb
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.wall_time.bottleneck import decide
 from jaxobs.model.events import ExecutableRan, FunctionWatched
-from jaxobs.roofline.traced import ProfiledModule
+from jaxobs.roofline_model.traced import ProfiledModule
 from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
 
 

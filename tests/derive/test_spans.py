@@ -24,7 +24,7 @@ def spans(events: list[Event], fold: Fold | None = None) -> list[Span]:
     """Without that of the whole run, with which all that was held back is shown."""
     fold = applied(fold or new_fold(), events)
     fold.end(at(1_000_000), said=True)
-    *found, run = fold.finished_spans()
+    *found, run = fold.spans.take()
     assert run.name == "jax.run"
     return found
 
@@ -95,9 +95,9 @@ def test_the_innermost_step_has_the_compile() -> None:
 def test_a_compile_outside_any_step_is_shown_after_a_minute() -> None:
     fold = applied(new_fold(), [compilation()])
     fold.snapshot(at(64))
-    assert fold.finished_spans() == []
+    assert fold.spans.take() == []
     fold.snapshot(at(66))
-    assert next(span.name for span in fold.finished_spans()) == "jax.compile"
+    assert next(span.name for span in fold.spans.take()) == "jax.compile"
 
 
 def test_phases_are_spans_and_of_many_short_ones_one_a_second() -> None:
@@ -112,9 +112,9 @@ def test_phases_are_spans_and_of_many_short_ones_one_a_second() -> None:
 def test_a_span_of_the_whole_run_comes_at_its_end() -> None:
     resource = {"jaxobs.run": "llama", "jaxobs.attempt": "2", "jax.process_index": "1"}
     fold = applied(Fold(Catalogue(CORE_METRICS), CLOCK, BEGAN, resource, {}, 100, job="j"), [step(0, 1, 2)])
-    assert [span.name for span in fold.finished_spans()] == []
+    assert [span.name for span in fold.spans.take()] == []
     fold.end(at(10), said=False)
-    (run,) = fold.finished_spans()
+    (run,) = fold.spans.take()
     assert (run.name, run.start, run.end, run.parent) == ("jax.run", at(0), at(10), None)
     attributes = dict(run.attributes)
     assert (attributes["jaxobs.run"], attributes["jaxobs.attempt"]) == ("llama", "2")
@@ -142,7 +142,7 @@ def test_step_spans_are_rate_limited_a_loop() -> None:
         now += length
         if number % 10 == 0:
             fold.apply(StepCompleted("train", number, at(now), 1_000))
-    why = [dict(span.attributes)["jax.step.why"] for span in fold.finished_spans()]
+    why = [dict(span.attributes)["jax.step.why"] for span in fold.spans.take()]
     assert why.count("slow") == 60
     assert now / 10 - 2 <= why.count("sampled") <= now / 10 + 1
 

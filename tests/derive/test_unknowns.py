@@ -98,7 +98,7 @@ SITUATIONS = [
 def test_every_absent_value_has_its_reason(situation: Callable[[Fold], None], later: float) -> None:
     fold = new_fold()
     situation(fold)
-    assert fold.refused == 0
+    assert fold.observation.refused == 0
     snapshot = fold.snapshot(at(later))
     document = snapshot.to_dict()
     assert unexplained(document) == []

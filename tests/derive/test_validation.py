@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.derive.validation import contradictions, withheld
+from jaxobs.derive.snapshot.validation import contradictions, withheld
 from jaxobs.model.events import ExecutableRan
 from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step
 

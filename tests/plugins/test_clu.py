@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.probe.marks import StepMark
+from jaxobs.probe.steps.marks import StepMark
 from jaxobs.testing import FakeJob, check_probe
 from jaxobs_plugins.clu import CluProbe
 from tests.probe.conftest import Observed, observed

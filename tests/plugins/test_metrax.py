@@ -10,8 +10,8 @@ import metrax.logging
 import numpy as np
 import pytest
 
-from jaxobs.probe.jax_internals import unregister_listeners
-from jaxobs.probe.marks import StepMark
+from jaxobs.jax_compat.internals import unregister_listeners
+from jaxobs.probe.steps.marks import StepMark
 from jaxobs.testing import FakeJob, check_probe
 from jaxobs_plugins.metrax import MetraxProbe
 from tests.probe.conftest import Observed, observed

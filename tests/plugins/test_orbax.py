@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
-from jaxobs.probe.marks import PhaseMark, StepMark
+from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.testing import FakeJob, check_probe
 from jaxobs_plugins.orbax import OrbaxProbe
 from tests.probe.conftest import Observed, observed
@@ -59,7 +59,7 @@ def test_the_probe_conforms_and_marks_what_is_saved_and_restored(tmp_path: Path,
 def test_one_save_of_a_manager_is_one_phase_and_a_step_that_saves_nothing_is_none(
     observed: Observed, manager: Any, state: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jaxobs.probe.marks.LASTING", 10**18)  # however slow the machine
+    monkeypatch.setattr("jaxobs.probe.steps.marks.LASTING", 10**18)  # however slow the machine
     saved = [manager.save(step, args=save_of(state)) for step in range(4)]
     assert saved == [True, False, True, False]
     ended = observed.of(PhaseEnded)

@@ -10,10 +10,10 @@ import pytest
 from jaxobs.flow.ring import Ring
 from jaxobs.flow.wire import Frames, events_frame, events_of
 from jaxobs.model.events import PhaseStarted, StepEnded, steps_of_rows
-from jaxobs.probe import loops as loops_module
-from jaxobs.probe import marks as marks_module
-from jaxobs.probe.loops import Loops, Steps
-from jaxobs.probe.marks import PhaseMark, StepMark
+from jaxobs.probe.steps import loops as loops_module
+from jaxobs.probe.steps import marks as marks_module
+from jaxobs.probe.steps.loops import Loops, Steps
+from jaxobs.probe.steps.marks import PhaseMark, StepMark
 
 
 def sent_events(ring: Ring) -> list[Any]:

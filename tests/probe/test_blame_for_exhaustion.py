@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.probe.out_of_memory_evidence import NOT_WATCHED, blame
+from jaxobs.probe.out_of_memory.evidence import NOT_WATCHED, blame
 
 LARGE = 2**30
 STEP: dict[str, Any] = {

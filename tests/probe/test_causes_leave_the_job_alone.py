@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model import events
-from jaxobs.probe import jax_internals
 
 if TYPE_CHECKING:
     import pytest

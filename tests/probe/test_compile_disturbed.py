@@ -12,14 +12,14 @@ import jax
 import numpy as np
 import pytest
 
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model.events import (
     CompilePhaseEnded,
     CompilePhaseStarted,
     ExecutableCreated,
     StepEnded,
 )
-from jaxobs.probe import jax_internals
-from jaxobs.probe.marks import StepMark
+from jaxobs.probe.steps.marks import StepMark
 from jaxobs_plugins.compile import causes
 from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
 from tests.probe.compiled import compilations

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import ExecutableRan, StepCompleted
-from jaxobs.probe.loops import Steps
+from jaxobs.probe.steps.loops import Steps
 from jaxobs.probe.watch import room
 from jaxobs.probe.watch.completions import Completions, OutputLeaf, Sample
 

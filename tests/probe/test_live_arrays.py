@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxobs.jax_compat.internals import arrays_alive
+from jaxobs.jax_compat.live_arrays import Census, Group, list_arrays, local_bytes, memory_ran_out
 from jaxobs.jax_compat.shardings import layout_text
-from jaxobs.probe.jax_internals import arrays_alive
-from jaxobs.probe.live_arrays import Census, Group, list_arrays, local_bytes, memory_ran_out
 
 SHARDED = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jaxobs.probe.live_arrays import Census, list_arrays
+from jaxobs.jax_compat.live_arrays import Census, list_arrays
 
 class Axis:  # an axis may be named by anything hashable
     def __repr__(self): raise ValueError("repr")

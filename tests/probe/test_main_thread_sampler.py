@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jaxobs.model.events import MainThreadSampled
-from jaxobs.probe.loops import Steps
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
+from jaxobs.probe.steps.loops import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import ACTIVITIES
 

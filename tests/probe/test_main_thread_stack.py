@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.probe.loops import Steps
 from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner
 from jaxobs.probe.main_thread.stack import Place, Stack
+from jaxobs.probe.steps.loops import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
 
@@ -165,7 +165,7 @@ def test_a_wait_for_a_result_is_the_devices(how: str) -> None:
 
 def test_the_wait_for_the_next_item_of_marked_steps_is_measured_by_the_marks() -> None:
     from jaxobs.flow.ring import Ring
-    from jaxobs.probe.loops import Loops
+    from jaxobs.probe.steps.loops import Loops
 
     def items() -> Iterator[int]:
         time.sleep(0.4)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import jaxobs
+from jaxobs.measure import on_demand as measuring
 from jaxobs.model.events import StepEnded
-from jaxobs.probe import measuring
 
 N = 128
 PRODUCT = 2 * N**3

@@ -23,11 +23,11 @@ from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import PROBES, Announced, Found
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.import_hook import when_imported
-from jaxobs.probe.loops import Steps
-from jaxobs.probe.marks import PhaseMark, StepMark
-from jaxobs.probe.plain_values import amount, as_name, plain_amount
 from jaxobs.probe.saying import warn
 from jaxobs.probe.sources import Source
+from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.steps.marks import PhaseMark, StepMark
+from jaxobs.probe.steps.plain_values import amount, as_name, plain_amount
 from jaxobs.probe.watch import calls
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
-from jaxobs.probe import loops as loops_module
-from jaxobs.probe import marks as marks_module
+from jaxobs.probe.steps import loops as loops_module
+from jaxobs.probe.steps import marks as marks_module
 from tests.probe.marks_under_a_clock import Marks, own, run, steps_of
 
 

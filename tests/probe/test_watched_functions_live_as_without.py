@@ -19,7 +19,7 @@ import pytest
 
 import jaxobs
 from jaxobs.model.events import UNMARKED, Compilation, FunctionWatched, StepEnded
-from jaxobs.probe.recorded import RecordedValues
+from jaxobs.probe.steps.recorded import RecordedValues
 from jaxobs.probe.watch import registry
 from tests.probe.conftest import Observed
 from tests.probe.watched_runs import step

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from jaxobs.model.events import ExecutableCreated, FunctionCalled, StepEnded
-from jaxobs.probe.marks import StepMark
+from jaxobs.probe.steps.marks import StepMark
 
 
 def step(observed: Any, loop: str = "train") -> StepMark:

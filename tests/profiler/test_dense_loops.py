@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.probe import jax_internals
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs_plugins.profiler import event_memory, looking
 from jaxobs_plugins.profiler.event_memory import Allocated
 from jaxobs_plugins.profiler.looking import UNWATCHED

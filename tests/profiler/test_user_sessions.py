@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.probe import jax_internals
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.trace import read_trace
 
 

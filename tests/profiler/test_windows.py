@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.plugin.discovery import PROBES, conformance_problem
-from jaxobs.probe import jax_internals
 from jaxobs.trace import read_trace
 from jaxobs_plugins.profiler import ProfilerProbe, looking, probe, recording, windows
 from jaxobs_plugins.profiler.pace import Pace

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.probe import jax_internals
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
 
 ROOT = Path(__file__).parents[2]

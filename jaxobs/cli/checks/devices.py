@@ -28,7 +28,7 @@ def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
     nothing: dict[str, Any] = {"jax": None, "jaxlib": None, "platform": None, "devices": []}
     # Without this JAX would take most of a GPU's memory, which a job that runs there now may need.
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
-    command = [sys.executable, "-m", "jaxobs.probe.device_report"]
+    command = [sys.executable, "-m", "jaxobs.measure.device_report"]
     try:
         done = subprocess.run(
             command,

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jaxobs.derive.intervals import Span, joined
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.steps.intervals import Span, joined
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.vocabulary.compilation import CAUSES

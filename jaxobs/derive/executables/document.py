@@ -10,9 +10,9 @@ from jaxobs.derive.executables.kept_operations import LET_GO
 from jaxobs.derive.executables.profiled import verdict_of_operations
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.roofline import bottleneck
-from jaxobs.roofline.bounds import efficiency
-from jaxobs.roofline.execution_types import run_on
+from jaxobs.roofline_model import bottleneck
+from jaxobs.roofline_model.bounds import efficiency
+from jaxobs.roofline_model.execution_types import run_on
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
 """What is said of a time that comes from windows alone. In a loop it is shortened by what its untraced steps took

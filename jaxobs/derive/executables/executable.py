@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.model.cost import Cost
-from jaxobs.roofline.bounds import Bound
+from jaxobs.roofline_model.bounds import Bound
 
 SAMPLES_KEPT = 21
 """Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow

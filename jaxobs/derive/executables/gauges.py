@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.model.cost import Cost
-from jaxobs.roofline.bottleneck import Verdict
-from jaxobs.roofline.bounds import efficiency
+from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.roofline_model.bounds import efficiency
 
 GAUGES = (
     core.EXECUTABLE_FLOPS,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from jaxobs.derive.executables.executable import MEASURED, WINDOWS_COMPARED, Executable
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, OperationCost
-from jaxobs.roofline.bottleneck import HALF_SURE_STEPS, Verdict
-from jaxobs.roofline.bounds import bound_time, total_bound
-from jaxobs.roofline.traced import Operation, ProfiledModule
+from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.roofline_model.bounds import bound_time, total_bound
+from jaxobs.roofline_model.traced import Operation, ProfiledModule
 
 CUT_RUN = 0.5
 """A run that a window's edge cut has left half of its operations in it, on average."""

@@ -20,7 +20,7 @@ from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
-from jaxobs.roofline.traced import Operation, Profiled
+from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OTHER, OUTSIDE_JIT, clean_label
 
 LISTED = 300

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jaxobs.derive.intervals import Intervals
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
 from jaxobs.derive.loops.wall_time.stalls import FACTOR, Stalls
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
+from jaxobs.derive.steps.intervals import Intervals
+from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.vocabulary.labels import EAGER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, StepEnded
 from jaxobs.vocabulary.labels import EAGER

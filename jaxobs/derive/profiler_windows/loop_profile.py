@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jaxobs.derive.profiler_windows.parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.roofline.traced import Profiled, ProfiledDevice
+from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
 from jaxobs.vocabulary.labels import EAGER
 
 OLDEST = 600 * NANOSECONDS

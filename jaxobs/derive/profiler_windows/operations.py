@@ -11,8 +11,8 @@ from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.selection import Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.metrics import Metric
-from jaxobs.roofline.operation_work import Work
-from jaxobs.roofline.traced import Operation, Profiled
+from jaxobs.roofline_model.operation_work import Work
+from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OTHER
 
 KEPT = 5_000

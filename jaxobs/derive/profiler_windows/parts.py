@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxobs.derive.intervals import Span, joined
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
-from jaxobs.derive.loops.steps.step_log import StepLog
+from jaxobs.derive.steps.intervals import Span, joined
+from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.step_log import StepLog
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepEnded
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.steps.plain_steps import PlainSteps
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import (
@@ -22,11 +21,12 @@ from jaxobs.derive.profiler_windows.loop_profile import (
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, PhaseSpan, StepSpan, parts_of
 from jaxobs.derive.refusal import require
+from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
 from jaxobs.model.profile import OUTCOMES
-from jaxobs.roofline.traced import Profiled
+from jaxobs.roofline_model.traced import Profiled
 
 PATIENCE = 300 * NANOSECONDS
 """A window waits so long for the steps in it to end, which may take minutes: whose time it holds is known only then."""

@@ -13,7 +13,8 @@ OWN = "jaxobs"
 FILES_KEPT = 4_096
 """Names of files whose owner is remembered; a program that makes more files of code than that is asked about anew."""
 
-_OWN_FILES = str(Path(__file__).parents[1]) + "/"
+_OWN_FILES = tuple(str(Path(__file__).parents[2] / room) + "/" for room in ("probe", "jax_compat", "measure"))
+"""Not the commands': the model that `jaxobs demo` trains is a user's as any other."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 

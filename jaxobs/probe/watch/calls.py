@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jaxobs.jax_compat.internals import executables_alive
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
-from jaxobs.probe.jax_internals import executables_alive
-from jaxobs.probe.loops import Current
+from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.completions import Completions, OutputLeaf
 from jaxobs.probe.watch.executables import Executables
 from jaxobs.probe.watch.first_calls import FirstCalls

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.loops import Current
+from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.automatic import Watch, is_of_jax
 from jaxobs.vocabulary.labels import OUTSIDE_JIT
 

@@ -7,12 +7,12 @@ from types import FrameType
 from typing import TypeVar
 
 from jaxobs.jax_compat.control_flow import plain_parameters
+from jaxobs.jax_compat.internals import Lowering, call_being_traced, lowering
+from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.call_site import CallSite, call_site
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.jax_internals import Lowering, call_being_traced, lowering
-from jaxobs.probe.jax_pmap import mapped_call
 from jaxobs_plugins.compile.functions import function_key
 from jaxobs_plugins.compile.history import History, Traced
 from jaxobs_plugins.compile.miss_cause import UNEXPLAINED

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar, cast
 
+from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat import pmap as jax_pmap
 from jaxobs.jax_compat.control_flow import control_flow_outside_jit
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
@@ -31,7 +33,6 @@ from jaxobs.model.events import (
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe import jax_internals, jax_pmap
 from jaxobs.probe.trace_context import current_span_context
 from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
 from jaxobs_plugins.compile.causes import Causes

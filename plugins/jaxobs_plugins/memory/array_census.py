@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 
+from jaxobs.jax_compat.internals import arrays_alive
+from jaxobs.jax_compat.live_arrays import Census, list_arrays
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep, thread_time_ns
 from jaxobs.model.events import LiveArraysCounted
-from jaxobs.probe.jax_internals import arrays_alive
-from jaxobs.probe.live_arrays import Census, list_arrays
 
 LOCK_NANOSECONDS = 1_200_000
 """Listing may hold the interpreter lock so long: no step may be delayed by more than 2 ms, on a busy machine either."""

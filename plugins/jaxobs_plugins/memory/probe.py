@@ -6,17 +6,17 @@ each failure; nothing of JAX is called meanwhile.
 
 from __future__ import annotations
 
-from jaxobs.model.clock import monotonic, now
-from jaxobs.model.events import Measured, MemorySampled
-from jaxobs.model.metrics import Metric
-from jaxobs.plugin.protocol import Job
-from jaxobs.probe.jax_internals import backend_exists
-from jaxobs.probe.memory_statistics import (
+from jaxobs.jax_compat.internals import backend_exists
+from jaxobs.jax_compat.memory_statistics import (
     DeviceStatistics,
     address_space,
     device_statistics,
     named_amounts,
 )
+from jaxobs.model.clock import monotonic, now
+from jaxobs.model.events import Measured, MemorySampled
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.protocol import Job
 from jaxobs_plugins.memory.array_census import ArrayCensus, not_counted
 from jaxobs_plugins.memory.process_memory import ProcessMemory
 from jaxobs_plugins.memory.stillness import Stillness

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe import jax_internals
 from jaxobs_plugins.profiler.event_memory import Allocated, EventMemory
 from jaxobs_plugins.profiler.recording import Recorded, record
 from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.metrics import Metric
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Job, Remark
-from jaxobs.probe import jax_internals
 from jaxobs_plugins.profiler.pace import Pace
 from jaxobs_plugins.profiler.scheduling import installed_jaxlib, why_not_scheduled
 from jaxobs_plugins.profiler.turns import Turns

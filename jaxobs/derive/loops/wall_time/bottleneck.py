@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
-from jaxobs.roofline.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict
 from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
 
 ENOUGH_STEPS = 5

@@ -1,0 +1,119 @@
+"""How jaxobs itself fares: what became of the events, what observing costs, and which plugins work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.process.document import IN_THE_JOB, agent_document, has_nothing_to_tell, source_document
+from jaxobs.derive.process.identity import run_labels
+from jaxobs.derive.refusal import is_amount, require
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor
+from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
+
+
+class Observation:
+    """Counts of events, reports of plugins and of the probe side, and the agent's own cost."""
+
+    def __init__(self, series: Series, clock: ClockAnchor, began: int) -> None:
+        self._series = series
+        self._clock = clock
+        self.accepted = self.refused = 0
+        self.emitted_here = 0
+        """Events that did not come from the job."""
+        self.address: str | None = None
+        self.last_heard: int | None = None
+        """When the job last said something, in monotonic nanoseconds; None before it did."""
+        self.agent_pid: int | None = None
+        """The agent's own process; None where it is a thread of the job."""
+        self._sources: dict[str, SourceReported] = {}
+        self._dropped_by: dict[str, tuple[int, str]] = {}
+        self._probe = ProbeReported(0, 0, 0, 0, 0.0, began)
+        self._cpu_of_agent: float | None = None
+        self._resident: int | None = None
+
+    def agent_measured(self, cpu_seconds: float | None, resident_bytes: int | None) -> None:
+        """None where the agent is a thread of the job, whose own they are not."""
+        self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
+
+    def exporter_dropped(self, exporter: str, events: int, unknown: str = "") -> None:
+        """So many events and spans it is known to have lost so far; `unknown` says why there may be more."""
+        self._dropped_by[exporter] = (events, unknown)
+        self._series.total(core.EXPORTER_DROPPED, (exporter,), float(events))
+
+    def source_reported(self, event: SourceReported) -> None:
+        require(is_amount(event.seconds), "time spent that is no duration")
+        name = event.source
+        if (held := self._sources.get(name)) is not None and held.kind != event.kind:
+            name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
+        self._sources[name] = event
+        self._series.set(core.SOURCE_UP, (name,), None if has_nothing_to_tell(event) else float(event.up))
+        self._series.total(core.SOURCE_SECONDS, (name,), event.seconds)
+        if event.last_success is not None:
+            at = self._clock.wall_time(event.last_success) / NANOSECONDS
+            self._series.set(core.SOURCE_LAST_SUCCESS, (name,), at)
+        if event.kind == "exporter":
+            self._series.total(core.EXPORTER_FAILURES, (event.source,), event.failures)
+
+    def probe_reported(self, event: ProbeReported) -> bool:
+        """Whether more events were lost since the last report."""
+        require(is_amount(event.cpu_seconds), "CPU time that is no duration")
+        lost = event.dropped > self._probe.dropped
+        self._probe = event
+        return lost
+
+    def update(
+        self, resource: Mapping[str, str], facts: Mapping[str, Any], backend: BackendFound | None
+    ) -> None:
+        """Bring the series up to what was folded."""
+        self._series.replace(
+            core.BUILD_INFO,
+            [(
+                (
+                    str(facts.get("jaxobs", "")), backend.jax_version if backend else "",
+                    backend.jaxlib_version if backend else "", backend.platform if backend else "",
+                    str(facts.get("agent", "")), self.address or "",
+                ),
+                1.0,
+            )],
+        )  # fmt: skip
+        self._series.replace(core.RUN_INFO, [(run_labels(resource), 1.0)])
+        heard = None if self.last_heard is None else self._clock.wall_time(self.last_heard) / NANOSECONDS
+        self._series.set(core.LAST_HEARD, (), heard)
+        for outcome, count in (
+            ("accepted", self.accepted),
+            ("dropped", self._probe.dropped),
+            ("refused", self.refused + self._probe.refused),
+        ):
+            self._series.total(core.EVENTS, (outcome,), float(count))
+        self._series.total(core.EVENTS_EMITTED, (), float(self._probe.emitted + self.emitted_here))
+        self._series.total(core.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
+        self._series.total(core.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
+        if self._cpu_of_agent is not None:
+            self._series.total(core.AGENT_CPU, ("agent",), self._cpu_of_agent)
+        self._series.set(core.AGENT_RESIDENT, (), None if self._resident is None else float(self._resident))
+
+    def sources_document(self) -> dict[str, Any]:
+        """`sources`: by name, how each plugin fares."""
+        return {
+            name: source_document(source, self._dropped_by.get(source.source))
+            for name, source in sorted(self._sources.items())
+        }
+
+    def agent_document(self) -> dict[str, Any]:
+        """`agent`: what became of the events, and what observing costs."""
+        return {
+            **agent_document(
+                self._probe.emitted + self.emitted_here,
+                self.accepted,
+                self.refused + self._probe.refused,
+                self._probe,
+                self._cpu_of_agent,
+                self._resident,
+            ),
+            "pid": self.agent_pid,
+            "pid_reason": None if self.agent_pid else IN_THE_JOB,
+            "refused_reasons": self._series.refusals.reasons(),
+        }

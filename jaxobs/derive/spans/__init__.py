@@ -1,0 +1,1 @@
+"""Spans: of compilations, steps, phases, profiler windows and the run."""

@@ -1,0 +1,95 @@
+"""The spans that are finished, in the order in which they became so, and the exemplars that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.spans.spans import Spans
+from jaxobs.derive.spans.unattributed import PATIENCE, UnclaimedCompiles
+from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.model import events
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.metrics import Exemplar
+from jaxobs.model.spans import Span
+
+
+class SteppingLoop(Protocol):
+    """What of a loop is needed: its step time leads to the span of a step."""
+
+    def exemplify(self, exemplar: Exemplar, step: int) -> None: ...
+
+
+class FinishedSpans:
+    """Collects finished spans until they are taken.
+
+    `instance` is this process, `job` what it shares with the other ranks (None where nothing tells).
+    """
+
+    def __init__(self, series: Series, clock: ClockAnchor, instance: str, job: str | None) -> None:
+        self._series = series
+        self._clock = clock
+        self._spans = Spans(instance, job)
+        self._finished: list[Span] = []
+        self._unattributed = UnclaimedCompiles()
+
+    def take(self) -> list[Span]:
+        """Spans since this was last asked."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def plugin_ended(self, event: events.SpanEnded) -> None:
+        self._finished.append(self._spans.of_plugin(event))
+
+    def step_ended(self, event: events.StepEnded, loop: SteppingLoop) -> None:
+        compilations = self._unattributed.within(event.thread, event.start, event.end)
+        for span in self._spans.of_step(event, compiled=bool(compilations)):
+            self._finish_steps(loop, [(event.step, span)])
+            for compilation in compilations:
+                self._finish_compilation(compilation, span)
+
+    def steps_ended(self, steps: PlainSteps, loop: SteppingLoop) -> None:
+        self._finish_steps(loop, self._spans.of_steps(steps))
+
+    def completed(self, event: events.StepCompleted, loop: SteppingLoop) -> None:
+        self._finish_steps(loop, ((event.step, span) for span in self._spans.of_completion(event)))
+
+    def phase_ended(self, event: events.PhaseEnded) -> None:
+        self._finished += self._spans.of_phase(event)
+
+    def compiled(self, event: events.Compilation) -> None:
+        """Its span waits for that of the step it delayed."""
+        self._unattributed.add(event)
+
+    def window_ended(self, event: events.ProfileWindow) -> None:
+        self._finished.append(self._spans.of_window(event, self._clock.wall_time(event.start)))
+
+    def settle(self, now: int, patience: int = PATIENCE) -> None:
+        """Compilations that have waited for a step for so long get their spans without one."""
+        for compilation in self._unattributed.ended_before(now - patience):
+            self._finish_compilation(compilation, None)
+
+    def run_ended(self, began: int, now: int, attributes: events.Attributes) -> None:
+        self.settle(now, patience=-1)
+        self._finished.append(self._spans.of_run(began, now, attributes))
+
+    def _finish_steps(self, loop: SteppingLoop, spans: Iterable[tuple[int, Span]]) -> None:
+        for step, span in spans:
+            self._finished.append(span)
+            loop.exemplify(self._exemplar(span, span.end - span.start), step)
+
+    def _finish_compilation(self, event: events.Compilation, step: Span | None) -> None:
+        """`step`: the span of the step in which it lay."""
+        spans = self._spans.of_compilation(event, step)
+        self._finished += spans
+        for phase, start, end in event.phases:
+            if phase == "backend":
+                exemplar = self._exemplar(spans[0], end - start)
+                self._series.exemplify(core.COMPILE_SECONDS, ("backend",), exemplar)
+                break
+
+    def _exemplar(self, span: Span, duration: int) -> Exemplar:
+        wall = self._clock.wall_time(span.end) / NANOSECONDS
+        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), wall)

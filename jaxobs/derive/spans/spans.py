@@ -1,0 +1,250 @@
+"""Spans out of events: compiles, the steps they delayed, sampled and slow steps, phases, profiler windows, and the run.
+
+Identities are derived, not drawn, so that the ranks of a job put the same step into the same trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+
+from jaxobs.derive.spans.unattributed import began, ended
+from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps.step_log import StepLog
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.events import (
+    Attributes,
+    Compilation,
+    PhaseEnded,
+    ProfileWindow,
+    SpanContext,
+    SpanEnded,
+    StepCompleted,
+    StepEnded,
+)
+from jaxobs.model.spans import Span
+from jaxobs.vocabulary.labels import EAGER
+
+SAMPLED_EVERY = 10 * NANOSECONDS
+SLOW_EVERY = 1 * NANOSECONDS
+"""At most one span of a sampled step in ten seconds and one of a slow step a second, for each loop: a trace store is no
+place for every step of a month."""
+
+LONG_PHASE = 1 * NANOSECONDS
+"""Each phase of at least this length gets a span, and of shorter ones one a second for each name."""
+
+SLOW = 3.0
+"""A step this many times slower than its loop's average gets a span."""
+
+AVERAGED = 0.1
+"""Share of a step's turn in the loop's moving average."""
+
+STEPS_REMEMBERED = 512
+"""Steps of a loop among which that of a completion is looked for."""
+
+PHASE_NAMES = {"backend": "backend_compile"}
+
+
+class Spans:
+    """`instance` is this process, `job` what it shares with the other ranks (None where nothing tells)."""
+
+    def __init__(self, instance: str, job: str | None) -> None:
+        self._instance = instance
+        self._job = job
+        self._steps: dict[str, StepLog[StepEnded]] = {}
+        self._completed: dict[str, deque[StepCompleted]] = {}
+        self._average: dict[str, float] = {}
+        self._last: dict[tuple[str, str], int] = {}
+        self._shown: dict[str, deque[int]] = {}
+        self._of_plugins = 0
+
+    def of_plugin(self, event: SpanEnded) -> Span:
+        trace = (
+            event.parent.trace_id if event.parent else self._identity(128, event.name, event.start, event.end)
+        )
+        self._of_plugins += 1  # a plugin may end two spans of one name in the same nanosecond
+        own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
+        return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
+
+    def of_compilation(self, event: Compilation, step: Span | None = None) -> list[Span]:
+        """`jax.compile` first, then its children.
+
+        It is a child of the step it delayed, unless the application has a span of its own inside that step.
+        """
+        start, end = began(event), ended(event)
+        if step is not None and event.parent in {None, step.parent}:
+            event = event._replace(parent=context_of(step))
+        trace = (
+            event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
+        )
+        own = self._identity(64, "compile", event.executable, start)
+        attributes: Attributes = (
+            ("jax.function", event.function),
+            ("jax.persistent_cache", event.persistent_cache),
+        )
+        if event.recompilation is not None:
+            attributes += (("jax.recompilation.cause", event.recompilation),)
+        spans = [Span("jax.compile", trace, own, event.parent, start, end, attributes + event.attributes)]
+        if event.function != EAGER:  # hundreds of them, a millisecond each
+            parent = SpanContext(trace, own, event.parent.trace_flags if event.parent else 1)
+            for phase, begin, stop in event.phases:
+                child = self._identity(64, "phase", phase, event.executable, begin)
+                name = PHASE_NAMES.get(phase, phase)
+                spans.append(
+                    Span(name, trace, child, parent, begin, stop, (("jax.function", event.function),))
+                )
+        return spans
+
+    def of_window(self, event: ProfileWindow, wall_time: int) -> Span:
+        """Windows that were asked for in the same minute of a job share a trace: the ranks were asked at once."""
+        minute = wall_time // (60 * NANOSECONDS)
+        if self._job is not None and event.kind == "requested":
+            trace = _hash(128, self._job, "profile", minute)
+        else:
+            trace = self._identity(128, "profile", event.start)
+        attributes: Attributes = (
+            ("jax.profile.kind", event.kind),
+            ("jax.profile.outcome", event.outcome),
+            ("jax.profile.cost_seconds", event.cost / NANOSECONDS),
+        )
+        if event.path:
+            attributes += (("file.path", event.path),)
+        if event.reason:
+            attributes += (("jax.profile.reason", event.reason),)
+        own = self._identity(64, "profile", event.kind, event.start)
+        return Span("jax.profile", trace, own, None, event.start, event.end, attributes)
+
+    def of_phase(self, event: PhaseEnded) -> Iterator[Span]:
+        """A span of a phase that took long, and of short ones now and then."""
+        is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
+        if not is_due and event.end - event.start < LONG_PHASE:
+            return
+        attributes: Attributes = (("jax.phase", event.phase),)
+        if event.inside is not None:
+            attributes += (("jax.loop", event.inside),)
+        trace = self._identity(128, "phase", event.phase, event.start)
+        own = self._identity(64, "user's phase", event.phase, event.start)
+        yield Span("jax.phase", trace, own, None, event.start, event.end, attributes)
+
+    def of_run(self, start: int, end: int, attributes: Attributes) -> Span:
+        """The whole run, when it is over; the ranks of a job put theirs into one trace."""
+        job = self._job
+        trace = self._identity(128, "run", start) if job is None else _hash(128, job, "run")
+        return Span("jax.run", trace, self._identity(64, "run", start), None, start, end, attributes)
+
+    def of_step(self, event: StepEnded, *, compiled: bool = False) -> Iterator[Span]:
+        """A span where something was compiled in the step or it was unusually slow.
+
+        Or where it was sampled and its completion is known already.
+        """
+        turn = event.end - event.start
+        average = self._average.get(event.loop, float(turn))
+        self._average[event.loop] = average + AVERAGED * (turn - average)
+        remembered = self._remember(event.loop, event)
+        if compiled:
+            yield self._shown_for(event, "compiled")
+            return
+        if remembered > SLOW and turn > SLOW * average and self._is_due_slow(event.loop, event.end):
+            yield self._shown_for(event, "slow")
+            return
+        for completed in list(self._completed.get(event.loop, ())):
+            if completed.step == event.step:
+                self._completed[event.loop].remove(completed)
+                yield self._step(event, completed, "sampled")
+
+    def of_steps(self, steps: PlainSteps) -> Iterator[tuple[int, Span]]:
+        """The same of many, each span with its step: the slowest may have one, and those known to be completed."""
+        loop = steps.loop
+        turns = [wait + body for wait, body in zip(steps.waits, steps.bodies, strict=True)]
+        average = self._average.get(loop, float(turns[0]))
+        forgotten = (1 - AVERAGED) ** len(turns)
+        self._average[loop] = forgotten * average + (1 - forgotten) * sum(turns) / len(turns)
+        remembered = self._remember(loop, steps)
+        slow = None
+        if remembered > SLOW and (longest := max(turns)) > SLOW * average:
+            at = turns.index(longest)
+            if self._is_due_slow(loop, steps.ends[at]):
+                slow = steps.first + at
+                yield slow, self._shown_for(steps.event(slow), "slow")
+        for completed in list(self._completed.get(loop, ())):
+            if steps.first <= completed.step <= steps.last and completed.step != slow:
+                self._completed[loop].remove(completed)
+                yield completed.step, self._step(steps.event(completed.step), completed, "sampled")
+
+    def of_completion(self, event: StepCompleted) -> Iterator[Span]:
+        if event.step in self._shown.get(event.loop, ()):
+            return  # it has its span
+        if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
+            return
+        step = self._remembered(event.loop, event.step)
+        if step is not None:
+            yield self._step(step, event, "sampled")
+            return
+        self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
+
+    def _remember(self, loop: str, steps: StepEnded | PlainSteps) -> int:
+        """Returns how many are remembered now."""
+        log = self._steps.setdefault(loop, StepLog(STEPS_REMEMBERED))
+        log.append(steps)
+        return len(log)
+
+    def _remembered(self, loop: str, number: int) -> StepEnded | None:
+        for steps in reversed(self._steps.get(loop, StepLog(0))):
+            if isinstance(steps, PlainSteps):
+                if steps.first <= number <= steps.last:
+                    return steps.event(number)
+            elif steps.step == number:
+                return steps
+        return None
+
+    def _is_due_slow(self, loop: str, at: int) -> bool:
+        return self._is_due(loop, "slow", at, SLOW_EVERY)
+
+    def _shown_for(self, event: StepEnded, why: str) -> Span:
+        self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
+        return self._step(event, None, why)
+
+    def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
+        if event.parent is not None:
+            trace = event.parent.trace_id
+        elif self._job is not None:
+            trace = _hash(128, self._job, event.loop, event.step)
+        else:
+            trace = self._identity(128, "step", event.loop, event.step)
+        attributes: Attributes = (
+            ("jax.loop", event.loop),
+            ("jax.step", event.step),
+            ("jax.step.why", why),
+            ("jax.step.input_wait_seconds", event.input_wait / NANOSECONDS),
+            ("jax.step.dispatch_seconds", event.dispatch / NANOSECONDS),
+            ("jax.step.failed", event.failed),
+        )
+        end = event.end
+        if completed is not None:
+            since = (completed.time - event.start) / NANOSECONDS
+            attributes += (("jax.step.completed_after_seconds", since),)
+            end = max(end, completed.time)
+        own = self._identity(64, "step", event.loop, event.step, event.start)
+        return Span("jax.step", trace, own, event.parent, event.start, end, attributes)
+
+    def _is_due(self, loop: str, why: str, at: int, every: int) -> bool:
+        last = self._last.get((loop, why))
+        if last is not None and at - last < every:
+            return False
+        self._last[loop, why] = at
+        return True
+
+    def _identity(self, bits: int, *parts: object) -> int:
+        return _hash(bits, self._instance, *parts)
+
+
+def context_of(span: Span) -> SpanContext:
+    """The context that makes others its children; sampled as its own parent was."""
+    return SpanContext(span.trace_id, span.span_id, span.parent.trace_flags if span.parent else 1)
+
+
+def _hash(bits: int, *parts: object) -> int:
+    """Never 0, which OpenTelemetry takes for invalid."""
+    text = "\0".join(str(part) for part in parts).encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=bits // 8).digest()) or 1

@@ -1,0 +1,235 @@
+"""Which arrays are alive: listed in one go, counted in slices, and no array held on to meanwhile.
+
+Listing is one call into JAX that holds the interpreter lock. What describes the arrays is read at once, still under the
+lock, so that the list of them can go: an array that the job lets go of a moment later must free its memory then.
+Counting is Python, about 1 µs an array, and is done a piece at a time. It makes no containers by the array: those would
+bring Python's garbage collector to a full pass, which stops the job for longer than all of this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
+from pathlib import PurePath
+from types import CodeType
+from typing import Any, NamedTuple
+
+from jaxobs.jax_compat.internals import own_packages
+from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
+from jaxobs.jax_compat.shardings import ONE_DEVICE, layout_text
+from jaxobs.model.clock import perf_counter_ns
+from jaxobs.plugin.guard import raised_by_signal_handler
+
+_AVAL = attrgetter("aval")
+_SHARDING = attrgetter("sharding")
+_TRACEBACK = attrgetter("traceback")
+
+ROWS_BETWEEN_LOOKS = 16
+"""So many arrays are counted before the clock is read again: some 20 µs."""
+
+PLACES = LINES = 1 << 24
+"""More shardings or lines of the program than this cannot be told apart: a process would hold 10 GB of them."""
+
+BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+"""Element types that XLA packs into less than a byte; NumPy gives each element a whole one."""
+
+UNKNOWN_LINE = ""
+"""Where JAX remembers no traceback for an array, or none of its frames is outside JAX."""
+
+
+class Listing(NamedTuple):
+    """Abstract value and sharding of every live array of the default backend, in one order; tracebacks if asked for.
+
+    `failed` counts those left out since there was no memory for them, which would have taken `failed_bytes`.
+    """
+
+    avals: list[Any]
+    shardings: list[Any]
+    tracebacks: list[Any] | None
+    failed_bytes: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Arrays of one shape, type and sharding: how many, and their bytes on this process's devices.
+
+    `line` made most of these bytes; UNKNOWN_LINE where that is not known.
+    """
+
+    shape: str
+    dtype: str
+    sharding: str
+    count: int
+    bytes: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the program and the live arrays that it made."""
+
+    line: str
+    count: int
+    bytes: int
+
+
+def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
+    """Needs a backend to exist. Holds the interpreter lock throughout: 0.2 µs an array, and as much for tracebacks.
+
+    `without_failed` leaves out arrays for which memory is known to have run out; asking takes some 1 µs an array more.
+    """
+    import jax
+
+    arrays = jax.live_arrays()  # type: ignore[no-untyped-call]
+    failed: list[Any] = []
+    if without_failed:
+        there: list[Any] = []
+        for array in arrays:
+            (failed if memory_ran_out(array) else there).append(array)
+        arrays = there
+    made_by: list[Any] | None = None
+    if tracebacks:
+        with contextlib.suppress(AttributeError):  # arrays of another make than JAX's own remember none
+            made_by = list(map(_TRACEBACK, arrays))
+    return Listing(
+        list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by,
+        sum(local_bytes(array.aval.shape, array.aval.dtype, array.sharding) for array in failed), len(failed),
+    )  # fmt: skip
+
+
+def memory_ran_out(array: Any) -> bool:
+    """Whether an array is known to hold no memory, since there was none for it. Never waits for one that is under way."""
+    try:
+        if array.is_deleted() or not array.is_ready():
+            return False
+        array.block_until_ready()  # is done, in whichever way
+    except Exception as error:
+        if raised_by_signal_handler(error):
+            raise
+        return speaks_of_memory(str(error.args[0]) if error.args else "")
+    return False
+
+
+class Census:
+    """Counts what was listed, as far as it is let; then `groups` and `lines` say what there is, the largest first."""
+
+    def __init__(self, listing: Listing) -> None:
+        self.count = len(listing.avals)
+        self.bytes = 0
+        self.knows_lines = listing.tracebacks is not None
+        self._kinds: dict[tuple[tuple[int, ...], Any], int] = {}
+        self._places: list[Any] = []
+        self._place_of: dict[int, int] = {}  # by the identity of what is in `_places`, and so lives as long
+        self._texts: dict[str, int] = {}
+        self._tracebacks: dict[Any, int] = {}
+        self._by_kind: dict[tuple[str, str, str], dict[str, list[int]]] = {}
+        self._by_line: dict[str, list[int]] = {}
+        self._work = self._counting(listing)
+
+    def advance(self, nanoseconds: int) -> bool:
+        """Count for so long, or until the end. Whether everything is counted."""
+        until = perf_counter_ns() + nanoseconds
+        return all(perf_counter_ns() < until for _ in self._work)
+
+    def groups(self, most: int) -> list[Group]:
+        """The largest `most` groups."""
+        groups = []
+        for (shape, dtype, sharding), lines in self._by_kind.items():
+            made_most = max(lines, key=lambda line: lines[line][1])
+            count, size = (sum(amounts[part] for amounts in lines.values()) for part in (0, 1))
+            groups.append(Group(shape, dtype, sharding, count, size, made_most))
+        return sorted(groups, key=lambda group: (-group.bytes, -group.count, group.shape, group.dtype))[:most]
+
+    def lines(self, most: int) -> list[Line]:
+        """The lines that made the most bytes; arrays of unknown lines are one of them. Empty where none were read."""
+        if not self.knows_lines:
+            return []
+        lines = [Line(line, count, size) for line, (count, size) in self._by_line.items()]
+        return sorted(lines, key=lambda line: (-line.bytes, -line.count, line.line))[:most]
+
+    def _counting(self, listing: Listing) -> Iterator[None]:
+        counts: dict[int, int] = {}
+        yield from self._count(listing, counts)
+        of_kind, of_line = list(self._kinds), list(self._tracebacks)
+        texts = {number: text for text, number in self._texts.items()}
+        for position, (key, count) in enumerate(counts.items()):
+            rest, made = divmod(key, LINES)
+            kind, place = divmod(rest, PLACES)
+            self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[made], count)
+            if position % ROWS_BETWEEN_LOOKS == 0:
+                yield
+
+    def _count(self, listing: Listing, counts: dict[int, int]) -> Iterator[None]:
+        """Adds up `counts` by kind, place and line."""
+        kinds: dict[int, int] = {}
+        places: dict[int, int] = {}
+        made_by = self._tracebacks
+        avals, shardings, tracebacks = listing[:3]
+        for row, (aval, sharding, traceback) in enumerate(zip(avals, shardings, tracebacks or repeat(None))):  # noqa: B905  # repeat(None) has no end
+            if (kind := kinds.get(id(aval))) is None:
+                kind = kinds[id(aval)] = self._kinds.setdefault((aval.shape, aval.dtype), len(self._kinds))
+            if (place := places.get(id(sharding))) is None:
+                place = places[id(sharding)] = self._place(sharding)
+            made = made_by.setdefault(traceback, len(made_by))
+            key = (kind * PLACES + place) * LINES + made
+            counts[key] = counts.get(key, 0) + 1
+            if row % ROWS_BETWEEN_LOOKS == ROWS_BETWEEN_LOOKS - 1:
+                yield
+
+    def _place(self, sharding: Any) -> int:
+        """A number for the sharding. By identity: comparing two of them runs JAX's Python, and names of the user's.
+
+        All those on one device in memory of one kind are one place: JAX makes an object of them for each array.
+        """
+        if type(sharding).__name__ == ONE_DEVICE:
+            text = layout_text(sharding)
+            if (place := self._texts.get(text)) is not None:
+                return place
+            self._texts[text] = len(self._places)
+        elif (place := self._place_of.get(id(sharding))) is not None:
+            return place
+        self._place_of[id(sharding)] = len(self._places)
+        self._places.append(sharding)
+        return len(self._places) - 1
+
+    def _add(
+        self, shape: tuple[int, ...], dtype: Any, sharding: Any, text: str | None, traceback: Any, count: int
+    ) -> None:
+        size = count * local_bytes(shape, dtype, sharding)
+        line = line_of(traceback)
+        kind = (str(shape), str(dtype), text or layout_text(sharding))
+        lines = self._by_kind.setdefault(kind, {})
+        for amounts in (lines.setdefault(line, [0, 0]), self._by_line.setdefault(line, [0, 0])):
+            amounts[0] += count
+            amounts[1] += size
+        self.bytes += size
+
+
+def local_bytes(shape: tuple[int, ...], dtype: Any, sharding: Any) -> int:
+    """Bytes of one such array on the devices of this process, without padding; a replicated one counts on each."""
+    name = str(dtype)
+    bits = BITS.get(name) or 8 * int(dtype.itemsize)
+    devices = 1
+    if type(sharding).__name__ != ONE_DEVICE:
+        devices = len(sharding.addressable_devices)
+        shape = sharding.shard_shape(shape)
+    return devices * -(-math.prod(shape) * bits // 8)
+
+
+def line_of(traceback: Any) -> str:
+    """`folder/file.py:12 in function`: the innermost frame outside JAX and jaxobs."""
+    if traceback is None:
+        return UNKNOWN_LINE
+    codes, instructions = traceback.raw_frames()
+    packages = own_packages()
+    for code, instruction in zip(codes, instructions, strict=True):
+        if isinstance(code, CodeType) and not code.co_filename.startswith(packages):
+            line = type(traceback).code_addr2line(code, instruction)
+            file = "/".join(PurePath(code.co_filename).parts[-2:])
+            return f"{file}:{line} in {code.co_name}"
+    return UNKNOWN_LINE

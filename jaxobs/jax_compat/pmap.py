@@ -1,0 +1,154 @@
+"""Private names of JAX behind `jax.pmap`, each as `internals` says: which function of the user's it compiles.
+
+From 0.8 on `pmap` wraps the user's function in functions of its own, hands them to `jit`, and is told to listeners by
+their names (`_fun`, before 0.9 `call_wrapped`); 0.6 compiled it apart from `jit`. Seen in 0.6.2, 0.8.2 and 0.10.2.
+Without these names a pmapped function is what JAX calls it, and its recompiles have no cause.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import FrameType
+from typing import Any
+
+from jaxobs.jax_compat.internals import JitCall
+
+FRAMES_TO_SEARCH = 32
+"""The call of the pmapped function was the seventh to the twentieth above the listener, the latter under `jax.grad`."""
+
+BEGINNING = ("_src/monitoring.py", "_src/dispatch.py")
+"""Above the listener itself come these."""
+
+BETWEEN = (
+    *BEGINNING, "_src/pjit.py", "_src/traceback_util.py", "_src/linear_util.py", "_src/profiler.py", "_src/stages.py",
+    "_src/core.py", "_src/compiler.py", "_src/interpreters/pxla.py", "_src/interpreters/ad.py",
+    "_src/interpreters/batching.py",
+)  # fmt: skip
+"""Nothing else is between `pmap` and what it compiles itself: what it merely runs is reached through other files."""
+
+ENTRANCES = {
+    "_src/pmap.py": ("pmap.<locals>.wrapped", "pmap.<locals>.lower"),
+    "_src/api.py": ("_cpp_pmap.<locals>.cache_miss", "_cpp_mapped_trace", "_cpp_mapped_lower"),
+}
+"""The functions that stand for the pmapped one, by file."""
+
+WITH_AVALS = ("_infer_params", "_infer_params_internal", "_trace_for_jit", "get_pmap_jaxpr")
+
+OPTIONS = (
+    "axis_name", "in_axes", "out_axes", "out_axes_flat", "static_broadcasted_tuple", "donate_tuple", "in_devices",
+    "devices", "backend", "backend_name", "axis_size",
+)  # fmt: skip
+"""Arguments of `jax.pmap` itself, by the names under which it keeps them. Its trees are none: they differ each time."""
+
+UNNAMED = "<unnamed function>"
+"""What JAX calls the result of `pmap` where the function has no name."""
+
+
+def call_of_pmap(frame: FrameType | None) -> FrameType | None:
+    """Of the call whose trace, lowering or compile a listener was told of, if it is of a pmapped function."""
+    begun = False
+    for _ in range(FRAMES_TO_SEARCH):
+        if frame is None:
+            return None
+        code = frame.f_code
+        file = code.co_filename
+        if any(file.endswith(end) and code.co_qualname in names for end, names in ENTRANCES.items()):
+            return frame
+        between = file.endswith(BETWEEN)
+        begun = begun or file.endswith(BEGINNING)
+        if begun and not between:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def mapped_function(call: FrameType) -> Any:
+    """The user's function; None where it is not to be seen."""
+    kept = _kept(call)
+    wrapped = kept.get("wrapped_fun")  # since 0.9
+    return getattr(wrapped, "f", None) or kept.get("f") or kept.get("fun")
+
+
+def mapped_name(call: FrameType) -> str | None:
+    """As JAX names the pmapped function after it; None where it is not to be seen."""
+    function = mapped_function(call)
+    if function is None:
+        return None
+    while issubclass(type(function), functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", UNNAMED)
+    return name if type(name) is str else UNNAMED
+
+
+def mapped_call(frame: FrameType | None) -> JitCall | None:
+    """As `internals.call_being_traced`, of a pmapped function. None: it is none, or cannot be seen."""
+    call = call_of_pmap(frame)
+    avals = _avals(frame, call)
+    if call is None or avals is None:
+        return None
+    found, kept = call.f_locals, _kept(call)
+    args = found.get("args", ())
+    tree = found.get("in_tree") or getattr(found.get("p"), "in_tree", None) or _tree_since_9(found)
+    if tree is None:
+        return None
+    positional, by_keyword = tree.children()
+    static = tuple(sorted(kept.get("static_broadcasted_tuple", ())))
+    function = mapped_function(call)
+    names = by_keyword.node_data()[1] if by_keyword.node_data() is not None else ()
+    return JitCall(
+        function,
+        (("mapped by", "jax.pmap"), *((option, kept[option]) for option in OPTIONS if option in kept)),
+        _parameters(function),
+        len(args),
+        static,
+        [args[position] for position in static if position < len(args)],
+        (),
+        tuple(names),
+        [*positional.children(), *by_keyword.children()],
+        avals,
+        None,
+    )
+
+
+def _kept(call: FrameType) -> dict[str, Any]:
+    """What `pmap` was called with, by the names of its own variables."""
+    found = call.f_locals
+    mapped = found.get("pmap_f")
+    prepare = found.get("prepare_pmap_fn") or getattr(mapped, "_prepare_pmap", None)
+    if prepare is not None:  # up to 0.7
+        code = prepare.func.__code__
+        names = code.co_varnames[: code.co_argcount]
+        axis = found.get("axis_name", getattr(mapped, "_axis_name", None))
+        return {**dict(zip(names, prepare.args, strict=False)), "axis_name": axis}
+    inferring = found.get("infer_params")
+    cells = getattr(inferring, "__closure__", None) or ()
+    names = inferring.__code__.co_freevars if cells else ()  # type: ignore[union-attr]  # a function has both
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+
+
+def _tree_since_9(found: dict[str, Any]) -> Any:
+    """The structure of the arguments, from what wraps the user's function."""
+    wrapper = getattr(getattr(found.get("cached"), "pmapped", None), "__wrapped__", None)
+    code, cells = getattr(wrapper, "__code__", None), getattr(wrapper, "__closure__", None) or ()
+    return next(
+        (
+            cell.cell_contents
+            for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=True)
+            if name == "in_tree"
+        ),
+        None,
+    )
+
+
+def _avals(frame: FrameType | None, call: FrameType | None) -> tuple[Any, ...] | None:
+    while frame is not None and frame is not call:
+        if frame.f_code.co_name in WITH_AVALS and "avals" in frame.f_locals:
+            return tuple(frame.f_locals["avals"])
+        frame = frame.f_back
+    return None
+
+
+def _parameters(function: Any) -> Any:
+    signature = getattr(sys.modules.get("jax._src.api_util"), "fun_signature", None)
+    return signature(function) if callable(signature) else None

@@ -1,0 +1,1 @@
+"""Measuring where JAX is, on demand: `cost()`, `roofline()` and `jaxobs calibrate`."""

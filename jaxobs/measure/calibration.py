@@ -1,0 +1,245 @@
+"""Measures the peaks of the default JAX device, as a process: `python -m jaxobs.measure.calibration`.
+
+Never inside a training process. It writes one JSON object a line on standard output: `{"fraction", "title"}`
+as it goes, and at the end `{"calibration"}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+import jax
+import jaxlib.version
+
+from jaxobs.cost_model.element_types.executed import executed_types
+from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
+from jaxobs.hardware.calibration_file import processor_model, usable_cores
+from jaxobs.measure.calibration_programs import Program, programs
+from jaxobs.measure.other_load import OtherLoad
+from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_BLOCK_SECONDS = 0.02
+"""One sample is the median of calls over at least this long, a few slices of the scheduler's time."""
+_FEWEST_CALLS = 3
+_LONG_BLOCK_SECONDS = 0.1
+"""After this long a sample is complete with any number of calls."""
+_LONGEST_CALL = 0.05
+"""Share of the budget: a program whose single call is expected to take more is left out."""
+_WORTH_REPEATING = 0.8
+"""Of the fastest of its kind: a program slower than that in the first two rounds is not timed again."""
+_COMPILE_THREADS = 2
+_COMPILING = 0.3
+"""Share of the progress bar for compiling."""
+_KEPT_BYTES = 128 * 2**20
+"""Data of programs with more is made anew for each round, so that not all of it is held at once."""
+
+
+@dataclass(slots=True)
+class _Timed:
+    program: Program
+    rates: list[float] = field(default_factory=list)
+    run: Callable[[], None] | None = None
+
+    @property
+    def best(self) -> float:
+        return max(self.rates, default=0.0)
+
+    @property
+    def of_memory(self) -> bool:
+        return self.program.group in {"copy", "triad"}
+
+
+def calibrate(
+    seconds: float, progress: Callable[[float, str], None], chosen: Iterable[Program] | None = None
+) -> Calibration:
+    """Measure for about that long: at least one round of every program that the device can run.
+
+    Each program is timed in blocks spread over the whole time, so that a moment in which the machine is busy
+    with something else spoils one block of it and not all. A rate is the fastest block's median.
+
+    Args:
+        seconds: The time to take, s; compiling and the first round may take longer.
+        progress: Called with the share done and what is being measured.
+        chosen: Programs to time instead of all those for the default backend.
+    """
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+    start, load = perf_counter(), OtherLoad()
+    device = jax.devices()[0]
+    every = [_Timed(program) for program in (programs(device.platform) if chosen is None else chosen)]
+    ready, left_out = _compiled(every, _LONGEST_CALL * seconds, progress)
+    _rounds(ready, start, seconds, progress)
+    progress(1.0, "done")
+    latency = next((timed for timed in ready if timed.program.group == "latency"), None)
+    return Calibration(
+        device_kind=device.device_kind,
+        platform=device.platform,
+        processor=processor_model(),
+        cores=usable_cores(),
+        jax=jax.__version__,
+        jaxlib=jaxlib.version.__version__,
+        created=wall_now() / NANOSECONDS,
+        seconds=perf_counter() - start,
+        matrix=_rates(ready, "matrix"),
+        vector=_rates(ready, "vector"),
+        transcendentals=_rates(ready, "transcendentals"),
+        bandwidth=_bandwidth(ready),
+        latency_seconds=1 / latency.best if latency else None,
+        other_load=load.cores(),
+        left_out=tuple(left_out),
+    )
+
+
+def _compiled(
+    every: list[_Timed], longest: float, progress: Callable[[float, str], None]
+) -> tuple[list[_Timed], list[LeftOut]]:
+    """Those that the device can run in reasonable time, compiled, two kinds at a time; and types it has not got."""
+    left_out: dict[str, LeftOut] = {}
+    kinds: dict[tuple[str, str], list[_Timed]] = defaultdict(list)
+    for timed in every:
+        kinds[timed.program.group, timed.program.dtype].append(timed)
+    with ThreadPoolExecutor(_COMPILE_THREADS) as pool:
+        waiting = {pool.submit(_compile_kind, kind, longest): kind for kind in kinds.values()}
+        for number, done in enumerate(as_completed(waiting)):
+            if (missing := done.result()) is not None:
+                left_out[missing.dtype] = missing
+            progress(_COMPILING * (number + 1) / len(waiting), f"compiled {waiting[done][-1].program.title}")
+    return [timed for timed in every if timed.run is not None], [left_out[name] for name in sorted(left_out)]
+
+
+def _compile_kind(kind: list[_Timed], longest: float) -> LeftOut | None:
+    """Compile and run programs of one kind by growing size, up to the longest call allowed.
+
+    Not those that the compiler runs in another type, which may depend on the size (XLA's `onednn_matmul_rewriter.cc`
+    keeps bfloat16 in products of 2**23 multiply-adds and more). Where it is so of every size, the answer says it.
+    """
+    missing: LeftOut | None = None
+    rate = float("inf")
+    for timed in kind:
+        if timed.program.work / rate > longest:
+            break
+        if (other := _not_its_own(timed.program)) is not None:
+            missing = other
+            continue
+        try:
+            run = timed.program.prepare()
+            run()
+            before = perf_counter()
+            run()
+            rate = timed.program.work / (perf_counter() - before)
+        except (RuntimeError, MemoryError):  # no such arithmetic on this backend, or too little memory for it
+            continue
+        timed.run = run
+    return missing if all(timed.run is None for timed in kind) else None
+
+
+def _not_its_own(program: Program) -> LeftOut | None:
+    """Why a product of this type is none; a rate in the name of a type that runs as another would be no peak of it."""
+    if program.compiled is None:
+        return None
+    try:
+        modules = program.compiled().runtime_executable().hlo_modules()
+        found = executed_types(modules[0].as_serialized_hlo_module_proto())
+    except RuntimeError:
+        return LeftOut(program.dtype, None, "has no product here: the compiler refuses it")
+    except Exception as error:  # noqa: BLE001  # the module of some other backend must not end the whole measurement
+        reason = (
+            f"was left out: in which type its product runs cannot be read: {type(error).__name__}: {error}"
+        )
+        return LeftOut(program.dtype, None, reason)
+    if found == {program.dtype}:
+        return None
+    if len(found) != 1:
+        return LeftOut(program.dtype, None, "was left out: in which type its product runs is not known")
+    (runs_as,) = found
+    return LeftOut(program.dtype, runs_as, f"runs as {runs_as} here: no peak of its own")
+
+
+def _rounds(
+    ready: list[_Timed], start: float, seconds: float, progress: Callable[[float, str], None]
+) -> None:
+    for number in count(1):
+        worth = [timed for timed in ready if number <= 2 or _worth_repeating(timed, ready)]
+        for timed in worth:
+            elapsed = perf_counter() - start
+            if number > 1 and elapsed >= seconds:
+                return
+            share = min(1.0, elapsed / seconds)
+            progress(_COMPILING + (1 - _COMPILING) * share, timed.program.title)
+            _block(timed)
+        if not worth:
+            return
+
+
+def _block(timed: _Timed) -> None:
+    """One sample: the median over a short run of calls."""
+    run = timed.run
+    if run is None:
+        run = timed.program.prepare()
+        run()
+    calls: list[float] = []
+    start = before = perf_counter()
+    while before - start < (_BLOCK_SECONDS if len(calls) >= _FEWEST_CALLS else _LONG_BLOCK_SECONDS):
+        run()
+        after = perf_counter()
+        calls.append(after - before)
+        before = after
+    timed.rates.append(timed.program.work / statistics.median(calls))
+    timed.run = None if timed.of_memory and timed.program.size > _KEPT_BYTES else run
+
+
+def _worth_repeating(timed: _Timed, ready: list[_Timed]) -> bool:
+    if timed.of_memory:  # each size of these counts, not only the fastest
+        return True
+    kind = timed.program.group, timed.program.dtype
+    kin = (other.best for other in ready if (other.program.group, other.program.dtype) == kind)
+    return timed.best >= _WORTH_REPEATING * max(kin)
+
+
+def _rates(every: list[_Timed], group: str) -> tuple[Rate, ...]:
+    return tuple(
+        Rate(timed.program.dtype, timed.program.size, timed.best, statistics.median(timed.rates))
+        for timed in every
+        if timed.program.group == group and timed.rates
+    )
+
+
+def _bandwidth(every: list[_Timed]) -> tuple[Bandwidth, ...]:
+    sets: dict[int, dict[str, float]] = defaultdict(dict)
+    for timed in every:
+        if timed.of_memory and timed.rates:
+            sets[timed.program.size][timed.program.group] = timed.best
+    return tuple(
+        Bandwidth(size, rates["copy"], rates["triad"])
+        for size, rates in sorted(sets.items())
+        if len(rates) == 2
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Calibrate, and write progress and result on standard output, one JSON object a line."""
+    parser = argparse.ArgumentParser(prog="python -m jaxobs.measure.calibration", description=__doc__)
+    parser.add_argument("--seconds", type=float, required=True)
+    options = parser.parse_args(arguments)
+
+    def say(document: object) -> None:
+        sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+    result = calibrate(options.seconds, lambda fraction, title: say({"fraction": fraction, "title": title}))
+    say({"calibration": result.to_dict()})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

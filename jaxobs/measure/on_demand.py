@@ -1,0 +1,228 @@
+"""`jaxobs.cost()` and `jaxobs.roofline()`: the cost model and the roofline for one function, on demand.
+
+These compile and run what they are given: they are for a notebook or a test, not for the inside of a training step.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import statistics
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, overload
+
+from jaxobs.config import load_settings
+from jaxobs.cost_model import module_cost
+from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
+from jaxobs.hardware.element_type_names import checked_element_type
+from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.clock import perf_counter
+from jaxobs.model.cost import Cost, ModuleCost
+from jaxobs.plugin.custom_calls import load_rules
+from jaxobs.probe.saying import warn
+from jaxobs.probe.watch.watched import Watched
+from jaxobs.roofline_model.bounds import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.roofline_model.measured_run import Roofline, measured_run
+
+WARM_UP = 3
+LEAST_BATCH_SECONDS = 0.005
+"""Calls are timed in batches of at least this long, blocked once at the end: one call alone would time its dispatch."""
+
+MEASURE_SECONDS = 1.0
+LEAST_BATCHES, MOST_BATCHES = 5, 200
+
+_NUMBERS = ("flops", "bytes", "seconds", "samples_per_second", "dtype")
+
+
+def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
+    """What one run of the compiled function must do on one device.
+
+    `function` may be plain, jitted or watched; it is compiled for these arguments (arrays or `jax.ShapeDtypeStruct`),
+    not run. Raises what tracing and compiling raise, and HloDecodeError (a ValueError) where its module cannot be read.
+    """
+    jitted, args = _jitted(function, "cost", args)
+    return _module(_compiled(jitted, args, kwargs)).cost
+
+
+@overload
+def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roofline: ...
+
+
+@overload
+def roofline(
+    *,
+    flops: float | None = None,
+    bytes: float | None = None,
+    seconds: float | None = None,
+    samples_per_second: float | None = None,
+    dtype: str = "float32",
+) -> Roofline: ...
+
+
+def roofline(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Roofline:
+    """Time a function and set the time against the roofline of the device it runs on.
+
+    The function, plain, jitted or watched, is compiled for these arguments, which are all its own; it is warmed up and
+    run in batches, each blocked until its results are ready. What it donates is copied for each run, and NumPy arrays
+    are put on the device, outside the time.
+
+    Without a function, from numbers alone, for a pipeline that is not one jitted function: matrix `flops` of element
+    type `dtype` and device-memory `bytes` of one run in `seconds`; or of one sample, with the rate
+    `samples_per_second`. Either is of one device. float32 is that of JAX's default precision, which GPUs and TPUs
+    multiply in faster types. Raises ValueError where these do not suffice, and for a `dtype` that is
+    no element type.
+    """
+    if function is None:
+        if args:
+            raise TypeError(f"roofline() takes a function first, or numbers by keyword, not {args[0]!r}")
+        unknown = [name for name in kwargs if name not in _NUMBERS]
+        if unknown:
+            raise TypeError(f"roofline() from numbers takes {', '.join(_NUMBERS)}; not {', '.join(unknown)}")
+        return _of_numbers(**kwargs)
+    jitted, args = _jitted(function, "roofline", args)
+    return _of_function(jitted, args, kwargs)
+
+
+def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Roofline:
+    import jax
+
+    leaves = jax.tree_util.tree_leaves((args, kwargs))
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        raise ValueError(
+            "roofline() runs the function, so its arguments are arrays; jax.ShapeDtypeStruct is for cost()"
+        )
+    compiled = _compiled(jitted, args, kwargs)
+    module = _module(compiled)
+    device = compiled.runtime_executable().local_devices()[0]
+    peaks = _peaks(device)
+    working_set = _working_set(compiled)
+    bound = total_bound(bound_time(operation.cost, peaks, working_set) for operation in module.operations)
+    times = _time(jitted, args, kwargs, donated=_donates(compiled))
+    quartiles = statistics.quantiles(times, n=4)
+    median, spread = statistics.median(times), quartiles[2] - quartiles[0]
+    used = model_flops_utilization(module.cost, median, peaks)
+    return measured_run(module.cost, bound, median, spread, len(times), used, device.device_kind, peaks)
+
+
+def _of_numbers(
+    *,
+    flops: float | None = None,
+    bytes: float | None = None,  # noqa: A002  # the field's word, and the public name of the figure
+    seconds: float | None = None,
+    samples_per_second: float | None = None,
+    dtype: str = "float32",
+) -> Roofline:
+    import jax
+
+    given = {"flops": flops, "bytes": bytes, "seconds": seconds, "samples_per_second": samples_per_second}
+    for name, value in given.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"roofline(): {name} is a positive, finite number, not {value!r}")
+    if flops is None and bytes is None:
+        raise ValueError("roofline() from numbers needs flops=, bytes=, or both; or a function to time")
+    if samples_per_second is not None and seconds is None:
+        elapsed = 1.0 / samples_per_second
+    elif seconds is not None and samples_per_second is None:
+        elapsed = seconds
+    else:
+        raise ValueError("roofline() from numbers takes either seconds= (of one run) or samples_per_second=")
+    work = Cost(
+        matrix_flops_by_type={} if flops is None else {checked_element_type(dtype): float(flops)},
+        bytes=float(bytes or 0.0),
+        float32_flops_by_precision={"default": float(flops)} if flops and dtype in FLOAT32_SOURCES else {},
+    )
+    device = jax.devices()[0]
+    peaks = _peaks(device)
+    model = model_flops_utilization(work, elapsed, peaks)
+    unknown = model.reason or "the FLOPs given count as the model's; which were rematerialised is not known"
+    used = Utilization(model.mfu, None, unknown)
+    return measured_run(work, bound_time(work, peaks), elapsed, None, 1, used, device.device_kind, peaks)
+
+
+def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The function as `jax.jit` made it, and its arguments.
+
+    Of a watched one it is what is watched, so that runs here count in no loop. A method's first argument is its object:
+    `.lower` of a jitted method is the function's, which knows no object.
+    """
+    import jax
+
+    while True:
+        if isinstance(function, Watched):
+            function = function.function
+        elif isinstance(function, MethodType) and hasattr(function.__func__, "lower"):
+            function, args = function.__func__, (function.__self__, *args)
+        else:
+            break
+    if not callable(function):
+        raise TypeError(f"{asker}() takes a function first, not a {type(function).__name__}")
+    return (function if hasattr(function, "lower") else jax.jit(function)), args
+
+
+def _compiled(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    compiled = jitted.lower(*args, **kwargs).compile()
+    if not hasattr(compiled, "runtime_executable"):
+        raise TypeError(
+            f"{jitted!r} compiles to an object of type {type(compiled).__name__}: give a function of jax.jit"
+        )
+    return compiled
+
+
+def _module(compiled: Any) -> ModuleCost:
+    modules = compiled.runtime_executable().hlo_modules()
+    return module_cost(modules[0].as_serialized_hlo_module_proto(), custom_call_rules=load_rules(warn))
+
+
+def _donates(compiled: Any) -> bool:
+    import jax
+
+    leaves = jax.tree_util.tree_leaves(compiled.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))
+    return any(leaf.donated for leaf in leaves)
+
+
+def _working_set(compiled: Any) -> float | None:
+    memory = compiled.memory_analysis()
+    if memory is None:
+        return None
+    touched = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    return float(touched - memory.alias_size_in_bytes)
+
+
+def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated: bool) -> list[float]:
+    """Seconds of one run, from each batch. The jitted function itself is called: it knows its static arguments."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    wait: Callable[[Any], Any] = jax.block_until_ready
+
+    def on_device(leaf: Any) -> Any:
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    def copied(leaf: Any) -> Any:
+        return jnp.array(leaf) if isinstance(leaf, jax.Array) else leaf
+
+    given = jax.tree_util.tree_map(on_device, (args, kwargs))
+
+    def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        fresh: tuple[tuple[Any, ...], dict[str, Any]] = given
+        return jax.tree_util.tree_map(copied, fresh) if donated else fresh
+
+    def batch(size: int) -> float:
+        prepared = wait([arguments() for _ in range(size)])
+        started = perf_counter()
+        wait([jitted(*positional, **named) for positional, named in prepared])
+        return (perf_counter() - started) / size
+
+    single = min(batch(1) for _ in range(WARM_UP))
+    # Results of a batch are alive together, so a batch is short.
+    size = max(1, min(100, round(LEAST_BATCH_SECONDS / max(single, 1e-7))))
+    wanted = round(MEASURE_SECONDS / max(single * size, 1e-6))
+    return [batch(size) for _ in range(max(LEAST_BATCHES, min(MOST_BATCHES, wanted)))]
+
+
+def _peaks(device: Any) -> Peaks:
+    settings = load_settings().model_dump(mode="json")
+    return known_peaks(device.device_kind, device.platform, importlib.metadata.version("jaxlib"), settings)

@@ -1,0 +1,125 @@
+"""Events: immutable facts, each with monotonic time in nanoseconds, that travel from the training process to the agent.
+
+An event holds only `str`, `bytes`, `int`, `float`, `bool`, `None` and tuples of these, because that is what crosses the
+pipe (`flow/wire.py`). Third-party plugins emit `Measured` and `SpanEnded`; the rest is what the core folds.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from jaxobs.model.events.attributes import Attributes, AttributeValue, SpanContext
+from jaxobs.model.events.compilation import (
+    CACHE_SECONDS_SAVED,
+    CALL_FILE,
+    CALL_FUNCTION,
+    CALL_LINE,
+    MISS_ARGUMENT,
+    MISS_DIFFERENCES,
+    MISS_NEW,
+    MISS_OLD,
+    MISS_REASON,
+    Compilation,
+    CompilePhaseEnded,
+    CompilePhaseStarted,
+    ExecutableCreated,
+)
+from jaxobs.model.events.observations import (
+    PROCESS_MEMORY,
+    BackendFound,
+    LiveArraysCounted,
+    MainThreadSampled,
+    MemorySampled,
+    ProfileWindow,
+)
+from jaxobs.model.events.runs import ExecutableRan, FunctionCalled, FunctionWatched, RunUnderWay
+from jaxobs.model.events.sources import Measured, ProbeReported, SourceReported, SpanEnded
+from jaxobs.model.events.steps import (
+    ROW_LENGTH,
+    UNMARKED,
+    LoopDeclared,
+    LoopEnded,
+    PhaseEnded,
+    PhaseStarted,
+    Recorded,
+    StepCompleted,
+    StepEnded,
+    StepRows,
+    steps_of_rows,
+)
+
+__all__ = [
+    "CACHE_SECONDS_SAVED",
+    "CALL_FILE",
+    "CALL_FUNCTION",
+    "CALL_LINE",
+    "EVENT_TYPES",
+    "MISS_ARGUMENT",
+    "MISS_DIFFERENCES",
+    "MISS_NEW",
+    "MISS_OLD",
+    "MISS_REASON",
+    "PROCESS_MEMORY",
+    "ROW_LENGTH",
+    "UNMARKED",
+    "AttributeValue",
+    "Attributes",
+    "BackendFound",
+    "Compilation",
+    "CompilePhaseEnded",
+    "CompilePhaseStarted",
+    "Event",
+    "ExecutableCreated",
+    "ExecutableRan",
+    "FunctionCalled",
+    "FunctionWatched",
+    "LiveArraysCounted",
+    "LoopDeclared",
+    "LoopEnded",
+    "MainThreadSampled",
+    "Measured",
+    "MemorySampled",
+    "PhaseEnded",
+    "PhaseStarted",
+    "ProbeReported",
+    "ProfileWindow",
+    "Recorded",
+    "RunUnderWay",
+    "SourceReported",
+    "SpanContext",
+    "SpanEnded",
+    "StepCompleted",
+    "StepEnded",
+    "StepRows",
+    "steps_of_rows",
+]
+
+Event = (
+    Measured
+    | SpanEnded
+    | StepEnded
+    | StepCompleted
+    | LoopDeclared
+    | LoopEnded
+    | PhaseStarted
+    | PhaseEnded
+    | Recorded
+    | FunctionWatched
+    | FunctionCalled
+    | ExecutableRan
+    | RunUnderWay
+    | CompilePhaseStarted
+    | CompilePhaseEnded
+    | Compilation
+    | ExecutableCreated
+    | BackendFound
+    | MemorySampled
+    | LiveArraysCounted
+    | MainThreadSampled
+    | ProfileWindow
+    | SourceReported
+    | ProbeReported
+)
+
+EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
+"""Every event type by its number on the wire. Both ends are started from the same installation."""

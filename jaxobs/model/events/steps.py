@@ -1,0 +1,118 @@
+"""Loops, steps and phases as the user marked them, and the values that the user recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from jaxobs.model.events.attributes import SpanContext
+
+
+class StepEnded(NamedTuple):
+    """One turn of the user's loop.
+
+    `gap` lies before `start`: time since the loop's previous step when the user's code came between the two.
+    `nested` nanoseconds of [start, end] belong to inner loops and to phases other than a checkpoint.
+    `runs` lists the watched calls in order: an executable's number, or a negative number (see `FunctionWatched`)
+    where it is not visible which executable ran.
+    """
+
+    loop: str
+    step: int
+    start: int
+    end: int
+    gap: int
+    input_wait: int
+    dispatch: int
+    nested: int
+    checkpoint: int
+    examples: float | None
+    tokens: float | None
+    failed: bool
+    thread: int
+    runs: tuple[int, ...]
+    parent: SpanContext | None
+
+
+class StepCompleted(NamedTuple):
+    """The device finished what step `step` of `loop` had dispatched, seen by polling; late by at most `uncertainty`.
+
+    Where `loop` is `UNMARKED`, `step` is the number of a call.
+    """
+
+    loop: str
+    step: int
+    time: int
+    uncertainty: int
+
+
+class LoopDeclared(NamedTuple):
+    """The user's own count of a loop's work: model FLOPs of one step, of all this process's devices together."""
+
+    loop: str
+    model_flops: float
+    time: int
+
+
+class LoopEnded(NamedTuple):
+    """The iteration of a loop is over (exhausted or left); `input_wait`: the wait for an item that never came."""
+
+    loop: str
+    time: int
+    input_wait: int
+
+
+class PhaseStarted(NamedTuple):
+    """A stretch that the user named began; `inside` as in `PhaseEnded`, whose `start` is this `time`."""
+
+    phase: str
+    inside: str | None
+    time: int
+
+
+class PhaseEnded(NamedTuple):
+    """A stretch of the run that the user named: `checkpoint`, `evaluation`, `initialisation` or any other word.
+
+    `inside` is the loop in whose step the phase lay, None outside steps. `nested` belongs to loops inside the phase.
+    """
+
+    phase: str
+    inside: str | None
+    start: int
+    end: int
+    nested: int
+
+
+class Recorded(NamedTuple):
+    """A value that the user recorded beside ours."""
+
+    loop: str
+    name: str
+    value: float
+    time: int
+
+
+StepRows = list[Any]
+"""Plain steps as the hot path notes them, one after the other, each as a row of ROW_LENGTH values: `loop`, `step`,
+`start`, `end`, `gap`, `input_wait`, `dispatch`, `examples`, `tokens`, `thread` of `StepEnded`, and `runs`, which is 0
+where nothing ran and a bare number where one thing did. A plain step is one of which there is nothing else to tell."""
+
+ROW_LENGTH = 11
+
+UNMARKED = ""
+"""In place of a loop's name in a row: no step, but a call of a watched function on the main thread outside any. `step`
+then counts such calls from 1 on, `dispatch` is the call, and the agent finds the loops that the calls make."""
+
+
+def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:
+    """The steps in whole rows. Raises ValueError where the last one is cut."""
+    if len(rows) % ROW_LENGTH:
+        raise ValueError(f"{len(rows)} values are no whole rows of {ROW_LENGTH}")
+    for at in range(0, len(rows), ROW_LENGTH):
+        loop, step, start, end, gap, wait, dispatch, examples, tokens, thread, runs = rows[
+            at : at + ROW_LENGTH
+        ]
+        ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
+        yield StepEnded(
+            loop, step, start, end, gap, wait, dispatch, 0, 0, examples, tokens, False, thread, ran, None
+        )

@@ -1,0 +1,226 @@
+"""What an out-of-memory report holds. Each part is gathered by itself; one that is missing is named with the reason."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from jaxobs.jax_compat.internals import backend_exists
+from jaxobs.jax_compat.live_arrays import Census, list_arrays
+from jaxobs.jax_compat.memory_statistics import address_space, device_statistics
+from jaxobs.jax_compat.out_of_memory_errors import matching_executable, requested_bytes
+from jaxobs.model.clock import monotonic
+from jaxobs.model.events import ExecutableCreated
+from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.probe.out_of_memory.output_sizes import output_sizes
+from jaxobs.probe.out_of_memory.summary import summary_text
+
+SNAPSHOT_SECONDS = 2.0
+"""For the agent's answer: it has a newly compiled module to read first."""
+
+GROUPS = 200
+LINES = 50
+LARGEST_PROFILE = 64 * 2**20
+
+SLICE_NANOSECONDS = 10_000_000
+
+VARIABLES = ("XLA_", "JAX_", "JAXOBS_", "TF_GPU_ALLOCATOR", "TF_FORCE_UNIFIED_MEMORY", "LIBTPU_INIT_ARGS",
+             "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # fmt: skip
+"""Beginnings of the environment variables that decide over JAX's memory."""
+
+SECRET = re.compile("token|secret|password|key|header|credential", re.IGNORECASE)
+
+FILES = {
+    "summary.txt": "this text",
+    "error.txt": "the error and where it was raised",
+    "executables.json": "memory analysis of each executable",
+    "live_arrays.json": "live arrays by shape, type, sharding and line",
+    "memory_statistics.json": "what the allocators told",
+    "allocations.pprof": "allocation profile: pprof -top allocations.pprof",
+    "recent.json": "the last steps and compiles, and the process's memory",
+    "settings.json": "settings, and environment variables of JAX and XLA",
+}
+
+NOT_WATCHED = (
+    "not known: the error came out of no watched call (obs.watch): of another function's, or after the call"
+)
+
+
+class Ask(NamedTuple):
+    """`snapshot` gives the document of a snapshot within so many seconds, `executables` what the job told the agent."""
+
+    snapshot: Callable[[float], Mapping[str, Any]]
+    executables: Callable[[], Iterable[ExecutableCreated]]
+
+
+def gather(
+    error: BaseException,
+    kind: str,
+    message: str,
+    function: str | None,
+    name: str,
+    settings: Mapping[str, Any],
+    ask: Ask,
+    deadline: float,
+) -> dict[str, bytes]:
+    """The report's files by name. `deadline` is of `monotonic()`; parts that come too late are left out."""
+    missing: dict[str, str] = {}
+
+    def part(file: str, get: Callable[[], Any]) -> Any:
+        try:
+            return get()
+        except Exception as problem:  # memory is short: any part may fail, and the others are still wanted
+            if raised_by_signal_handler(problem):
+                raise
+            missing[file] = f"{type(problem).__name__}: {problem}"[:200]
+            return None
+
+    requested = requested_bytes(message)
+    report: dict[str, Any] = {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "name": name, "type": kind,
+        "message": message, "requested_bytes": requested, "missing": missing,
+    }  # fmt: skip
+    # Arrays first: other threads of the job go on.
+    report["live_arrays"] = part("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
+    report["memory_statistics"] = part("memory_statistics.json", _statistics)
+    profile = part("allocations.pprof", _allocations)
+    left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
+    document = part("recent.json", lambda: ask.snapshot(left)) or {}
+    report["process"] = part("recent.json", lambda: _known(document, "process"))
+    report["executables"] = document.get("executables") or part(
+        "executables.json", lambda: [_entry(made) for made in ask.executables()]
+    )
+    outputs = part("executables.json", lambda: _outputs(ask.executables())) or {}
+    for entry in report["executables"] or ():
+        entry["outputs"] = outputs.get((entry["function"], (entry["memory"] or {}).get("output")))
+    report["blame"] = part("summary.txt", lambda: blame(function, report["executables"] or (), requested))
+    report["address_space"] = part("summary.txt", lambda: _by_name(address_space()))
+    told = report["process"] or {}
+    contents: dict[str, Any] = {
+        "executables.json": report["executables"],
+        "live_arrays.json": report["live_arrays"],
+        "memory_statistics.json": report["memory_statistics"],
+        "recent.json": told
+        and {key: told.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
+        | {"address_space": report["address_space"]},
+        "settings.json": {"settings": _masked(settings), "environment": _masked(_environment())},
+    }
+    files = {"error.txt": part("error.txt", lambda: _error_text(error, kind, message))}
+    for file, content in contents.items():
+        if content:
+            files[file] = part(file, functools.partial(_json, content))
+    files["allocations.pprof"] = profile
+    there = {file: content for file, content in files.items() if content}
+    report["files"] = {file: what for file, what in FILES.items() if file in there or file == "summary.txt"}
+    summary = part("summary.txt", lambda: summary_text(report).encode())
+    return {"summary.txt": summary or f"{kind}: {message}\n{missing}\n".encode()} | there
+
+
+def blame(function: str | None, executables: Any, requested: int | None) -> str:
+    """Which executable failed, in words: the watched function's, or the only one that needs what was asked for."""
+    own = [entry for entry in executables if function is None or entry["function"] == function]
+    matching = matching_executable(own, requested)
+    if matching is not None:
+        entry, part = matching
+        called = f"{entry['function']}, {entry['executable'] or 'without a known hash'}"
+        if function is None:  # an eager operation may have asked for as much
+            # The device is done after the call has returned, and its error comes where the result is used.
+            unwatched = "" if entry.get("source") == "watched" else ", or that was not watched"
+            return (
+                f"perhaps {called}: its {part} is as large as what was asked for; the error came after the call"
+                + unwatched
+            )
+        return f"{called}: what was asked for is its {part}"
+    if function is None:
+        return NOT_WATCHED
+    known = [entry["executable"] for entry in own if entry["executable"]]
+    return f"{function}" + (f", one of {', '.join(known[:5])}" if known else "")
+
+
+def _live_arrays(deadline: float) -> dict[str, Any] | None:
+    if not backend_exists():
+        return None
+    listing = list_arrays(tracebacks=True, without_failed=True)
+    census = Census(listing)
+    while not census.advance(SLICE_NANOSECONDS):
+        if monotonic() > deadline:
+            raise TimeoutError(f"{census.count} live arrays could not be counted in time")
+    return {
+        "count": census.count,
+        "bytes": census.bytes,
+        "without_memory": {"count": listing.failed, "bytes": listing.failed_bytes},
+        "groups": [asdict(group) for group in census.groups(GROUPS)],
+        "lines": [asdict(line) for line in census.lines(LINES)],
+    }
+
+
+def _statistics() -> list[dict[str, Any]] | None:
+    return [told._asdict() for told in device_statistics()] if backend_exists() else None
+
+
+def _allocations() -> bytes | None:
+    if not backend_exists():
+        return None
+    import jax
+
+    profile: bytes = jax.profiler.device_memory_profile()
+    if len(profile) > LARGEST_PROFILE:
+        raise ValueError(f"the profile has {len(profile)} bytes")
+    return profile
+
+
+def _outputs(made: Iterable[ExecutableCreated]) -> dict[tuple[str, int | None], tuple[int, ...]]:
+    """Bytes of each output, by function and by the sum that the executable's memory analysis tells."""
+    return {
+        (one.function, dict(one.memory).get("output")): sizes
+        for one in made
+        if (sizes := output_sizes(one.proto))
+    }
+
+
+def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:
+    return dict(zip(("in_use_bytes", "limit_bytes"), addresses, strict=True)) if addresses else None
+
+
+def _entry(made: ExecutableCreated) -> dict[str, Any]:
+    """As in the document of a snapshot; the hash is the agent's to tell."""
+    return {
+        "function": made.function,
+        "executable": None,
+        "memory": dict(made.memory),
+        "devices": made.devices,
+    }
+
+
+def _known(document: Mapping[str, Any], key: str) -> Any:
+    value = document.get(key)
+    if value is None:
+        raise LookupError(document.get(f"{key}_reason") or "the agent did not tell it")
+    return value
+
+
+def _error_text(error: BaseException, kind: str, message: str) -> bytes:
+    # Without `format_exception`, which would call the `__str__` of errors that the user has chained to it.
+    where = "".join(traceback.format_tb(error.__traceback__))
+    return f"{kind}: {message}\n\nraised here, innermost last:\n{where}".encode("utf-8", "replace")
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, indent=1).encode()
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
+
+
+def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: "(not shown)" if value and SECRET.search(name) else value for name, value in settings.items()
+    }

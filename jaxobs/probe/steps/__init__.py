@@ -1,0 +1,1 @@
+"""Loops, steps and phases as the user marks them, and the values that the user records."""

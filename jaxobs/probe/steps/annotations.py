@@ -1,0 +1,91 @@
+"""JAX's own step annotations, both ways.
+
+A script's `StepTraceAnnotation` marks steps for us, and our steps carry one while a profiler session is active, so that a
+trace shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxobs.jax_compat.internals import profiler_state
+from jaxobs.probe.steps.loops import Loops
+from jaxobs.probe.steps.marks import StepMark
+
+_LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"
+
+
+def hook_annotations(
+    loops: Loops, contained: Callable[[Callable[..., Any]], Callable[..., None]]
+) -> Callable[[], None]:
+    """Let `jax.profiler.StepTraceAnnotation` mark steps of the loop it names, where the script marks none by itself.
+
+    The class stays what it is, for whoever has imported it already: only what happens on entering and leaving is added,
+    and `contained` keeps that from raising. Returns what undoes it.
+    """
+    from jax.profiler import StepTraceAnnotation as Annotation
+
+    make, enter, leave = Annotation.__init__, Annotation.__enter__, Annotation.__exit__
+    begin = contained(lambda annotation: _begin(loops, annotation))
+    end = contained(_end)
+
+    def made(self: Any, name: str, **kwargs: Any) -> None:
+        vars(self)[_LOOP] = name
+        make(self, name, **kwargs)
+
+    def entered(self: Any) -> Any:
+        result = enter(self)
+        begin(self)
+        return result
+
+    def left(self: Any, *error: Any) -> Any:
+        end(self, error)
+        return leave(self, *error)
+
+    added: dict[str, Callable[..., Any]] = {"__init__": made, "__enter__": entered, "__exit__": left}
+    before = {name: vars(Annotation).get(name) for name in added}
+    for name, function in added.items():
+        setattr(Annotation, name, function)
+
+    def undo() -> None:
+        for name, function in added.items():
+            if vars(Annotation).get(name) is not function:
+                continue  # somebody else has put something over it since
+            if before[name] is None:
+                delattr(Annotation, name)
+            else:
+                setattr(Annotation, name, before[name])
+
+    return undo
+
+
+class Profiling:
+    """In the place of JAX's own profiler state, where a probe knows of every session, its own among them.
+
+    A plain attribute, because it is looked at in every step.
+    """
+
+    def __init__(self) -> None:
+        self.profile_session: object | None = None
+
+
+def annotate_steps(loops: Loops) -> None:
+    """From now on a step of ours carries an annotation whenever JAX's profiler is running."""
+    from jax.profiler import StepTraceAnnotation
+
+    loops.profiler = profiler_state()
+    loops.annotation = StepTraceAnnotation
+
+
+def _begin(loops: Loops, annotation: Any) -> None:
+    if loops.current.around() is None:
+        mark = StepMark(loops, vars(annotation)[_LOOP], None, None, annotated=False)
+        vars(annotation)[_MARK] = mark
+        mark.__enter__()
+
+
+def _end(annotation: Any, error: tuple[Any, ...]) -> None:
+    mark = vars(annotation).pop(_MARK, None)
+    if mark is not None:
+        mark.__exit__(*error)

@@ -1,0 +1,324 @@
+"""Steps, loops and phases as the user marks them: the hot path.
+
+One turn of a loop costs a few clock readings and one row in the ring. A `Step` object is made once for each loop and used
+again for each turn: no object is made that outlives the turn and counts with Python's garbage collector. Which step a
+watched call belongs to is known by thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from jaxobs.flow.ring import PADDING, Ring
+from jaxobs.model.clock import now
+from jaxobs.model.events import LoopDeclared, LoopEnded, StepEnded
+from jaxobs.plugin.guard import Suppressed
+from jaxobs.probe.steps.plain_values import amount, as_name, given_amount
+from jaxobs.probe.trace_context import current_span_context
+from jaxobs.probe.watch.unmarked import UnmarkedCalls
+
+Item = TypeVar("Item")
+Amount = float | Callable[[Any], float] | None
+"""Examples or tokens of a step: a number, a function of the item, or None where the user did not say."""
+
+LONGEST_GAP = 60_000_000_000
+"""Nanoseconds between two `step()` of a loop that still count as the loop's own time: a longer pause is somebody
+thinking in a notebook, not training."""
+
+AVERAGED_EVERY = 16
+"""Every so many steps go into the loop's average duration, and those that are slow; the others save the time."""
+
+SLOW = 3
+"""A step this many times slower than the loop's average notes the current span, so that its own span has a parent; so do
+as many first steps, in which most is compiled."""
+
+CHECKPOINT = "checkpoint"
+
+
+class Step:
+    """The step under way on a thread; watched calls add to it."""
+
+    __slots__ = (
+        "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "plain", "run", "several",
+        "thread",
+    )  # fmt: skip
+
+    def __init__(self, loop: str) -> None:
+        self.loop = loop
+        self.hidden = False  # True while JAX traces: nobody sees this step, and nothing runs in it
+        self.plain = True  # whether there is nothing nested, no checkpoint and no failure
+        self.thread = threading.get_ident()
+        self.number = 0
+        self.dispatch = 0
+        self.nested = 0
+        self.checkpoint = 0
+        self.failed = False
+        self.run = 0  # of the first watched call; no run has this number
+        self.later_runs: list[int] = []
+        self.several: tuple[int, ...] = ()  # what the last step ran, where that was several
+
+    def ran(self, run: int, dispatch: int) -> None:
+        """A watched call ran this. `Watched.__call__` does the same in its own lines: a call costs as much again."""
+        if self.run:
+            self.later_runs.append(run)
+            self.dispatch += dispatch
+        else:
+            self.run = run
+            self.dispatch = dispatch
+
+    def runs(self) -> int | tuple[int, ...]:
+        """What ran in it, as a row of the ring has it. Steps that run the same share one tuple."""
+        if not self.later_runs:
+            return self.run
+        runs = (self.run, *self.later_runs)
+        if runs != self.several:
+            self.several = runs
+        return self.several
+
+    def fail(self) -> None:
+        """A watched function raised in it."""
+        self.failed, self.plain = True, False
+
+    def claim(self, nested: int, checkpoint: int = 0) -> None:
+        """Take time out of it that belongs to an inner loop, a phase or a checkpoint."""
+        self.nested += nested
+        self.checkpoint += checkpoint
+        self.plain = False
+
+
+class Current(threading.local):
+    """What is under way on this thread: the step, the time claimed so far, and the phase around it.
+
+    Loops and phases claim their time, so that what is around them does not count it again.
+    """
+
+    step: Step | None = None
+    claimed: int = 0
+    phase: Any = None
+
+    def around(self) -> Step | None:
+        """The step around what begins now.
+
+        One that no mark and no loop holds any more has ended unseen: a signal handler raised on entering its `__exit__`,
+        where nothing written in Python can act.
+        """
+        if self.step is not None and not self.step.hidden and sys.getrefcount(self.step) <= _HELD_HERE_ALONE:
+            self.step = None
+        return self.step
+
+
+_HOLDER = [Step("")]
+_HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
+"""References to a step that only one thing holds, as this version of Python counts them."""
+
+
+class LoopState:
+    """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps = 0
+        self.last_end: int | None = None
+        self.thread = self.claimed_then = (
+            0  # the thread, its `Current.claimed` and `Current.phase` at `last_end`
+        )
+        self.phase: object = None
+        self.average = 0  # nanoseconds
+        self.flops: float | None = None
+
+
+class Loops:
+    """Makes the marks, into `ring`. `profiler` is JAX's profiler state or None until JAX is imported."""
+
+    def __init__(self, ring: Ring, unmarked: UnmarkedCalls | None = None) -> None:
+        self.current = Current()
+        self._unmarked = unmarked
+        self.profiler: Any = None
+        self.annotation: Any = None
+        self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
+        """To be told of an error on its way through, and of the watched function that raised it; must not raise."""
+        self.emit = ring.emit
+        self.ring = ring
+        self.checkpoints: list[object] = []
+        """Marks of the phases `checkpoint` that are under way, on all threads."""
+        self._loops: dict[str, LoopState] = {}
+
+    def state(self, name: str) -> LoopState:
+        if self._unmarked is not None:
+            self._unmarked.off = True
+        return self._loops.setdefault(name, LoopState(name))
+
+    def steps_ended(self) -> int:
+        return sum(state.steps for state in list(self._loops.values()))
+
+    def annotate(self, loop: str, number: int) -> Any:
+        """A step annotation of JAX's, entered, while its profiler is running; None else, and where that fails."""
+        if self.profiler is None or self.profiler.profile_session is None:
+            return None
+        with Suppressed(Exception):  # a trace without our step is no reason to stop a training run
+            annotation = self.annotation(loop, step_num=number)
+            annotation.__enter__()
+            return annotation
+        return None
+
+    def end_step(
+        self,
+        state: LoopState,
+        step: Step,
+        start: int,
+        end: int,
+        gap: int,
+        input_wait: int,
+        examples: float | None,
+        tokens: float | None,
+    ) -> None:
+        """Emit the step and count it."""
+        number = state.steps
+        duration = end - start - step.nested - step.checkpoint
+        average = state.average
+        state.average = average + ((duration - average) >> 2) if average else duration
+        notable = duration > SLOW * average or number <= SLOW
+        parent = current_span_context() if notable else None
+        runs = step.runs()
+        if step.plain and parent is None:
+            self.ring.extend(
+                (
+                    state.name, number, start, end, gap, input_wait, step.dispatch, examples, tokens, step.thread, runs,
+                )
+            )  # fmt: skip
+            self.ring.advance()
+        else:
+            ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
+            self.emit(
+                StepEnded(
+                    state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
+                    examples, tokens, step.failed, step.thread, ran, parent,
+                )
+            )  # fmt: skip
+        state.steps = number + 1
+        state.last_end = end
+
+    def declare(self, state: LoopState, flops: float | None) -> None:
+        """The user's own FLOPs of a step; told once, and again when they change."""
+        if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
+            state.flops = flops
+            self.emit(LoopDeclared(state.name, flops, now()))
+
+
+class Steps(Generic[Item]):
+    """What `obs.steps(iterable)` returns: iterable any number of times, with the length of what it wraps."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        iterable: Iterable[Item],
+        loop: str,
+        examples: Amount,
+        tokens: Amount,
+        flops: float | None = None,
+    ) -> None:
+        if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+            # Asking by `iter()` would start the workers of a data loader twice.
+            raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
+        self._loops = loops
+        self._iterable = iterable
+        self._loop = as_name(loop)
+        ended = loops.steps_ended
+        self._examples = examples if callable(examples) else given_amount("examples", examples, ended)
+        self._tokens = tokens if callable(tokens) else given_amount("tokens", tokens, ended)
+        self._flops = given_amount("flops", flops, ended)
+
+    def __len__(self) -> int:
+        return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
+
+    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0912, PLR0915  # hot: a call a part costs as much as the part
+        loops, current = self._loops, self._loops.current
+        state = loops.state(self._loop)
+        loops.declare(state, self._flops)
+        step = Step(self._loop)
+        examples, tokens = self._examples, self._tokens
+        examples_vary, tokens_vary = callable(examples), callable(tokens)
+        outer, claimed = current.around(), current.claimed
+        entered = start = now()
+        open_step = False
+        annotation = None
+        profiler = loops.profiler
+        examples_now = None if callable(examples) else examples
+        tokens_now = None if callable(tokens) else tokens
+        iterator = iter(self._iterable)
+        step.number = state.steps
+        current.step = step
+        extend, advance = loops.ring.extend, loops.ring.advance
+        name, thread, later_runs = state.name, step.thread, step.later_runs
+        slow_after = SLOW * state.average
+        try:
+            for item in iterator:
+                ready = now()
+                if examples_vary:
+                    examples_now = amount(examples, item)
+                if tokens_vary:
+                    tokens_now = amount(tokens, item)
+                if profiler is not None and profiler.profile_session is not None:
+                    annotation = loops.annotate(self._loop, step.number)
+                open_step = True
+                # Handed on without keeping a reference: the user's `del batch` must free it.
+                yield (item, item := None)[0]  # type: ignore[assignment]  # never seen as None
+                open_step = False
+                if annotation is not None:
+                    annotation.__exit__(None, None, None)
+                    annotation = None
+                end = now()
+                number = state.steps
+                if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
+                    # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
+                    extend(
+                        (
+                            name, number, start, end, 0, ready - start, step.dispatch, examples_now, tokens_now, thread,
+                            step.runs() if later_runs else step.run,
+                        )
+                    )  # fmt: skip
+                    advance()
+                    state.steps = number + 1
+                else:
+                    loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
+                    slow_after = SLOW * state.average
+                    step.nested = step.checkpoint = 0
+                    step.failed, step.plain = False, True
+                start = end
+                step.dispatch = 0
+                step.run = 0
+                if later_runs:
+                    later_runs.clear()
+                step.number = number + 1
+                current.step = step
+        finally:
+            # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
+            # counts if it ran anything, and as failed if a watched function raised in it.
+            if current.step is step:  # else this generator was let go of while something else was under way
+                current.step = outer  # first: a signal handler may raise after any call
+            try:
+                if annotation is not None:
+                    annotation.__exit__(None, None, None)
+                end = now()
+                body = 0
+                if open_step and (step.run or step.failed):
+                    if step.failed:
+                        examples_now = tokens_now = None
+                    loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
+                    start = end
+                elif open_step:
+                    body = end - ready  # of a turn that does not count: whatever is around has it
+                state.last_end = None
+                if outer is not None:
+                    outer.claim(end - entered - body)
+                current.claimed = claimed + end - entered - body
+                left = LoopEnded(name, now(), end - start - body)
+            except BaseException:  # of a signal handler: a loop that was left does not run on
+                left = LoopEnded(name, now(), 0)
+                raise
+            finally:
+                extend((left, *PADDING))
+                advance()

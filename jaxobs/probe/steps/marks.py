@@ -1,0 +1,153 @@
+"""Steps and phases marked by `with`: for loops that are no iteration, and for what lies outside them."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from jaxobs.flow.ring import PADDING
+from jaxobs.model.clock import now
+from jaxobs.model.events import PhaseEnded, PhaseStarted
+from jaxobs.probe.steps.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
+from jaxobs.probe.steps.plain_values import as_name, given_amount
+
+LASTING = 10_000_000
+"""Nanoseconds. A tentative phase that lasted so long is one: twice as long as another thread may keep Python's
+interpreter lock (`sys.getswitchinterval()`), so that a call which does nothing is not told as one."""
+
+
+class StepMark:
+    """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        loop: str,
+        examples: float | None,
+        tokens: float | None,
+        flops: float | None = None,
+        *,
+        annotated: bool = True,
+    ) -> None:
+        self._loops = loops
+        self._loop = as_name(loop)
+        ended = loops.steps_ended
+        self._amounts = (given_amount("examples", examples, ended), given_amount("tokens", tokens, ended))
+        self._flops = given_amount("flops", flops, ended)
+        self._annotated = annotated
+        self._annotation: Any = None
+
+    def __enter__(self) -> None:
+        current = self._loops.current
+        self._state = state = self._loops.state(self._loop)
+        self._loops.declare(state, self._flops)
+        outer = current.step
+        self._outer = outer if outer is None else current.around()
+        self._claimed = current.claimed
+        self._step = step = Step(self._loop)
+        step.number = state.steps
+        self._start = start = now()
+        self._gap = 0
+        here = state.thread == self._step.thread and state.phase is current.phase
+        if state.last_end is not None and self._outer is None and here:
+            # Phases and other loops since then have their own time.
+            # Loops that alternate claim time from before this one's last end as well: then nothing is left of the gap.
+            gap = max(0, start - state.last_end - (current.claimed - state.claimed_then))
+            self._gap = gap if gap <= LONGEST_GAP else 0
+        current.step = step
+        if self._annotated:
+            try:
+                self._annotation = self._loops.annotate(self._loop, step.number)
+            except BaseException:  # of a signal handler: `__exit__` is not called then
+                current.step = self._outer
+                raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current = self._loops.current
+        current.step = self._outer  # first: a signal handler may raise after any call
+        end = now()
+        if self._annotation is not None:
+            self._annotation.__exit__(kind, error, traceback)
+        if kind is not None:
+            self._step.fail()
+            self._loops.failed(error, None)
+        examples, tokens = self._amounts
+        state, gap = self._state, self._gap
+        self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)
+        current.claimed = self._claimed + gap + end - self._start
+        if self._outer is None:
+            state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed
+        else:
+            self._outer.claim(end - self._start)
+            state.last_end = None  # what follows is the outer step's own time
+
+
+class PhaseMark:
+    """A named stretch of time: `with obs.phase("checkpoint"): …`.
+
+    A tentative one marks a call that may turn out to do nothing: it is no phase until it is confirmed, or has lasted.
+    """
+
+    around: PhaseMark | None
+
+    def __init__(self, loops: Loops, name: str, *, tentative: bool = False) -> None:
+        self._loops = loops
+        self.name = as_name(name)
+        self._tentative = tentative
+
+    def __enter__(self) -> None:
+        current = self._loops.current
+        self._outer = current.around()
+        self._claimed, self.around = current.claimed, current.phase
+        self._start = now()
+        current.step = None  # what runs in a phase is charged to the phase
+        current.phase = self
+        try:
+            if not self._tentative:
+                self._begin()
+        except BaseException:  # of a signal handler: `__exit__` is not called then
+            self.__exit__(None, None, None)
+            raise
+
+    def confirm(self) -> None:
+        """It is a phase for certain: what is tentative begins now, with the time since it was entered."""
+        if self._tentative:
+            self._tentative = False
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.name == CHECKPOINT:
+            self._loops.checkpoints.append(self)
+        inside = self._outer.loop if self._outer is not None else None
+        self._loops.emit(PhaseStarted(self.name, inside, self._start))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current = self._loops.current
+        outer = current.step = self._outer
+        current.phase = self.around
+        if self._tentative and now() - self._start < LASTING:
+            return  # too short to be told: its time stays where it was
+        nested = current.claimed - self._claimed  # loops inside the phase keep their own time
+        try:
+            end = now()
+            if self in self._loops.checkpoints:
+                self._loops.checkpoints.remove(self)
+            inside = outer.loop if outer is not None else None
+            event = PhaseEnded(self.name, inside, self._start, end, nested)
+        except BaseException:  # of a signal handler: the phase that was told of has to end
+            self.__exit__(None, None, None)
+            raise
+        # In one call, which is over before a handler runs.
+        self._loops.ring.extend((event, *PADDING))
+        self._loops.ring.advance()
+        if outer is not None:
+            own = end - self._start - nested
+            if self.name == CHECKPOINT:
+                outer.claim(nested, own)
+            else:
+                outer.claim(nested + own)
+        current.claimed = self._claimed + end - self._start

@@ -1,0 +1,90 @@
+"""The user's own values: the newest of each name is read about once a second, off the training thread, when ready."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxobs.jax_compat.tracers import is_tracer
+from jaxobs.model.clock import now
+from jaxobs.model.events import Recorded
+from jaxobs.plugin.guard import described
+from jaxobs.probe.steps.loops import Current
+from jaxobs.probe.watch.readiness import is_askable, is_ready
+
+NAMES = 200
+"""At most so many names: they become a label."""
+
+
+NUMBERS = (float, int, bool)
+
+
+class RecordedValues:
+    """`record` is the hot path: one dictionary store a value."""
+
+    def __init__(self, current: Current, log: Callable[[str], None]) -> None:
+        self._current = current
+        self._log = log
+        self._newest: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._waiting: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._names: set[tuple[str, str]] = set()
+        self._refused: set[str] = set()
+        self._lock = threading.Lock()
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        step = self._current.step
+        loop = step.loop if step is not None else ""
+        at = now()
+        for name, value in values.items():
+            if type(value) not in NUMBERS and is_tracer(value):
+                # Kept until the next turn it would be a leak of JAX's, and it has no value.
+                self._refuse(name, "a traced value has no number: record it outside the jitted function")
+                continue
+            key = (loop, name)
+            if key not in self._names:
+                if len(self._names) >= NAMES:
+                    self._refuse(name, f"more than {NAMES} names")
+                    continue
+                self._names.add(key)
+            self._newest[key] = (at, value)
+
+    def ready(self) -> list[Recorded]:
+        """Values that can be read without waiting.
+
+        A value that is not ready is kept and asked again: the newest of a loop that runs ahead of its device never
+        would be.
+        """
+        with self._lock:
+            for key in list(self._newest):
+                if key not in self._waiting:
+                    self._waiting[key] = self._newest.pop(key)
+            found = []
+            for key, (at, value) in list(self._waiting.items()):
+                number, settled = self._read(key[1], value)
+                if settled:
+                    del self._waiting[key]
+                if number is not None:
+                    found.append(Recorded(key[0], key[1], number, at))
+            return found
+
+    def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
+        """The number, and whether the value is done with."""
+        try:
+            if is_askable(value):
+                if not is_ready(value):
+                    return None, False
+                if not value.is_fully_addressable:
+                    value = value.addressable_data(0)
+            return float(value), True
+        except RuntimeError:  # "Array has been deleted": the user donated it after recording it
+            return None, True
+        except Exception as error:  # noqa: BLE001  # float() runs code of the user's type
+            self._refuse(name, f"not a single number: {described(error)}")
+            return None, True
+
+    def _refuse(self, name: str, why: str) -> None:
+        """Said once a name, and for so many names at most."""
+        if name not in self._refused and len(self._refused) < NAMES:
+            self._refused.add(name)
+            self._log(f"record({name}=…): {why}")

@@ -1,0 +1,152 @@
+"""The measurement on the real device: the work is done, figures are plausible, what fails is left out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.calibration_file import usable_cores
+from jaxobs.measure.calibration import calibrate
+from jaxobs.measure.calibration_programs import Program, programs, working_sets
+from jaxobs.measure.other_load import OtherLoad
+
+MEBIBYTE = 2**20
+
+
+@pytest.fixture(autouse=True)
+def _x64_as_it_was() -> Iterator[None]:
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def small(platform: str = "cpu") -> list[Program]:
+    return [program for program in programs(platform) if program.size <= 2**18]
+
+
+def test_a_short_calibration_measures_every_kind_and_survives_as_plain_data() -> None:
+    seen: list[tuple[float, str]] = []
+    chosen = [program for program in small() if program.dtype == "float32"]
+    found = calibrate(0.5, lambda fraction, title: seen.append((fraction, title)), chosen)
+    assert Calibration.from_dict(found.to_dict()) == found
+    assert found.matrix[0].size == 256, "larger ones are left out where they take too long"
+    assert [point.working_set_bytes for point in found.bandwidth] == [2**16, 2**18]
+    assert found.vector
+    assert found.transcendentals
+    assert found.latency_seconds is not None
+    assert 1e-7 < found.latency_seconds < 0.1
+    assert [fraction for fraction, _ in seen] == sorted(fraction for fraction, _ in seen)
+    assert seen[-1] == (1.0, "done")
+
+
+@pytest.mark.parametrize(
+    ("kind", "most_a_cycle"),
+    # Two multiply-add units of 512 bits: 64 FLOP; matrix extensions: 1024; two loads and a store of 64 bytes.
+    [("vector", 64), ("transcendentals", 16), ("copy", 192), ("triad", 192), ("matrix", 1024)],
+)
+def test_no_rate_is_more_than_the_fastest_core_could_do(kind: str, most_a_cycle: int) -> None:
+    """XLA that dropped the work, or hoisted it out of the loop, would seem a thousand times faster."""
+    program = [program for program in small() if program.group == kind and program.dtype == "float32"][-1]
+    run = program.prepare()
+    run()
+    rate = program.work / min(_timed(run) for _ in range(20))
+    assert 1e6 < rate < usable_cores() * most_a_cycle * 7e9
+
+
+def _timed(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def test_what_the_device_cannot_do_is_left_out_and_the_rest_is_measured() -> None:
+    def refuse() -> Callable[[], None]:
+        raise RuntimeError("RESOURCE_EXHAUSTED")
+
+    good = next(program for program in programs("cpu") if program.group == "matrix")
+    bad = Program("matrix", "float32", 512, 1.0, refuse)
+    slow = Program("matrix", "float32", 10**6, 1e21, refuse)
+    found = calibrate(0.2, lambda _fraction, _title: None, [good, bad, slow])
+    assert [rate.size for rate in found.matrix] == [good.size]
+    assert found.bandwidth == ()
+    assert found.latency_seconds is None
+
+
+def test_a_type_that_the_compiler_runs_as_another_gets_no_peak_and_the_reason_says_so() -> None:
+    narrow = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int4")
+    chosen = [program for program in small() if program.group == "matrix" and program.dtype in narrow]
+    assert {program.dtype for program in chosen} == set(narrow)
+    found = calibrate(0.3, lambda _fraction, _title: None, [p for p in chosen if p.size == 256])
+    left_out = {entry.dtype: entry for entry in found.left_out}
+    assert {rate.dtype for rate in found.matrix} | set(left_out) == set(narrow)
+    assert not {rate.dtype for rate in found.matrix} & set(left_out)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        assert left_out[dtype].runs_as == "float32"
+        assert left_out[dtype].reason == "runs as float32 here: no peak of its own"
+    # JAX 0.6.2 widens int8 before it multiplies; 0.10.2 does not.
+    assert "int8" not in left_out or left_out["int8"].runs_as == "int32"
+
+
+def test_a_type_in_which_large_products_run_has_the_peak_of_those() -> None:
+    own = next(program for program in small() if (program.group, program.dtype) == ("matrix", "float32"))
+    widened = replace(own, size=128, compiled=_other)
+    found = calibrate(0.1, lambda _fraction, _title: None, [widened, own])
+    assert [rate.size for rate in found.matrix] == [own.size]
+    assert found.left_out == ()
+
+
+def _other() -> Any:
+    return jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((4,), "float32")).compile()
+
+
+def test_a_product_in_which_no_type_can_be_seen_is_left_out() -> None:
+    whole = next(program for program in programs("cpu") if program.group == "matrix")
+    strange = replace(whole, dtype="float16", compiled=_other)
+    found = calibrate(0.1, lambda _fraction, _title: None, [strange])
+    assert found.matrix == ()
+    assert [(entry.dtype, entry.runs_as) for entry in found.left_out] == [("float16", None)]
+    assert "not known" in found.left_out[0].reason
+
+
+@pytest.mark.parametrize(
+    ("cache", "largest"), [(0, MEBIBYTE), (32 * MEBIBYTE, 256 * MEBIBYTE), (2**30, 512 * MEBIBYTE)]
+)
+def test_working_sets_go_from_the_smallest_cache_to_eight_times_the_largest(cache: int, largest: int) -> None:
+    sets = working_sets(cache)
+    assert sets[0] == 64 * 2**10
+    assert sets[-1] == largest
+    assert sets == sorted(set(sets))
+
+
+def test_an_accelerator_gets_larger_programs_with_tensorfloat32_among_them() -> None:
+    found = programs("gpu")
+    assert {program.dtype for program in found if program.group == "matrix"} >= {"tensorfloat32", "bfloat16"}
+    assert max(program.size for program in found if program.group == "copy") == 2**30
+
+
+def test_the_load_of_others_is_counted_without_idle_time(tmp_path: Path) -> None:
+    statistics = tmp_path / "stat"
+    cores = "".join(f"cpu{number} 0 0 0 0 0 0 0 0 0 0\n" for number in range(len(os.sched_getaffinity(0))))
+    statistics.write_text("cpu 0 0 0 0 0 0 0 0 0 0\n" + cores, encoding="utf-8")
+    busy, idle = OtherLoad(statistics), OtherLoad(statistics)
+    statistics.write_text("cpu 90000 0 0 0 0 0 10000 0 0 0\n" + cores, encoding="utf-8")
+    found = busy.cores()
+    assert found is not None
+    assert found > 1
+    statistics.write_text("cpu 0 0 0 90000 90000 0 0 0 0 0\n" + cores, encoding="utf-8")
+    assert idle.cores() == 0
+
+
+def test_the_load_of_others_is_unknown_where_the_system_does_not_tell(tmp_path: Path) -> None:
+    assert OtherLoad(tmp_path / "missing").cores() is None
+    for text in ("", "cpu", "nonsense\n", "cpu 1 2 3\n" + "cpu0 1\n" * 100_000):
+        (tmp_path / "stat").write_text(text, encoding="utf-8")
+        assert OtherLoad(tmp_path / "stat").cores() is None
