@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.wrapping import Wrapping
 
@@ -14,10 +15,9 @@ WRITERS = ("AsyncWriter", "LoggingWriter", "MultiWriter", "SummaryWriter", "Torc
 """Public classes with a `write_scalars` of their own (seen in clu 0.0.12). A writer may write to others."""
 
 
-class CluProbe:
+class CluProbe(Probe):
     """Wraps `write_scalars` of CLU's writers once the job has imported them."""
 
-    metrics = ()
     reason = "clu.metric_writers has not been imported"
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.wrapping import Wrapping
 
@@ -16,10 +17,9 @@ OWN_EVENTS = "/jax/"
 """A backend may listen to `jax.monitoring`, and then hears of JAX's own events too, whose names begin so."""
 
 
-class MetraxProbe:
+class MetraxProbe(Probe):
     """Wraps `log_scalar` of Metrax's backends once the job has imported them."""
 
-    metrics = ()
     reason = "metrax.logging has not been imported"
 
     def __init__(self) -> None:

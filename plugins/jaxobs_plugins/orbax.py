@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.wrapping import Wrapping
 
@@ -28,10 +29,9 @@ ASKED_EACH_STEP = "CheckpointManager"
 """Its `save` is called in each step and saves in few; only what it then saves is certain to be a checkpoint."""
 
 
-class OrbaxProbe:
+class OrbaxProbe(Probe):
     """Wraps the classes of `orbax.checkpoint`, and the functions of its second version, once the job has imported it."""
 
-    metrics = ()
     reason = "orbax.checkpoint has not been imported"
 
     def __init__(self) -> None:

@@ -22,7 +22,8 @@ jaxobs.agent.service.STUCK_SECONDS = 0.5  # a test does not wait for ten seconds
 EXPORTER = (
     SOON
     + """
-class Exporter:
+from jaxobs.plugin import base
+class Exporter(base.Exporter):
     metrics = ()
     def start(self, agent):
         {start}
@@ -35,7 +36,8 @@ class Exporter:
 COLLECTOR = (
     SOON
     + """
-class Collector:
+from jaxobs.plugin import base
+class Collector(base.Collector):
     metrics = ()
     interval = 0.1
     def start(self, agent):
@@ -175,8 +177,8 @@ import sys
 import threading
 FOUND = importlib.util.find_spec("jax") is not None
 {}
-class Exporter:
-    metrics = ()
+from jaxobs.plugin import base
+class Exporter(base.Exporter):
     def start(self, agent):
         agent.log(f"found: {{FOUND}}, loaded: {{'jax' in sys.modules}}")
     def export(self, batch):
@@ -207,8 +209,9 @@ from jaxobs.model.clock import now
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin import base
 BUSY = Metric("other_busy_ratio", "gauge", "Busy.", ("device", "core"), "ratio")
-class Collector:
+class Collector(base.Collector):
     metrics = (BUSY,)
     device_readings = (DeviceReading("utilization", Metric(BUSY.name, "gauge", "Busy.", ("device",), "ratio")),)
     interval = 0.1

@@ -15,6 +15,7 @@ from jaxobs.cli.checks.devices import hardware_present, peaks_lines, read_device
 from jaxobs.cli.checks.plugins import problems_of, remarks_of
 from jaxobs.cli.checks.settings import MASK, check_settings, mask
 from jaxobs.hardware.peaks import peaks_for
+from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
 from jaxobs.plugin.protocol import Remark
 
@@ -159,12 +160,21 @@ def test_a_directory_where_no_peaks_can_be_kept_needs_attention(tmp_path: Path) 
     ) in answered.stdout
 
 
-class _Breaks:
+class Sound(Exporter):
+    def export(self, batch: Any) -> None: ...
+
+
+class Asked(Collector):
+    def collect(self) -> Any:
+        return ()
+
+
+class _Breaks(Sound):
     def check(self, settings: Any) -> Any:
         raise SystemExit(3)
 
 
-class _Tells:
+class _Tells(Sound):
     def check(self, settings: Any) -> Any:
         yield Remark(f"rank {settings['rank_on_host']} sends to https://name:word@host/", problem=True)
 
@@ -181,12 +191,12 @@ def test_a_check_of_a_plugin_that_fails_is_a_problem_of_that_plugin_and_credenti
     ]
 
 
-class _TwoDevices:
+class _TwoDevices(Asked):
     def devices_present(self) -> tuple[str, ...]:
         return ("NVIDIA H100", "NVIDIA H100")
 
 
-class _Broken:
+class _Broken(Asked):
     def devices_present(self) -> tuple[str, ...]:
         raise RuntimeError
 

@@ -13,6 +13,7 @@ from typing import Any
 from jaxobs.config import Settings
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import Found
 
@@ -91,14 +92,14 @@ def _where_peaks_are_kept(settings: Settings) -> tuple[Path | None, str | None]:
 
 
 def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
-    """Accelerators of this host by vendor: what collectors with `devices_present()` say, and AMD's driver."""
+    """Accelerators of this host by vendor: what collectors say in `devices_present()`, and AMD's driver."""
     present: dict[str, list[str]] = {}
     for found in plugins:
-        ask = getattr(found.plugin, "devices_present", None)
-        if not callable(ask):
+        plugin = found.plugin
+        if not isinstance(plugin, Collector):
             continue
         try:
-            names = [str(name) for name in ask()]
+            names = [str(name) for name in plugin.devices_present()]
         except Exception:  # noqa: BLE001, S112  # a plugin that fails gives no answer
             continue
         if names:

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxobs.cli.checks.settings import mask
+from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import Found
 
 
 def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The remarks of a plugin's optional method `check(settings)`, as `text` and `problem`; credentials masked."""
-    check = getattr(found.plugin, "check", None)
-    if not callable(check):
+    """The remarks of a plugin's `check(settings)`, as `text` and `problem`; credentials masked."""
+    plugin = found.plugin
+    if not isinstance(plugin, Plugin):
         return []
     try:
-        said = [(str(remark.text), bool(remark.problem)) for remark in check(settings)]
+        said = [(str(remark.text), bool(remark.problem)) for remark in plugin.check(settings)]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # a plugin may do anything, SystemExit included

@@ -31,6 +31,7 @@ from jaxobs.model.events import (
     Measured,
 )
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe.trace_context import current_span_context
@@ -83,7 +84,7 @@ class ThreadState(threading.local):
         self.began_anew = 0
 
 
-class CompileProbe:
+class CompileProbe(Probe):
     """Hooks JAX's compile events. See the module."""
 
     metrics = (CACHE_REQUESTS,)
