@@ -137,13 +137,16 @@ class OpenTelemetryExporter(Exporter):
 
 def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
     # Late, because without an endpoint nothing of OpenTelemetry is to be imported.
+    from jaxobs_plugins.otel.environment import sending
     from jaxobs_plugins.otel.worker import Worker
 
-    def number(name: str, default: int) -> int:
-        return positive_number(
-            name, default, os.environ, lambda problem: agent.log(f"exporter otel: {problem}")
-        )
+    def report(problem: str) -> None:
+        agent.log(f"exporter otel: {problem}")
 
+    def number(name: str, default: int) -> int:
+        return positive_number(name, default, os.environ, report)
+
+    how = sending(signal, os.environ, report)
     if signal == "traces":
         from jaxobs_plugins.otel.traces import TraceSignal
 
@@ -151,6 +154,7 @@ def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
             TraceSignal(
                 agent,
                 endpoint,
+                how,
                 interval=number("OTEL_BSP_SCHEDULE_DELAY", 5_000) / 1_000,
                 capacity=number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
                 batch_size=number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
@@ -159,5 +163,5 @@ def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
     from jaxobs_plugins.otel.metrics import MetricSignal
 
     return Worker(
-        MetricSignal(agent, endpoint, interval=number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
+        MetricSignal(agent, endpoint, how, interval=number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
     )
