@@ -113,11 +113,8 @@ class Timeline:
                 operation.program_id = ids[operation.program_id]
                 found = self._modules.instruction(operation.program_id, operation.instruction or "")
                 if found is not None:
-                    operation.category, operation.kind, operation.in_entry = (
-                        found.opcode,
-                        found.kind,
-                        found.in_entry,
-                    )
+                    operation.category, operation.kind = found.opcode, found.kind
+                    operation.in_entry = found.in_entry
         self.runs = {ids.get(program or 0, program): runs for program, runs in self.runs.items()}
         self._indices = {
             (name, ids.get(program or 0, program), kernel): index
