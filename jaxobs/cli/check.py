@@ -98,7 +98,7 @@ def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
-    from jaxobs.cli.checks.devices import peaks_lines
+    from jaxobs.cli.checks.devices import peak_notes, peak_rows
     from jaxobs.cli.tables import add_row, new_table
 
     yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
@@ -113,7 +113,12 @@ def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
     yield ""
     for device in report["devices"]:
         yield f"device {device['device']}: {device['kind']} ({device['platform']})"
-        yield from peaks_lines(device["peaks"])
+        if rows := peak_rows(device["peaks"]):
+            peaks = new_table("peak", "value", "unit", "from", left=("unit", "from"))
+            for row in rows:
+                add_row(peaks, *row)
+            yield peaks
+        yield from peak_notes(device["peaks"])
     for vendor, names in report["hardware_present"].items():
         yield f"hardware: {', '.join(names)} ({vendor})"
     yield ""
