@@ -6,7 +6,6 @@ booleans and enumerations as text, containers as JSON.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -73,6 +72,8 @@ def unknown_variables(
 
     `declared` holds each plugin's name and own settings, `settings` the names of jaxobs's own.
     """
+    import difflib  # here: the agent, which loads every plugin, hardly ever needs it
+
     known: dict[str, set[str]] = {}
     for plugin, own in declared:
         known.setdefault(prefix(plugin), set()).update(variables(plugin, own))
