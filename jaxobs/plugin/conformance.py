@@ -41,9 +41,8 @@ def problem_of_rules(rules: Any) -> str:
 
 def _is_pydantic_model(settings: object) -> bool:
     # By its fields: a plugin without settings must not make the agent load pydantic.
-    return not isinstance(settings, type) and isinstance(
-        vars(type(settings)).get("__pydantic_fields__"), dict
-    )
+    fields = getattr(type(settings), "model_fields", None)
+    return not isinstance(settings, type) and isinstance(fields, dict)
 
 
 def _shown(value: object) -> str:
