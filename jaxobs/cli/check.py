@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> int:
 def collect() -> dict[str, Any]:
     """Everything as plain data, with all `problems` in one list."""
     from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
-    from jaxobs.cli.checks.plugins import problems_of, remarks_of
+    from jaxobs.cli.checks.plugins import problems_of, remarks_of, unknown_settings
     from jaxobs.cli.checks.settings import check_settings, directory_problems
     from jaxobs.cli.plugins import describe, find_plugins
     from jaxobs.config import Settings, SettingsError, load_settings, plain_settings
@@ -74,6 +74,7 @@ def collect() -> dict[str, Any]:
     problems += unused_hardware(present, devices)
     problems += directory_problems(loaded)
     problems += problems_of(plugins)
+    problems += unknown_settings(found, os.environ, Settings.model_fields)
     problems += (
         [] if plugins else ["no plugin is installed, not even those of jaxobs: run `pip install jaxobs`"]
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jaxobs.cli.checks.plugins import unknown_settings
 from jaxobs.config import Settings, unknown_variables
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import unknown_variables as unknown_plugin_variables
@@ -85,5 +86,7 @@ def test_a_variable_that_means_nothing_is_told_with_what_was_meant(installed: An
         "unknown setting JAXOBS_EXAMPLE_REPORT_COLOUR",
         "unknown setting JAXOBS_EXAMPLE_SPAN_GENERATIONS (did you mean JAXOBS_EXAMPLE_SPAN_GENERATION?)",
     ]
+    found = [installed(name) for name in GROUPS]
+    assert len(unknown_settings(found, environment, Settings.model_fields)) == 2  # as `jaxobs check` tells it
     # What is the plugins' is left to them, and nothing else is.
     assert unknown_variables(environment) == [("JAXOBS_INTERVALL", "JAXOBS_INTERVAL")]
