@@ -58,7 +58,7 @@ def load_plugins(
     """
     plugins = Plugins()
     every = (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS))
-    own_settings = [(found.name, found.plugin.settings) for found in every if found.plugin is not None]
+    own_settings = [(found.name, found.plugin.settings) for found in every if found.has_own_variables]
     for line in unknown_variables(own_settings, os.environ, settings):
         log(line)
     for found in every:

@@ -48,6 +48,11 @@ class Found:
     source: str = ""
     """What it is called among the sources, if not by its name."""
 
+    @property
+    def has_own_variables(self) -> bool:
+        """Whether variables that begin with its name are its own; those of built-in plugins are jaxobs's settings."""
+        return isinstance(self.plugin, Plugin) and self.distribution.partition(" ")[0] != OWN_DISTRIBUTION
+
 
 @dataclass(frozen=True, slots=True)
 class Announced:

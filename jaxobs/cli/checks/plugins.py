@@ -29,7 +29,7 @@ def unknown_settings(
     plugins: Iterable[Found], environment: Mapping[str, str], settings: Collection[str]
 ) -> list[str]:
     """A line for each variable that begins with a plugin's name and means nothing; `settings` are jaxobs's own."""
-    own = [(found.name, found.plugin.settings) for found in plugins if isinstance(found.plugin, Plugin)]
+    own = [(found.name, found.plugin.settings) for found in plugins if found.has_own_variables]
     return unknown_variables(own, environment, settings)
 
 
