@@ -1,9 +1,9 @@
 """Which module the operations of a CPU belong to, where the program id that they carry is not the one it has here.
 
 XLA's CPU compiler writes the program id into the compiled code. An executable that was read from JAX's persistent cache
-therefore records operations with the id that it had in the process which compiled it (seen in jaxlib 0.10.2), while the
-trace lists its module under the id of this process, where the other id may be another's. The name of the module and the
-names of its instructions are the same in both. Where they fit several modules the operations belong to none of them:
+therefore records operations with the id that it had in the process which compiled it (seen in 0.8.2 and 0.10.2), while
+the trace lists its module under the id of this process, where the other id may be another's. The name of the module and
+the names of its instructions are the same in both. Where they fit several modules the operations belong to none of them:
 which one ran must not be guessed.
 """
 
