@@ -11,10 +11,10 @@ from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.executables.executable import SAMPLES_KEPT
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.amounts import Amounts
-from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.run_work import Work, work_of
+from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.utilization import LoopWork
 from jaxobs.derive.loops.wall_time import bottleneck
