@@ -44,11 +44,12 @@ deployment: .venv/installed .venv-schemas/installed check-prometheus  ## deploy/
 	.ci/tools.sh $(DEPLOYMENT_TOOLS) >/dev/null
 	.venv/bin/python -m pytest -m deployment tests/deployment $(ARGS)
 
-lint: .venv/installed  ## ruff, mypy --strict, import-linter
+lint: .venv/installed  ## ruff, mypy --strict, import-linter, and the limits of .ci/limits.py
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/python .ci/limits.py
 
 format: .venv/installed  ## put the code into its one format, and mend what can be mended
 	.venv/bin/ruff check --fix .

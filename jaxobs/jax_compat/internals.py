@@ -278,11 +278,6 @@ def arrays_alive() -> int | None:
     return count if count < IMMORTAL else None
 
 
-def backends() -> tuple[Any, ...]:
-    """Those that exist. Takes no lock, as JAX's own functions do: it may be held by the caller's very thread."""
-    return tuple(getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {}).values())
-
-
 def is_compiling(frame: FrameType) -> bool:
     """Whether a thread with this innermost frame is in XLA's compiler, which gives up the interpreter lock."""
     code = frame.f_code
