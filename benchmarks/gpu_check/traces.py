@@ -1,0 +1,130 @@
+"""Operations of a kept trace as `jaxobs analyze` reads them, beside JAX's own reader of traces."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.gpu_check.figures import Findings
+
+LARGEST = 12
+"""Operations that are compared one by one."""
+
+TOLERANCE = 0.02
+
+
+class Event(NamedTuple):
+    """One event of a device's line, in ns; `operation` is (module, instruction), or the event's name without either."""
+
+    start: float
+    end: float
+    operation: tuple[str, str]
+
+
+def own_seconds(path: Path) -> dict[tuple[str, str], float]:
+    """Seconds by (module, instruction) without what is nested within, by `jax.profiler.ProfileData`."""
+    from jax.profiler import ProfileData
+
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    data = ProfileData.from_file(str(path))
+    for plane in data.planes:
+        for line in plane.lines:
+            # A GPU's other lines repeat what its streams say (xla/backends/profiler/gpu/cupti_collector.cc,
+            # GetDeviceXLineName; the others are derived from them). A CPU's operations are on lines of its threads.
+            if plane.name.startswith("/device:GPU:") and not line.name.startswith("Stream #"):
+                continue
+            if plane.name.startswith(("/device:GPU:", "/host:CPU")):
+                for operation, nanoseconds in _self_times(_events(line.events, plane.name)):
+                    found[operation] += nanoseconds / 1e9
+    return dict(found)
+
+
+def _events(events: Iterable[Any], plane: str) -> list[Event]:
+    found = []
+    for event in events:
+        stats = {name: value for name, value in event.stats if name in ("hlo_op", "hlo_module")}
+        if "hlo_op" in stats:
+            operation = (str(stats.get("hlo_module", "")), str(stats["hlo_op"]))
+        elif plane.startswith("/device:GPU:") and not event.name.startswith("Memory"):
+            operation = ("", event.name)  # a copy of the runtime's, or a whole command buffer
+        else:
+            continue
+        found.append(Event(event.start_ns, event.start_ns + event.duration_ns, operation))
+    return sorted(found, key=lambda event: (event.start, -event.end))
+
+
+def _self_times(events: list[Event]) -> Iterator[tuple[tuple[str, str], float]]:
+    """Each event's time less that of the events within it, on one line."""
+    under_way: list[tuple[Event, float]] = []
+
+    def ended(until: float) -> Iterator[tuple[tuple[str, str], float]]:
+        while under_way and under_way[-1][0].end <= until:
+            event, within = under_way.pop()
+            yield event.operation, event.end - event.start - within
+
+    for event in events:
+        yield from ended(event.start)
+        if under_way and event.end <= under_way[-1][0].end:
+            outer, within = under_way[-1]
+            under_way[-1] = (outer, within + event.end - event.start)
+        under_way.append((event, 0.0))
+    yield from ended(float("inf"))
+
+
+def judge(told: Findings, path: Path) -> None:
+    """Say how `jaxobs analyze` and JAX's reader agree, and what is not modelled."""
+    report = _analysis(path)
+    told.keep_json("analysis.json", report)
+    truth = own_seconds(path)
+    if not truth:
+        told.unmeasured("operations of the trace", "JAX's own reader finds no operation of a device in it")
+        return
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for row in report["operations"]:
+        found[row["module"] or "", row["name"]] += row["self_seconds"]
+    told.figure(
+        "operations of the trace, all together", sum(found.values()), sum(truth.values()), relative=TOLERANCE, unit="s",
+        source="jax.profiler.ProfileData",
+    )  # fmt: skip
+    seconds_by_name: dict[str, float] = defaultdict(float)
+    for (_, name), seconds in found.items():
+        seconds_by_name[name] += seconds
+    for (module, name), seconds in sorted(truth.items(), key=lambda pair: -pair[1])[:LARGEST]:
+        mine = found.get((module, name), seconds_by_name.get(name))
+        told.figure(
+            f"operation {name} of {module or 'no module'}", mine, seconds, relative=TOLERANCE, unit="s",
+            source="jax.profiler.ProfileData", reason="jaxobs has no operation of that name",
+        )  # fmt: skip
+    told.figure(
+        "unmodelled share of the trace", report["unmodelled_share"], between=(0.0, 0.02), reason="nothing ran"
+    )
+    _unmodelled(told, report)
+
+
+def _unmodelled(told: Findings, report: dict[str, Any]) -> None:
+    rows = [row for row in report["operations"] if row["unmodelled_seconds"]]
+    rows.sort(key=lambda row: -row["unmodelled_seconds"])
+    names = [
+        f"`{row['name']}` ({row['unmodelled_seconds'] * 1e3:.2f} ms, {row['category']}, kernels "
+        f"{', '.join(row['kernels'][:2]) or 'unknown'})"
+        for row in rows[:10]
+    ]
+    told.note("Not modelled, of the trace: " + ("; ".join(names) or "nothing") + ".")
+
+
+def _analysis(path: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxobs", "analyze", str(path), "--json"], capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(
+            f"`jaxobs analyze` ended with status {done.returncode}: {done.stderr.strip()[-300:]}"
+        )
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
