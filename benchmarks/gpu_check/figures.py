@@ -60,7 +60,7 @@ def _is_between(found: Value, low: float, high: float) -> bool:
     return isinstance(found, int | float) and math.isfinite(found) and low <= found <= high
 
 
-def _verdict(right: bool) -> Verdict:  # noqa: FBT001  # a predicate turned into its word
+def _verdict(right: bool) -> Verdict:
     return "right" if right else "WRONG"
 
 

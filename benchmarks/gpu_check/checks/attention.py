@@ -45,8 +45,10 @@ def _attend(query: Any, key: Any, value: Any, *, causal: bool, implementation: A
 
 
 def _slopes(query: Any, key: Any, value: Any, *, causal: bool, implementation: Any) -> Any:
-    """Result and gradients, so that XLA can leave out neither pass. The cotangent is data: a sum's would be all ones,
-    with which it simplifies the products."""
+    """Result and gradients, so that XLA can leave out neither pass.
+
+    The cotangent is data: a sum's would be all ones, with which XLA simplifies the products.
+    """
     import jax
 
     attend = functools.partial(_attend, causal=causal, implementation=implementation)

@@ -143,7 +143,7 @@ def _work(told: Findings, document: dict[str, Any], shape: Shape, attention: Att
     reason = "the step has no cost" if not steps else ""
     again = cost.get("rematerialized_flops")
     told.figure(
-        "matrix FLOPs, rematerialised ones left out", cost and cost["matrix_flops"] - again or None,
+        "matrix FLOPs, rematerialised ones left out", cost["matrix_flops"] - again if cost else None,
         shape.model_flops(attention), relative=1e-3, source="6ND and attention, by formula", reason=reason,
     )  # fmt: skip
     told.figure(
