@@ -46,26 +46,3 @@ def paired_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
 def paired_difference(of: Sequence[float], less: Sequence[float]) -> Interval:
     """`of` less `less`, round by round."""
     return median([one - other for one, other in zip(of, less, strict=True)])
-
-
-Groups = Sequence[Sequence[float]]
-"""Values by group and turn: turns of one process are alike in what fell to it once and for all."""
-
-
-def changed_ratio(after: tuple[Groups, Groups], before: tuple[Groups, Groups]) -> Interval:
-    """What the ratio of two, group by group, became of what it was: 1 where nothing changed.
-
-    The median over groups of each one's median ratio after over its median ratio before. The bootstrap draws groups
-    first, and turns within each of those, before and after.
-    """
-    ratios, earlier = (np.asarray(of, float) / np.asarray(to, float) for of, to in (after, before))
-    chance = np.random.default_rng(0)
-    drawn = chance.integers(len(ratios), size=(RESAMPLES, len(ratios), 1))
-
-    def medians(values: Any) -> Any:
-        turns = chance.integers(values.shape[1], size=(RESAMPLES, *values.shape))
-        return np.median(values[drawn, turns], axis=2)
-
-    low, high = np.quantile(np.median(medians(ratios) / medians(earlier), axis=1), (0.025, 0.975))
-    middle = np.median(np.median(ratios, axis=1) / np.median(earlier, axis=1))
-    return Interval(float(middle), float(low), float(high))

@@ -99,7 +99,9 @@ def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) 
     assert outcome.status == -signal.SIGINT
     assert outcome.stdout.splitlines()[-1] == "True"
     assert outcome.stderr.splitlines()[-1] == "KeyboardInterrupt"
-    assert "jaxobs" not in outcome.stderr.replace("jaxobs/probe/", "")
+    # The interrupt may fall into a frame of ours, which the traceback then names: nothing else speaks of jaxobs.
+    said = [line for line in outcome.stderr.splitlines() if not line.startswith("  ")]
+    assert not [line for line in said if "jaxobs" in line]
     assert agent.is_gone_within(10.0)
 
 

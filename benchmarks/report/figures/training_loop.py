@@ -1,24 +1,24 @@
 """Step time with jaxobs over step time without, in loops of 0.1 to 100 ms a step: `make benchmark NAME=training_loop`.
 
-Takes about an hour on a quiet machine, and says nothing on one that is not; the control shows which it was.
-`python -m benchmarks.overhead` measures single loops.
+Takes half an hour. `python -m benchmarks.overhead` measures single loops.
 """
 
 from __future__ import annotations
 
-from benchmarks.overhead.loops import CORES, FIRST_MINUTE, Phase, loop
-from benchmarks.overhead.worker import TARGETS
+from benchmarks.overhead.loops import CORES, Phase, loop
+from benchmarks.overhead.model import TARGETS
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 
-GENERATIONS, ROUNDS = 3, 20
+SECONDS = 60.0
 
-_TEXT = f"""A loop in a process of its own, with everything of jaxobs at its default: steps marked, the function watched,
-the loss recorded, and read each tenth step. {GENERATIONS} generations of three processes each (plain, plain as the
-control, jaxobs) take turns on the machine, in any order, the others suspended. A ratio is of two turns of one round; the
-interval is the bootstrap's over generations and rounds. The first minute is {FIRST_MINUTE[0]} turns of
-{FIRST_MINUTE[1]:g} s, with every core; after it there are {ROUNDS} turns of a second, or of thirty steps. `every`: the
-loop may use every core; `one-free`: one less. Profiler windows fall into few turns, so that a median leaves them out:
-their budget, 0.2 %, comes on top."""
+_TEXT = f"""A loop with everything of jaxobs at its default: steps marked, the function watched, the loss recorded, and
+read each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on: its
+memory lies in the same places in both, which is worth some per cent between processes. The agent is suspended in the
+plain parts, so that all it does falls into the others. A ratio is of such a group of four; the interval is the
+bootstrap's over groups. The control does the same with nothing in either part. First minute: from `instrument()` on;
+after it: {SECONDS:g} s. `every`: the loop may use every core; `one-free`: one less. `threads`: what the threads of
+jaxobs in the job take while nothing is marked, in both parts, so that the ratio leaves it out. Profiler windows fall into
+few groups, so that a median leaves them out: their budget, 0.2 %, comes on top."""
 
 MOST = {"every": 1.02, "one-free": 1.005}
 """The upper end of the interval, after the first minute, of steps of 1 ms and more."""
@@ -29,18 +29,16 @@ SHORT = 0.1
 def measure() -> Section:
     """All loops, with every core and with one less."""
     phases = [
-        phase
-        for cores in CORES
-        for milliseconds in TARGETS
-        for phase in loop(milliseconds, cores, GENERATIONS, ROUNDS, seed=0, first_minute=cores == CORES[0])
+        phase for cores in CORES for milliseconds in TARGETS for phase in loop(milliseconds, cores, SECONDS)
     ]
     rows: list[list[Cell]] = [
         [
             phase.cores, phase.name, f"{phase.step_ms:.3g} ms", Measured(phase.jaxobs), Measured(phase.control),
+            f"{phase.threads:.2%} of a core",
         ]
         for phase in phases
     ]  # fmt: skip
-    columns = ("cores", "when", "step", "with jaxobs", "control")
+    columns = ("cores", "when", "step", "with jaxobs", "control", "threads")
     demands = [_demand(phase) for phase in phases if phase.name != "first minute"]
     return Section("A training loop", [Table("", _TEXT, columns, rows)], demands)
 
