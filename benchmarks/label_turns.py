@@ -24,9 +24,9 @@ class Sizes(NamedTuple):
 
 CPU = Sizes(square=512, rows=32, tiny=8, links=2000)
 GPU = Sizes(square=8192, rows=256, tiny=64, links=300)
-"""On a GPU four products of 8192 in TensorFloat-32 take some 9 ms against 0.3 ms of memory traffic; 1 GiB is many times the
-largest cache; and XLA gives products of 64 to cuBLAS, each a kernel of some microseconds, while it makes ones of 8 part of
-a fusion (openxla/xla, xla_gpu_gemm_rewrite_size_threshold)."""
+"""On a GPU four products of 8192 in TensorFloat-32 take some 10 ms against 0.6 ms of memory traffic; 1 GiB is many times
+the largest cache; and a product of 64 is a kernel of its own, of some microseconds, while XLA makes ones of 8 part of a
+fusion (openxla/xla, xla_gpu_gemm_rewrite_size_threshold)."""
 
 
 def sizes() -> Sizes:
@@ -206,5 +206,3 @@ TURNS = {
     "copying": compute,
     "transfer": transfer,
 }
-
-

@@ -20,8 +20,9 @@ def page(
     lines = [
         f"# Seen on {device_kind}, {date}",
         "",
-        f"Written by `{command}`. {count['right']} figures are right, {count['WRONG']} are wrong, {count['shown']} are "
-        "shown with nothing to hold them against. What each check does is written in `benchmarks/gpu_check/checks/`.",
+        f"Written by `{command}`. What each check does is written in `benchmarks/gpu_check/checks/`.",
+        "",
+        f"{count['right']} figures are right, {count['WRONG']} wrong, {count['shown']} shown with no truth beside them.",
         "",
         "| what | |",
         "|---|---|",

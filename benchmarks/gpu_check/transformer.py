@@ -44,8 +44,10 @@ class Shape(NamedTuple):
         return 4 * self.layers * self.batch * pairs * self.width
 
     def model_flops(self, attention: Attention) -> int:
-        """Matrix FLOPs of one training step without rematerialised ones: 6ND (Kaplan et al. 2020, arXiv:2001.08361,
-        section 2.1), and the same three passes over the attention."""
+        """Matrix FLOPs of one training step without rematerialised ones: 6ND, and three passes over the attention.
+
+        6ND is of Kaplan et al. 2020, arXiv:2001.08361, section 2.1.
+        """
         return 6 * self.product_parameters * self.tokens + 3 * self.attention_flops(attention)
 
     def rematerialized_flops(self, attention: Attention) -> int:

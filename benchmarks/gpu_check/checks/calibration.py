@@ -15,7 +15,7 @@ SECONDS = 10.0
 SECONDS_OF_A_CPU = 2.0
 
 MATRIX = 0.55, 1.02
-"""Of the datasheet. On one H200 a bfloat16 product of 8192 ran at 0.80 of it, under a limit of power that lowers clocks."""
+"""Of the datasheet. On one H200 a bfloat16 product of 8192 ran at 0.80 of it: the limit of power lowers the clocks."""
 
 MEMORY = 0.8, 1.0
 """On one H200 a copy ran at 0.90 of it, bytes read and written."""
@@ -28,10 +28,22 @@ def check(told: Findings) -> None:
     """Measure, and compare."""
     file = told.evidence("calibration.json")
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    command = [sys.executable, "-m", "jaxobs", "calibrate", "--seconds", str(seconds), "--quiet", "--output", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "jaxobs",
+        "calibrate",
+        "--seconds",
+        str(seconds),
+        "--quiet",
+        "--output",
+        str(file),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"`jaxobs calibrate` ended with status {done.returncode}: {done.stderr.strip()[-500:]}")
+        raise RuntimeError(
+            f"`jaxobs calibrate` ended with status {done.returncode}: {done.stderr.strip()[-500:]}"
+        )
     found = Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
     told.figure("device kind", found.device_kind, told.device_kind, source="JAX")
     told.figure("seconds it took", found.seconds, unit="s")
@@ -56,7 +68,9 @@ def _memory(told: Findings, found: Calibration, sheet: Peaks) -> None:
     largest = max(found.bandwidth, key=lambda point: point.working_set_bytes)
     _against(told, f"memory, {largest.working_set_bytes / 2**20:.0f} MiB", largest.best, sheet.memory, MEMORY)
     for point in found.bandwidth[:2]:
-        told.figure(f"memory, {point.working_set_bytes / 2**20:g} MiB, which may be in cache", point.best, unit="B/s")
+        told.figure(
+            f"memory, {point.working_set_bytes / 2**20:g} MiB, which may be in cache", point.best, unit="B/s"
+        )
 
 
 def _against(told: Findings, name: str, found: float, peak: Any, between: tuple[float, float]) -> None:

@@ -57,7 +57,14 @@ def _run(told: Findings, name: str, variables: dict[str, str]) -> dict[str, Any]
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
     # Several share the device: none may take most of its memory.
     environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | variables
-    command = [sys.executable, str(ROOT / "benchmarks" / "label_loops.py"), "--loop", name, "--seconds", str(seconds)]
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "label_loops.py"),
+        "--loop",
+        name,
+        "--seconds",
+        str(seconds),
+    ]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=MOST_SECONDS, check=False, cwd=ROOT

@@ -56,9 +56,18 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
         source="the size of what could not be had", reason="the message has no amount that jaxobs can read",
     )  # fmt: skip
     arrays = json.loads((folder / "live_arrays.json").read_text(encoding="utf-8"))
-    told.figure("bytes of live arrays", arrays["bytes"], truth["held"], relative=0.01, unit="B", source="the arrays held")
+    told.figure(
+        "bytes of live arrays",
+        arrays["bytes"],
+        truth["held"],
+        relative=0.01,
+        unit="B",
+        source="the arrays held",
+    )
     file = folder / "memory_statistics.json"
-    statistics = (json.loads(file.read_text(encoding="utf-8"))[0]["statistics"] or {}) if file.exists() else {}
+    statistics = (
+        (json.loads(file.read_text(encoding="utf-8"))[0]["statistics"] or {}) if file.exists() else {}
+    )
     told.figure(
         "bytes in use by the allocator", statistics.get("bytes_in_use"), truth["held"], relative=0.05, unit="B",
         source="the arrays held", reason="this backend has no statistics of memory",

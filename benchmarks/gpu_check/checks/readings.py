@@ -42,15 +42,34 @@ READINGS = (
     Reading("jaxobs_nvidia_clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.05),
     Reading("jaxobs_nvidia_clock_hertz", {"clock": "memory"}, "clocks.mem", 1e6, "Hz", relative=0.001),
     Reading("jaxobs_nvidia_clock_limit_hertz", {"clock": "sm"}, "clocks.max.sm", 1e6, "Hz", relative=0.001),
-    Reading("jaxobs_nvidia_clock_limit_hertz", {"clock": "memory"}, "clocks.max.mem", 1e6, "Hz", relative=0.001),
+    Reading(
+        "jaxobs_nvidia_clock_limit_hertz", {"clock": "memory"}, "clocks.max.mem", 1e6, "Hz", relative=0.001
+    ),
     Reading("jaxobs_nvidia_utilization_ratio", {}, "utilization.gpu", 0.01, "", absolute=0.05),
     Reading("jaxobs_nvidia_memory_utilization_ratio", {}, "utilization.memory", 0.01, "", absolute=0.1),
     Reading("jaxobs_nvidia_memory_used_bytes", {}, "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("jaxobs_nvidia_memory_reserved_bytes", {}, "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading(
+        "jaxobs_nvidia_memory_reserved_bytes", {}, "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE
+    ),
     Reading("jaxobs_nvidia_memory_total_bytes", {}, "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("jaxobs_nvidia_temperature_celsius", {"sensor": "gpu"}, "temperature.gpu", 1.0, "°C", absolute=3.0),
-    Reading("jaxobs_nvidia_temperature_celsius", {"sensor": "memory"}, "temperature.memory", 1.0, "°C", absolute=3.0),
-    Reading("jaxobs_nvidia_ecc_errors_total", {"kind": "corrected"}, "ecc.errors.corrected.volatile.total", 0.0, ""),
+    Reading(
+        "jaxobs_nvidia_temperature_celsius", {"sensor": "gpu"}, "temperature.gpu", 1.0, "°C", absolute=3.0
+    ),
+    Reading(
+        "jaxobs_nvidia_temperature_celsius",
+        {"sensor": "memory"},
+        "temperature.memory",
+        1.0,
+        "°C",
+        absolute=3.0,
+    ),
+    Reading(
+        "jaxobs_nvidia_ecc_errors_total",
+        {"kind": "corrected"},
+        "ecc.errors.corrected.volatile.total",
+        0.0,
+        "",
+    ),
 )
 """Fields by `nvidia-smi --help-query-gpu`. Errors are counted from the run's start here, so that 0 is the truth."""
 
@@ -120,26 +139,43 @@ def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
         return
     smi = [row for at, row in sampler.smi if at - began > SETTLING]
     pages = [page for at, page in sampler.pages if at - began > SETTLING + 5.0]
+    compare(told, smi, pages)
+    _energy(told, sampler, began)
+
+
+def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Series]]) -> None:
+    """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady."""
     for reading in READINGS:
         mine = [value_of(page, reading.metric, **reading.labels) for page in pages]
-        theirs = [number * reading.scale for row in smi if (number := amount(row.get(reading.field))) is not None]
+        theirs = [
+            number * reading.scale for row in smi if (number := amount(row.get(reading.field))) is not None
+        ]
         found = [value for value in mine if value is not None]
-        name = f"{reading.metric}{''.join(reading.labels.values()) and ' ' + ' '.join(reading.labels.values())}"
+        name = (
+            f"{reading.metric}{''.join(reading.labels.values()) and ' ' + ' '.join(reading.labels.values())}"
+        )
         if not theirs:
-            told.figure(name, statistics.median(found) if found else None, unit=reading.unit, reason="neither tells it")
+            told.figure(
+                name,
+                statistics.median(found) if found else None,
+                unit=reading.unit,
+                reason="neither tells it",
+            )
             continue
         told.figure(
             name, statistics.median(found) if found else None, statistics.median(theirs),
             relative=reading.relative or None, absolute=None if reading.relative else reading.absolute,
-            unit=reading.unit, source=f"nvidia-smi {reading.field}, median of {len(theirs)}", reason="jaxobs has no such series",
+            unit=reading.unit, source=f"nvidia-smi {reading.field}, median of {len(theirs)}",
+            reason="jaxobs has no such series",
         )  # fmt: skip
-    _energy(told, sampler, began)
 
 
 def _energy(told: Findings, sampler: Sampler, began: float) -> None:
     """Joules between two changes of the counter, against the mean of nvidia-smi's power over the same time."""
     read = [(at, value_of(page, ENERGY)) for at, page in sampler.pages if at - began > SETTLING]
-    changes = [(at, joules) for (at, joules), (_, before) in zip(read[1:], read, strict=False) if joules != before]
+    changes = [
+        (at, joules) for (at, joules), (_, before) in zip(read[1:], read, strict=False) if joules != before
+    ]
     if len(changes) < 2 or changes[0][1] is None or changes[-1][1] is None:
         told.unmeasured("energy", "the counter was read fewer than twice under load")
         return

@@ -33,7 +33,13 @@ def check(told: Findings) -> None:
     told.figure("exit without jaxobs", plain_exit, unit="s", reason="the script did not come to its end")
     if plain_exit is not None:
         allowed = EXIT_SECONDS if told.on_gpu else 3 * EXIT_SECONDS
-        told.figure("exit", observed_exit, between=(0.0, plain_exit + allowed), unit="s", reason="it did not end by itself")
+        told.figure(
+            "exit",
+            observed_exit,
+            between=(0.0, plain_exit + allowed),
+            unit="s",
+            reason="it did not end by itself",
+        )
     mine, own = truth_of(observed.stdout), truth_of(plain.stdout)
     if mine is None or own is None:
         told.note(f"It said: {(observed.stderr or plain.stderr).strip()[-600:]}")

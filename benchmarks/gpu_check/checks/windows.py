@@ -50,7 +50,9 @@ def _study(told: Findings, found: dict[str, Any]) -> None:
 
     lost, without, spans = studied(found)
     if not lost or not without:
-        told.unmeasured("excess of a window", f"{len(lost)} windows and {len(without)} stretches without any: too few")
+        told.unmeasured(
+            "excess of a window", f"{len(lost)} windows and {len(without)} stretches without any: too few"
+        )
         return
     excess = difference(lost, without)
     charged = sum(span[2] for span in spans) / len(spans)
@@ -60,7 +62,12 @@ def _study(told: Findings, found: dict[str, Any]) -> None:
         "excess of a window", excess.mean, unit="s", source=f"95 % interval {excess.low:.4f} to {excess.high:.4f} s"
     )  # fmt: skip
     # Windows come no more often than they are paid for, so that more charged than lost keeps the promise.
-    told.figure("excess is no more than was charged", excess.low <= charged, truth=True, source="lower end of the interval")
+    told.figure(
+        "excess is no more than was charged",
+        excess.low <= charged,
+        truth=True,
+        source="lower end of the interval",
+    )
     told.figure("dearest window", max(lost), unit="s")
     rate = found["steps"][-1] / (found["times"][-1] - found["times"][0])
     told.figure("steps a second", rate, unit="1/s")
