@@ -80,9 +80,11 @@ benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write
 soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")
 	.venv/bin/python -m benchmarks.soak $(ARGS)
 
-# With the JAX of $(PYTHON), which a machine with a GPU has: .venv holds the CPU's.
+# With the JAX of $(PYTHON) where jaxobs is installed beside it, as on a machine with a GPU; .venv holds the CPU's.
 gpu-check:  ## every figure on this machine's GPU against truths not its own (ARGS="--minutes 8 --only training")
-	$(PYTHON) -m benchmarks.gpu_check $(ARGS)
+	@python=$(PYTHON); $$python -c 'import jax, importlib.metadata as m; m.version("jaxobs")' 2>/dev/null \
+	  || { $(MAKE) --no-print-directory .venv/installed && python=.venv/bin/python; } || exit; \
+	$$python -m benchmarks.gpu_check $(ARGS)
 
 gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for Python 3.12 without a network
 	.venv/bin/python -m benchmarks.gpu_check.wheels build/gpu-check-wheels $(ARGS)

@@ -17,14 +17,14 @@ class Check(NamedTuple):
 
 CHECKS = (
     Check("device", "What the device is", 15, 60),
-    Check("training", "A transformer step in bfloat16, rematerialised and donated", 75, 150),
+    Check("training", "A transformer step in bfloat16, rematerialised and donated", 85, 160),
     Check("products", "Products, copies and softmax against long runs by the wall clock", 60, 120),
     Check("attention", "Attention, plain and cuDNN's, forward and backward", 45, 100),
     Check("readings", "NVML against nvidia-smi, device memory against JAX", 35, 75),
-    Check("unchanged", "`jaxobs run` on a script as it is, and how long exits take", 60, 130),
+    Check("unchanged", "`jaxobs run` on a script as it is, and how long exits take", 80, 150),
     Check("labels", "Loops built so that their label is known", 110, 200),
     Check("out_of_memory", "A real RESOURCE_EXHAUSTED and its report", 30, 75),
-    Check("windows", "What profiler windows do to step time", 60, 110),
+    Check("windows", "What profiler windows do to step time", 70, 110),
     Check("paired", "Step time with and without jaxobs, in turns", 70, 130),
     Check("calibration", "`jaxobs calibrate` against the datasheet", 60, 190),
     Check("labels_without_command_buffers", "The same loops without command buffers", 60, 120),

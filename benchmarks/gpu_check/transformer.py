@@ -75,6 +75,30 @@ def batch_of(shape: Shape, seed: int) -> Any:
     return jax.random.randint(jax.random.key(seed), (shape.batch, shape.length + 1), 0, shape.vocabulary)
 
 
+class Started(NamedTuple):
+    """A step that has run once; `complaint` says why it is not with the attention that was asked for."""
+
+    step: Callable[..., Any]
+    state: Any
+    attention: Attention
+    complaint: str
+
+
+def start(shape: Shape, attention: Attention, batch: Any) -> Started:
+    """Compile the step and run it once; where cuDNN is not to be had, with XLA's attention."""
+    import jax
+
+    complaint = ""
+    if attention == "cudnn":
+        try:
+            step, state = train_step(shape, attention)
+            return Started(step, jax.block_until_ready(step(state, batch))[0], attention, "")
+        except Exception as error:  # noqa: BLE001  # whatever the library raises, the rest can be measured without it
+            complaint = f"no cuDNN attention: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    step, state = train_step(shape, "xla")
+    return Started(step, jax.block_until_ready(step(state, batch))[0], "xla", complaint)
+
+
 def train_step(shape: Shape, attention: Attention) -> tuple[Callable[..., Any], Any]:
     """A jitted step `step(state, batch)` that gives state and loss, its state donated, and the first state.
 

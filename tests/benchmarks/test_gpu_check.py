@@ -142,9 +142,9 @@ def test_nvml_is_compared_reading_by_reading(tmp_path: Path) -> None:
     compare(findings(tmp_path), [row] * 3, [page] * 2)
     found = verdicts(tmp_path)
     assert len(found) == len(READINGS)
-    assert found["jaxobs_nvidia_power_watts"] == "not measured"
+    assert found["jaxobs_nvidia_power_watts"] == "WRONG"  # nvidia-smi tells it
     assert found["jaxobs_nvidia_temperature_celsius memory"] == "shown"
-    assert set(found.values()) == {"right", "not measured", "shown"}
+    assert set(found.values()) == {"right", "WRONG", "shown"}
 
 
 def test_evidence_is_packed_small_files_first_and_what_does_not_fit_is_named(

@@ -87,9 +87,10 @@ class Sampler(threading.Thread):
         self.pages: list[tuple[float, list[Series]]] = []
 
     def run(self) -> None:
-        fields = tuple(reading.field for reading in READINGS)
+        # Those that this version knows: with one that it does not it refuses them all.
+        fields = tuple(nvidia_smi(tuple(reading.field for reading in READINGS)))
         while not self._stopped.is_set():
-            self.smi.append((time.monotonic(), nvidia_smi(fields)))
+            self.smi.append((time.monotonic(), nvidia_smi(fields) if fields else {}))
             self.pages.append((time.monotonic(), series_of(page_at(self._address))))
             self._stopped.wait(0.5)
 
@@ -121,7 +122,11 @@ def check(told: Findings) -> None:
         held.block_until_ready()
         time.sleep(3.0)  # two samples of the allocator's figures
         _allocator(told, obs, held)
-        told.keep_json("snapshot.json", obs.snapshot(timeout=10.0).to_dict())
+        document = obs.snapshot(timeout=10.0).to_dict()
+        told.keep_json("snapshot.json", document)
+        reason = document["sources"]["nvidia"]["reason"]
+        if reason:
+            told.note(f"The collector `nvidia` says: {reason}.")
 
 
 def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
@@ -144,29 +149,25 @@ def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
 
 
 def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Series]]) -> None:
-    """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady."""
+    """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady.
+
+    What nvidia-smi tells and jaxobs does not is wrong: `absent`.
+    """
     for reading in READINGS:
         mine = [value_of(page, reading.metric, **reading.labels) for page in pages]
+        known = [value for value in mine if value is not None]
+        found = statistics.median(known) if known else None
         theirs = [
             number * reading.scale for row in smi if (number := amount(row.get(reading.field))) is not None
         ]
-        found = [value for value in mine if value is not None]
-        name = (
-            f"{reading.metric}{''.join(reading.labels.values()) and ' ' + ' '.join(reading.labels.values())}"
-        )
+        name = " ".join([reading.metric, *reading.labels.values()])
         if not theirs:
-            told.figure(
-                name,
-                statistics.median(found) if found else None,
-                unit=reading.unit,
-                reason="neither tells it",
-            )
+            told.figure(name, found, unit=reading.unit, reason="neither jaxobs nor nvidia-smi tells it")
             continue
         told.figure(
-            name, statistics.median(found) if found else None, statistics.median(theirs),
+            name, "absent" if found is None else found, statistics.median(theirs),
             relative=reading.relative or None, absolute=None if reading.relative else reading.absolute,
             unit=reading.unit, source=f"nvidia-smi {reading.field}, median of {len(theirs)}",
-            reason="jaxobs has no such series",
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from benchmarks.observed.runs import How, Run, run
 from benchmarks.observed.truths import truth_of
 
 SCRIPT = Path(__file__).parents[1] / "programs" / "plain_training.py"
-SECONDS = 20.0
+SECONDS = 15.0
 SECONDS_OF_A_CPU = 8.0
 EXIT_SECONDS = 1.0
 """What jaxobs may add to a job's exit, by its first promise; more on a processor that others share."""

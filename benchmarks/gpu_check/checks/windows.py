@@ -11,10 +11,11 @@ from typing import Any
 from benchmarks.gpu_check.figures import Findings
 from benchmarks.gpu_check.machine import ROOT
 
-SECONDS = 45.0
-SECONDS_OF_A_CPU = 24.0
-EVERY = 5.0
-"""Seconds between windows: enough for two seconds before, and two after for the agent to read it, to be without any."""
+SECONDS = 52.0
+SECONDS_OF_A_CPU = 30.0
+EVERY = 9.0
+"""Seconds between windows, so that between two of them a stretch as long as one, with two seconds on either side, is
+without any: what a window is compared with."""
 
 LOOP = "operations"
 """Thirty small operations a step: many kernels a second, which is what a profiler has to record."""

@@ -9,19 +9,16 @@ import json
 import sys
 import time
 
-from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, batch_of, train_step
+from benchmarks.gpu_check.transformer import LARGE, SMALL, batch_of, start
 
 LOOKS_EVERY = 10
 
 
 def main() -> None:
     """Train for so long."""
-    shape, attention = (LARGE, "cudnn") if sys.argv[1] == "large" else (SMALL, "xla")
-    chosen: Attention = attention  # type: ignore[assignment]
-    step, state = train_step(shape, chosen)
+    shape = LARGE if sys.argv[1] == "large" else SMALL
     batch = batch_of(shape, 0)
-    state, loss = step(state, batch)
-    loss.block_until_ready()
+    step, state, attention, _ = start(shape, "cudnn" if sys.argv[1] == "large" else "xla", batch)
     began = time.perf_counter()
     marks = [(0, began)]
     number = 0
@@ -34,7 +31,7 @@ def main() -> None:
     first, last = marks[len(marks) // 2], marks[-1]
     truth = {
         "step_seconds": (last[1] - first[1]) / max(1, last[0] - first[0]),
-        "model_flops": shape.model_flops(chosen),
+        "model_flops": shape.model_flops(attention),
         "ended": time.time(),
     }
     print(json.dumps({"truth": truth}), flush=True)
