@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import shlex
 import sys
 import tempfile
 import time
@@ -57,7 +56,7 @@ def main() -> int:
     name = _unused(options.output, f"{datetime.datetime.now(datetime.UTC).date()}-{machine.slug}")
     options.output.mkdir(parents=True, exist_ok=True)
     path, archives = options.output / f"{name}.md", Archives(options.output / name)
-    command = f"python -m benchmarks.gpu_check {shlex.join(sys.argv[1:])}".strip()
+    command = _command(options)
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         for outcome in run_all(checks, machine, options.minutes, Path(folder), began):
@@ -77,6 +76,14 @@ def main() -> int:
             print(_line(outcome), flush=True)
     print(f"results: {path}", flush=True)
     return 1 if any(outcome.failed or outcome.count("WRONG") for outcome in outcomes) else 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What was run, without where it wrote."""
+    words = ["python", "-m", "benchmarks.gpu_check", "--minutes", f"{options.minutes:g}"]
+    for name, names in (("--only", options.only), ("--skip", options.skip)):
+        words += [name, ",".join(names)] if names else []
+    return " ".join(words)
 
 
 def _keep(folder: Path, archives: Archives) -> None:

@@ -29,7 +29,7 @@ print("\\n" + json.dumps(told, default=str))
 """
 """Attributes of a CUDA device in PJRT (openxla/xla, xla/pjrt/gpu/se_gpu_pjrt_client.cc); others lack them."""
 
-SMI_FIELDS = ("name", "uuid", "driver_version", "vbios_version", "memory.total", "clocks.max.sm", "clocks.max.mem",
+SMI_FIELDS = ("name", "driver_version", "vbios_version", "memory.total", "clocks.max.sm", "clocks.max.mem",
               "enforced.power.limit", "compute_mode", "persistence_mode", "mig.mode.current", "ecc.mode.current",
               "pcie.link.gen.max", "pcie.link.width.max")  # fmt: skip
 """By `nvidia-smi --help-query-gpu`."""
