@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
-from benchmarks.gpu_check.machine import SMI_FIELDS, amount, find_machine, nvidia_smi
+from benchmarks.gpu_check.machine import SMI_FIELDS, amount, nvidia_smi
 from jaxobs.model.chips import chips_by_alias, normalised
 
 MEBIBYTE = 2**20
@@ -35,6 +35,8 @@ def check(told: Findings) -> None:
 
 
 def _row(told: Findings, peaks: dict[str, Any]) -> None:
+    import jax
+
     smi = nvidia_smi(SMI_FIELDS)
     told.keep_json("nvidia_smi.json", smi)
     chip = chips_by_alias().get(normalised(told.device_kind))
@@ -54,12 +56,11 @@ def _row(told: Findings, peaks: dict[str, Any]) -> None:
         "memory", peaks.get("memory_capacity"), total and total * MEBIBYTE, relative=0.03, unit="B",
         source="nvidia-smi memory.total, which leaves out what the driver reserves", reason="the table has none",
     )  # fmt: skip
-    machine = find_machine()
-    cores = machine.facts.get("multiprocessors")
+    cores = getattr(jax.local_devices()[0], "core_count", None)
     told.figure(
         "multiprocessors",
         chip.cores,
-        amount(cores),
+        cores,
         absolute=0,
         source="JAX core_count",
         reason="not in its row",

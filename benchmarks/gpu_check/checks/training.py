@@ -50,10 +50,13 @@ class Run:
 
     @property
     def step_seconds(self) -> float:
-        """Of the last ten seconds."""
+        """Of the last ten seconds. Raises RuntimeError where there are too few steps to tell."""
+        if len(self.marks) < 2:
+            raise RuntimeError(f"{self.steps} steps ended: too few to tell a step time from")
         last, end = self.marks[-1]
-        first, begin = next(mark for mark in self.marks if mark[1] >= end - TRUTH_SECONDS)
-        return (end - begin) / max(1, last - first)
+        before = [mark for mark in self.marks[:-1] if mark[1] <= end - TRUTH_SECONDS]
+        first, begin = before[-1] if before else self.marks[0]
+        return (end - begin) / (last - first)
 
 
 def check(told: Findings) -> None:

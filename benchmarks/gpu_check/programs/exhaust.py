@@ -15,14 +15,14 @@ import jax.numpy as jnp
 
 import jaxobs
 
-HELD = 4
+HELD = 16
 ROW = 1024
 
 
 def main() -> None:
     """Say what is held and what is asked for, and ask for it."""
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    part, asked = (limit // 8, 3 * limit // 4) if limit else (16 * 2**20, 4 * 2**30)
+    part, asked = (limit // 2 // HELD, 3 * limit // 4) if limit else (4 * 2**20, 4 * 2**30)
     rows = asked // 4 // ROW
 
     @jax.jit
