@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 def own_seconds(path: Path) -> dict[tuple[str, str], float]:
-    """Seconds by (module, instruction) without what is nested within, by `jax.profiler.ProfileData`, of JAX 0.7 and newer."""
+    """Seconds by (module, instruction) without what is nested within, by JAX's own reader, of 0.7 and newer."""
     import jax
 
     found: dict[tuple[str, str], float] = defaultdict(float)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_check import evidence, machine
-from benchmarks.gpu_check.checks.readings import READINGS, compare
 from benchmarks.gpu_check.figures import FIGURES, Figure, Findings, said_in
 from benchmarks.gpu_check.machine import Machine
+from benchmarks.gpu_check.nvidia_readings import READINGS, compare
 from benchmarks.gpu_check.runner import run_all
 from benchmarks.gpu_check.scrape import Series
 from benchmarks.gpu_check.table import CHECKS, Check, chosen
