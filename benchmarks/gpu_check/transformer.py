@@ -151,7 +151,7 @@ def train_step(shape: Shape, attention: Attention) -> tuple[Callable[..., Any], 
 
     def loss_of(now: Any, tokens: Any) -> Any:
         x = now["embedding"][tokens[:, :-1]].astype(jnp.bfloat16)
-        x, _ = jax.lax.scan(jax.checkpoint(layer), x, now["layers"])  # type: ignore[arg-type]
+        x, _ = jax.lax.scan(jax.checkpoint(layer), x, now["layers"])
         logits = product(normal(x), now["logits"]).astype(jnp.float32)
         chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, 1:, None], axis=-1)
         return -jnp.mean(chosen)
