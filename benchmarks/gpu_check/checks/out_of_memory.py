@@ -42,7 +42,8 @@ def check(told: Findings) -> None:
         shutil.copy(path, told.evidence(f"report/{path.name}"))
     summary = (found[0] / "summary.txt").read_text(encoding="utf-8")
     told.figure("the summary names the function", "grow" in summary, truth=True)
-    told.figure("the summary names RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED" in summary, truth=True)
+    if told.on_gpu:  # a CPU's error says INTERNAL up to JAX 0.8
+        told.figure("the summary names RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED" in summary, truth=True)
     _amounts(told, found[0], truth)
 
 
