@@ -11,7 +11,7 @@ import statistics
 import time
 
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.descriptors import MetadataMessage, ModuleMessage, ShapeMessage
+from jaxobs.proto.hlo import MetadataMessage, ModuleMessage, ShapeMessage
 
 _FLOAT32 = 11
 _FUSED = (

@@ -13,13 +13,8 @@ import statistics
 import time
 from typing import Any
 
+from jaxobs.proto.xspace import EventMetadataEntryMessage, LineMessage, StatMessage, StatMetadataEntryMessage
 from jaxobs.trace import read_trace
-from jaxobs.trace.descriptors import (
-    EventMetadataEntryMessage,
-    LineMessage,
-    StatMessage,
-    StatMetadataEntryMessage,
-)
 
 _OPERATIONS = 60
 _RUNS_OF_LOOP = 10

@@ -12,7 +12,7 @@ from written_file import write_or_compare
 
 from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
 from jaxobs.derive.advice.of_compiles import REMEDIES
-from jaxobs.model.wording import rough_percent
+from jaxobs.report.units import rough_percent
 
 PAGE = Path(__file__).parent / "advice.md"
 INTRODUCTION = f"""\

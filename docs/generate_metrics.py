@@ -11,7 +11,7 @@ from pathlib import Path
 
 from written_file import write_or_compare
 
-from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 

@@ -11,8 +11,8 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.observer import Observer
 
 if TYPE_CHECKING:
-    from jaxobs.derive.measured_run import Roofline
     from jaxobs.probe.measuring import cost, roofline
+    from jaxobs.roofline.measured_run import Roofline
 
 __all__ = ["Cost", "Observer", "ProfileResult", "Roofline", "Snapshot", "cost", "instrument", "roofline"]
 

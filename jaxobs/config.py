@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from jaxobs.model.element_type_names import checked_element_type
+from jaxobs.hardware.element_type_names import checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
 
 PREFIX = "JAXOBS_"

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, TypeVar
 
-from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.clock import ClockAnchor, monotonic, now
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Event, Measured, SpanEnded

@@ -8,9 +8,9 @@ import pytest
 
 from jaxobs.agent.analysis import LARGEST_WINDOW
 from jaxobs.config import SettingsError, load_settings, unknown_variables
-from jaxobs.cost_model.element_types import ELEMENT_TYPES as OF_XLA
-from jaxobs.cost_model.element_types import Kind
-from jaxobs.model.element_type_names import ELEMENT_TYPES, checked_element_type
+from jaxobs.cost_model.hlo.element_types import ELEMENT_TYPES as OF_XLA
+from jaxobs.cost_model.hlo.element_types import Kind
+from jaxobs.hardware.element_type_names import ELEMENT_TYPES, checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES
 

@@ -9,7 +9,7 @@ import jax
 
 from benchmarks.accuracy.program import Program
 from jaxobs.cost_model import Cost, ModuleCost, module_cost
-from jaxobs.cost_model.decode import decode
+from jaxobs.cost_model.hlo.decode import decode
 
 MATRIX, VECTOR, BYTES = 0.01, 0.05, 0.10
 """What a figure may be off by, where its analytic value is sharp."""

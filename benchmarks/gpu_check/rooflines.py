@@ -107,7 +107,7 @@ def _efficiency(told: Findings, program: Program, found: Any, wall: float) -> No
 
 def _types(found: Any) -> str:
     """The types in which its products run on this device."""
-    from jaxobs.derive.executed_types import run_on
+    from jaxobs.roofline.execution_types import run_on
 
     run = run_on(found.cost, found.peaks).executed_matrix_flops_by_type
     return ", ".join(sorted(name for name, flops in run.items() if flops)) or "none"

@@ -14,7 +14,7 @@ import sys
 from benchmarks.observed.runs import run
 from benchmarks.observed.truths import truth_of
 from benchmarks.untrue.cases import CASES, PROGRAMS, Figure
-from jaxobs.model.text_table import TextTable, to_text
+from jaxobs.report.text_table import TextTable, to_text
 
 COLUMNS = ("program", "figure", "truth", "shown", "")
 

@@ -10,16 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxobs.agent.garbage import Garbage
-from jaxobs.agent.slices import Slices
 from jaxobs.cost_model import module_cost
-from jaxobs.derive.kept_operations import OPERATIONS_KEPT
-from jaxobs.derive.profiled import Profiled, join
-from jaxobs.derive.profiles import WindowToRead
-from jaxobs.model.clock import monotonic, sleep
+from jaxobs.derive.executables.kept_operations import OPERATIONS_KEPT
+from jaxobs.derive.profiler_windows.windows import WindowToRead
+from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.pacing import Between
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
+from jaxobs.roofline.traced import Profiled, join
 from jaxobs.trace import TraceError, read_trace
 
 LARGEST_WINDOW = 64 * 2**20
@@ -32,8 +30,9 @@ made faster than they can be read must not take the job's memory."""
 MODULES_CARRIED = 64 * 2**20
 """Bytes of serialized modules that are kept for the windows to come: some 50 of ten thousand instructions each."""
 
-HASHED_AT_ONCE = 256 * 2**10
-"""Bytes; 0.3 ms (measured)."""
+LONGEST_REST = 0.5
+"""Seconds from one module or window to the next; a shorter one's own time otherwise, so that the worker takes half a
+core at most."""
 
 _MODULE, _WINDOW, _STOP = range(3)
 """What is waiting, the most urgent first: costs are asked for by every view, windows by some."""
@@ -61,7 +60,7 @@ Done = ModuleDone | WindowDone
 class Analysis:
     """`submit` modules and windows; `finished` gives what is done. A module with the same bytes is decoded once.
 
-    The worker sleeps most of the time, see `Slices`, unless somebody waits in `settle`. `inline`: in the job's process.
+    The worker rests after each, unless somebody waits in `settle`. `inline`: in the job's process.
     """
 
     def __init__(self, log: Callable[[str], None], wake: Callable[[], None], *, inline: bool = False) -> None:
@@ -74,8 +73,8 @@ class Analysis:
         self._bytes = 0
         self._bytes_lock = threading.Lock()
         self._garbage = Garbage(inline=inline)
-        self._slices = Slices(inline=inline)
-        self._modules = _Modules(log, self._slices)
+        self._awaited = threading.Event()
+        self._modules = _Modules(log)
 
     def start(self) -> None:
         self._thread.start()
@@ -110,10 +109,11 @@ class Analysis:
         """Wait until nothing is waiting, for the last snapshot of a short job."""
         deadline = monotonic() + timeout
         done = self.finished()
-        with self._slices.hurried():
-            while self._pending > 0 and monotonic() < deadline:
-                sleep(0.005)
-                done += self.finished()
+        self._awaited.set()
+        while self._pending > 0 and monotonic() < deadline:
+            sleep(0.005)
+            done += self.finished()
+        self._awaited.clear()
         return done
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ class Analysis:
             if kind == _STOP:
                 return
             size, item = waited
-            self._slices.rested()
+            began = perf_counter()
             with self._garbage.unheeded(size):
                 done = self._decode(*item) if kind == _MODULE else self._read(item)
                 del item, waited
@@ -146,6 +146,7 @@ class Analysis:
                 self._bytes -= size
             self._finished.put(done)
             self._wake()
+            self._awaited.wait(min(perf_counter() - began, LONGEST_REST))
 
     def _decode(self, number: int, proto: bytes | memoryview) -> ModuleDone:
         found = self._modules.cost(proto)
@@ -161,12 +162,11 @@ class Analysis:
                 maximum_bytes=LARGEST_WINDOW,
                 stretches=window.stretches,
                 modules=self._modules.carried,
-                between=self._slices,
             )
             del trace_bytes
             self._modules.remember(trace)
             peaks = {(device.host, device.name): window.peaks for device in trace.devices}
-            joined = join(trace, self._modules.of(trace), peaks, window.working_sets, self._slices)
+            joined = join(trace, self._modules.of(trace), peaks, window.working_sets)
         except TraceError as error:
             return WindowDone(told, None, str(error)[:500])
         except Exception as error:  # noqa: BLE001  # one window must not end the thread
@@ -181,9 +181,8 @@ class _Modules:
     compiles its few programs without end shall not take more and more.
     """
 
-    def __init__(self, log: Callable[[str], None], between: Between) -> None:
+    def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
-        self._between = between
         self._rules: Mapping[str, Any] = {}
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
         self._sizes: dict[bytes, int] = {}
@@ -194,7 +193,7 @@ class _Modules:
         """Modules by program id, of all windows: one carries them only after a compile, and its successors none."""
 
     def cost(self, proto: bytes | memoryview) -> ModuleCost | str:
-        content = self._content(proto)
+        content = hashlib.blake2b(proto, digest_size=16).digest()
         if content in self._known:
             self._known.move_to_end(content)
             return self._known[content]
@@ -241,20 +240,12 @@ class _Modules:
                 break
             size -= len(self.carried.pop(program_id))
 
-    def _content(self, proto: bytes | memoryview) -> bytes:
-        digest = hashlib.blake2b(digest_size=16)
-        with memoryview(proto) as view:
-            for start in range(0, len(view), HASHED_AT_ONCE):
-                self._between()
-                digest.update(view[start : start + HASHED_AT_ONCE])
-        return digest.digest()
-
     def load_rules(self) -> None:
         self._rules = load_rules(self._log)
 
     def _decode(self, proto: bytes | memoryview) -> ModuleCost | str:
         try:
-            return module_cost(proto, custom_call_rules=self._rules, between=self._between)
+            return module_cost(proto, custom_call_rules=self._rules)
         except ValueError as error:
             return f"its module could not be read: {error}"[:500]
         except Exception as error:  # noqa: BLE001  # one module must not end the thread

@@ -21,9 +21,10 @@ from jaxobs.agent.last_flush import LastFlush
 from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
 from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.slices import Slices
-from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
+from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
 from jaxobs.model.events import (
     BackendFound,
@@ -36,7 +37,6 @@ from jaxobs.model.events import (
     StepRows,
     steps_of_rows,
 )
-from jaxobs.model.known_peaks import known_peaks
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 
@@ -82,7 +82,7 @@ class Service:
         limit = int(self.settings["series_limit"])
         readings = tuple(self._plugins.readings)
         self.fold = Fold(
-            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings, self._slices,
+            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings,
             hello.get("job"),
         )  # fmt: skip
         self.fold.agent_pid = None if inline else os.getpid()

@@ -1,4 +1,4 @@
-"""The agent works in short slices and sleeps in between, so that the job never waits long for a core that it wants.
+"""The agent's main thread works in short slices and sleeps in between, so that the job seldom waits for a core it wants.
 
 Where the two share cores the kernel decides who runs, and it decides seldom: Linux lets whoever was put on a core keep it
 up to the next tick of its clock, 4 ms at 250 Hz, at any niceness and under SCHED_IDLE too (measured with the kernel's
@@ -15,10 +15,10 @@ from typing import Final
 from jaxobs.model.clock import perf_counter, sleep
 
 SLICE_SECONDS: Final = 0.0002
-"""Of work. The calls lie up to 0.2 ms apart, so that it may become 0.4 ms."""
+"""Of work. It may become longer by one event, one exporter or one snapshot."""
 
 PAUSE_SECONDS: Final = 0.001
-"""Of sleep after each: a thread takes a quarter of a core at most, and reads 30 000 instructions of modules a second."""
+"""Of sleep after each: a thread takes a sixth of a core while it does little things."""
 
 INLINE_PAUSE_SECONDS: Final = 0.0002
 """On a thread of the job, where a step waits for the interpreter's lock no longer than a slice."""

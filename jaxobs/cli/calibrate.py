@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from jaxobs.cli import INTERRUPTED, UsageError
-from jaxobs.model.calibration import Calibration
-from jaxobs.model.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
+from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
 
 if TYPE_CHECKING:

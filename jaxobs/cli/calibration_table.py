@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from jaxobs.model.hardware import Peak, peak_key, peaks_for
-from jaxobs.model.wording import byte_size
+from jaxobs.hardware.peaks import Peak, peak_key, peaks_for
+from jaxobs.report.units import byte_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxobs.model.calibration import Calibration, Rate
+    from jaxobs.hardware.calibration import Calibration, Rate
 
 
 def print_table(calibration: Calibration, console: Console | None = None) -> None:

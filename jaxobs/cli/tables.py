@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jaxobs.model.text_table import printable
+from jaxobs.report.text_table import printable
 
 
 def new_table(*columns: str, title: str = "", left: Iterable[str] = ()) -> Table:

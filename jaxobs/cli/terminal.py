@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import IO
 
-from jaxobs.model.text_table import PLAIN_WIDTH
+from jaxobs.report.text_table import PLAIN_WIDTH
 
 
 def terminal_width(stream: IO[str] | None) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jaxobs.cost_model.tally import Tally
-from jaxobs.model.pacing import paced
+from jaxobs.cost_model.arithmetic.tally import Tally
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.instructions import Computation, Instruction
+    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 
 def dynamic_loop_reason(loop: Instruction) -> str:
@@ -37,12 +36,11 @@ class Bounds:
 
     def add(self, computation: Computation, own: Tally, control: list[Instruction]) -> None:
         """Add a computation: ``own`` is the cost of its instructions but ``control``."""
-        between = computation.module.between
         least, most = own, own
-        if any(not self._exact(instruction) for instruction in paced(control, between)):
+        if any(not self._exact(instruction) for instruction in control):
             most = Tally()
             most.add(own)
-        for instruction in paced(control, between):
+        for instruction in control:
             if instruction.opcode == "while" and len(instruction.called) == 2:
                 self._add_loop(instruction, least, most)
             elif instruction.opcode == "conditional" and instruction.called:
@@ -51,7 +49,7 @@ class Bounds:
                 for called in instruction.called[:1]:
                     self._add_times(called, 1, least, most)
         self.least[computation] = least
-        bounded = all(self._bounded(instruction) for instruction in paced(control, between))
+        bounded = all(self._bounded(instruction) for instruction in control)
         self.most[computation] = most if bounded else None
 
     def _exact(self, instruction: Instruction) -> bool:

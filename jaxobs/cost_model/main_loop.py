@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxobs.cost_model.instructions import Computation
-    from jaxobs.cost_model.tally import Tally
+    from jaxobs.cost_model.arithmetic.tally import Tally
+    from jaxobs.cost_model.hlo.instructions import Computation
 
 MOST: Final = 0.5
 """Share of the module's FLOPs that its main loop has at least."""
@@ -22,7 +22,7 @@ def main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> i
     flops = least[entry].flops
     waiting = [entry]
     while waiting:
-        for instruction in waiting.pop().walk():
+        for instruction in waiting.pop().instructions:
             if instruction.opcode == "call":
                 waiting += instruction.called[:1]
             trips = instruction.trip_count if instruction.opcode == "while" else None

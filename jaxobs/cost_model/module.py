@@ -6,30 +6,28 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from jaxobs.cost_model.arithmetic import Arithmetic
+from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
+from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
-from jaxobs.cost_model.call_graph import callees_first, embedded, executions, scheduled
-from jaxobs.cost_model.collectives import add_collective, kind_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
-from jaxobs.cost_model.decode import decode
-from jaxobs.cost_model.donation import donatable_bytes
+from jaxobs.cost_model.element_types.rewritten import Rewritten
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.fingerprint import fingerprint
-from jaxobs.cost_model.fusion_traffic import FusionTraffic
+from jaxobs.cost_model.hlo.call_graph import callees_first, embedded, executions, scheduled
+from jaxobs.cost_model.hlo.decode import decode
+from jaxobs.cost_model.hlo.fingerprint import fingerprint
+from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
+from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.main_loop import main_loop_trips
-from jaxobs.cost_model.opcodes import CONTROL, FREE
-from jaxobs.cost_model.rewritten import Rewritten
-from jaxobs.cost_model.scopes import Provenance
-from jaxobs.cost_model.tally import Tally
-from jaxobs.cost_model.traffic import traffic
+from jaxobs.cost_model.traffic.bytes_moved import traffic
+from jaxobs.cost_model.traffic.collectives import add_collective, kind_of
+from jaxobs.cost_model.traffic.donation import donatable_bytes
+from jaxobs.cost_model.traffic.fusions import FusionTraffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
-from jaxobs.model.pacing import empty, nothing, paced, used_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from jaxobs.cost_model.instructions import Computation, Instruction, Module
-    from jaxobs.model.pacing import Between
+    from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 
 DEFAULT_MAXIMUM_INSTRUCTIONS = 2_000_000
 
@@ -39,17 +37,15 @@ def module_cost(
     *,
     maximum_instructions: int = DEFAULT_MAXIMUM_INSTRUCTIONS,
     custom_call_rules: Mapping[str, Rule] = BUILT_IN_RULES,
-    between: Between = nothing,
 ) -> ModuleCost:
     """What the module must do on one device.
 
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
-    target. ``between`` is called every few instructions in all that is done, less than a millisecond apart:
-    a caller who must not keep its core may sleep there. Raises ``HloDecodeError`` where the bytes are no such
-    module or hold more than ``maximum_instructions``.
+    target. Raises ``HloDecodeError`` where the bytes are no such module or hold more than
+    ``maximum_instructions``.
     """
-    module = decode(serialized, maximum_instructions=maximum_instructions, between=between)
+    module = decode(serialized, maximum_instructions=maximum_instructions)
     try:
         return _Walk(module, custom_call_rules).result()
     except (OverflowError, RecursionError) as error:
@@ -82,16 +78,16 @@ class _Walk:
         times = executions(self.order, self.module.entry, self.bounds.least_branch)
         operations = [
             self._operation(instruction, tally, times[computation])
-            for computation in paced(self.order[::-1], self.module.between)
+            for computation in self.order[::-1]
             if computation in self.scheduled
-            for instruction, tally in self._used_up(computation)
+            for instruction, tally in self.once.pop(computation)
         ]
         cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
         dearest = self.bounds.most[self.module.entry]
         most = cost if cost.exact else dearest.freeze() if dearest else None
         if most is not None and not _same_figures(cost, most):
             cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
-        found = ModuleCost(
+        return ModuleCost(
             self.module.name,
             fingerprint(self.module),
             self.module.instruction_count,
@@ -101,28 +97,12 @@ class _Walk:
             donatable_bytes(self.module),
             main_loop_trips(self.module.entry, self.bounds.least),
         )
-        self._release()
-        return found
-
-    def _release(self) -> None:
-        """Let go of what was worked out on the way, a little at a time."""
-        for known in (
-            self.bounds.least,
-            self.bounds.most,
-            self.arithmetic.whole,
-            self.arithmetic.types.known,
-            self.fusions.known,
-            self.provenance.known,
-        ):
-            empty(known, self.module.between)
-        self.order.clear()
-        self.scheduled.clear()
 
     def _add_up(self, computation: Computation) -> None:
         own: list[tuple[Instruction, Tally]] = []
         total = Tally()
         control = []
-        for instruction in computation.walk():
+        for instruction in computation.instructions:
             opcode = instruction.opcode
             if opcode in FREE:
                 continue
@@ -145,12 +125,6 @@ class _Walk:
             total.add(tally)
         self.once[computation] = own
         self.bounds.add(computation, total, control)
-
-    def _used_up(self, computation: Computation) -> Iterator[tuple[Instruction, Tally]]:
-        """Its instructions with their costs, in order, which are not kept any longer."""
-        own = self.once.pop(computation)
-        own.reverse()
-        return used_up(own, self.module.between)
 
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
         name, scope, source = self.provenance.of(instruction)

@@ -8,45 +8,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxobs.derive import catalogue as core
 from jaxobs.derive.advice import advise, show
-from jaxobs.derive.compiles import Compiles
-from jaxobs.derive.devices import Devices
-from jaxobs.derive.document import (
+from jaxobs.derive.compilation.compilations import Compiles
+from jaxobs.derive.compilation.unattributed import PATIENCE, UnclaimedCompiles
+from jaxobs.derive.devices.devices import Devices
+from jaxobs.derive.devices.throttling import clocks_document
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.goodput import NOT_MARKED, LoopTime, RunTime
+from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
+from jaxobs.derive.loops.inferred import Followed, InferredLoops
+from jaxobs.derive.loops.liveness import SignsOfLife
+from jaxobs.derive.loops.loop import Loop
+from jaxobs.derive.loops.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
+from jaxobs.derive.loops.under_way import RunsUnderWay
+from jaxobs.derive.memory.usage import Memory
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.process.document import (
     IN_THE_JOB,
     agent_document,
     has_nothing_to_tell,
     process_document,
     source_document,
 )
-from jaxobs.derive.executables import Executables
-from jaxobs.derive.host.lines import MOST_CARRIED, HostLine, HostLines, check_row
-from jaxobs.derive.loop import Loop
-from jaxobs.derive.loops.inferred import Followed, InferredLoops
-from jaxobs.derive.loops.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
-from jaxobs.derive.loops.under_way import RunsUnderWay
-from jaxobs.derive.memory import Memory
-from jaxobs.derive.profiled import Profiled
-from jaxobs.derive.profiles import Profiles, WindowToRead
-from jaxobs.derive.recent import Recent
+from jaxobs.derive.process.identity import run_attributes, run_labels
+from jaxobs.derive.process.recent import Recent
+from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, is_amount, require, require_types
-from jaxobs.derive.run_identity import run_attributes, run_labels
-from jaxobs.derive.run_time import NOT_MARKED, LoopTime, RunTime
-from jaxobs.derive.series import Series
-from jaxobs.derive.signs_of_life import SignsOfLife
 from jaxobs.derive.spans import Spans
-from jaxobs.derive.throttling import clocks_document
-from jaxobs.derive.unclaimed_compiles import PATIENCE, UnclaimedCompiles
 from jaxobs.derive.validation import Validation
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.device_readings import DeviceReading
-from jaxobs.model.hardware import Peaks
 from jaxobs.model.metrics import Catalogue, Exemplar
-from jaxobs.model.pacing import Between, nothing
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
+from jaxobs.roofline.traced import Profiled
 
 LOOPS = 20
 """At most so many loops by name; the steps of more are refused and counted: a loop's name is no step's number."""
@@ -61,8 +60,7 @@ SERIES_A_ROW = 30
 class Fold:
     """State of one training process. `resource` and `facts` are shown as they are under `process`.
 
-    `job` is what it shares with the other ranks of this start of the job, None where nothing tells. `between` is called
-    every few things in whatever takes long.
+    `job` is what it shares with the other ranks of this start of the job, None where nothing tells.
     """
 
     def __init__(
@@ -74,10 +72,8 @@ class Fold:
         facts: Mapping[str, Any],
         series_limit: int,
         device_readings: tuple[DeviceReading, ...] = (),
-        between: Between = nothing,
         job: str | None = None,
     ) -> None:
-        self._between = between
         self.series = Series(catalogue, series_limit)
         self.clock = clock
         self.accepted = self.refused = 0
@@ -88,7 +84,7 @@ class Fold:
         self._facts = facts
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(self.series, rows)
-        self.executables = Executables(self.series, rows, between)
+        self.executables = Executables(self.series, rows)
         self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)
@@ -266,27 +262,20 @@ class Fold:
         for compilation in self._unclaimed.ended_before(now - PATIENCE):
             self._finish_compilation(compilation, None)
         for loop in self.loops.values():
-            self._between()
             loop.update(now, self.executables, self.profiles)
-        self._between()
         self.executables.update()
-        self._between()
         self.compiles.update(now)
         self.devices.update(now)
-        self._between()
         told = {name: LoopTime(loop.wall, loop.components, loop.stalls) for name, loop in self.loops.items()}
         running = self.under_way.at(now)
         self.run_time.update(now, told, self.compiles.in_flight_since(), running.start if running else None)
         self._outside_loops.update()
         self._show_bottlenecks()
         self._show_self()
-        self._between()
         document = self._document(now)
         document = self._validation.checked(document)
-        self._between()
         document["advice"] = advise(document)
         show(document["advice"], self.series)
-        self._between()
         return Snapshot(now, document, self.series.families())
 
     def _loop(self, name: str) -> Loop:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxobs.derive.memory import memory_need
-from jaxobs.model.text_table import PLAIN_WIDTH, TextTable
-from jaxobs.model.wording import ABSENT, byte_size, count, duration
+from jaxobs.derive.memory.usage import memory_need
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
+from jaxobs.report.units import ABSENT, byte_size, count, duration
 
 PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10

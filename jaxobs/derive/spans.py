@@ -9,9 +9,9 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator
 
-from jaxobs.derive.loops.plain_steps import PlainSteps
-from jaxobs.derive.loops.step_log import StepLog
-from jaxobs.derive.unclaimed_compiles import began, ended
+from jaxobs.derive.compilation.unattributed import began, ended
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.loops.steps.step_log import StepLog
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     Attributes,
@@ -23,8 +23,8 @@ from jaxobs.model.events import (
     StepCompleted,
     StepEnded,
 )
-from jaxobs.model.labels import EAGER
 from jaxobs.model.spans import Span
+from jaxobs.vocabulary.labels import EAGER
 
 SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive import catalogue as core
-from jaxobs.derive.bottleneck import Verdict
-from jaxobs.derive.series import Series
-from jaxobs.model.wording import duration
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.report.units import duration
+from jaxobs.roofline.bottleneck import Verdict
 
 CLOCKS: Final = 1.1
 """Sums of sampled times against the wall clock: samples are right to within some per cent."""

@@ -6,7 +6,7 @@ import copy
 import weakref
 from typing import Any
 
-from jaxobs.model.foreign_objects import is_of, name_of
+from jaxobs.jax_compat.foreign_objects import is_of, name_of
 from jaxobs.plugin.guard import Suppressed
 
 JITTED = "PjitFunction"

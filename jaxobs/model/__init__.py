@@ -1,1 +1,1 @@
-"""Floor 0: the words of jaxobs as plain data. Imports nothing of the project."""
+"""The words of jaxobs as plain data: events, metrics, spans, costs, traces and the snapshot."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jaxobs.model.wording import amount, byte_size
+from jaxobs.report.units import amount, byte_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -287,8 +287,8 @@ class MainThreadSampled(NamedTuple):
     """Where the main thread was from `start` to `end`, as samples of its Python stack tell.
 
     `rows` are (loop, line, what it waits in below that line, activity, seconds, samples): the loop whose step was under
-    way, empty outside steps; the line as the user knows it; an activity of `jaxobs.model.activities`. The seconds of all
-    rows add up to the time between the first and the last sample.
+    way, empty outside steps; the line as the user knows it; an activity of `jaxobs.vocabulary.activities`. The
+    seconds of all rows add up to the time between the first and the last sample.
     """
 
     start: int

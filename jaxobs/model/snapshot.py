@@ -9,8 +9,8 @@ from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.metrics import Family
-from jaxobs.model.summary import digest, render
-from jaxobs.model.text_table import PLAIN_WIDTH
+from jaxobs.report.summary import digest, render
+from jaxobs.report.text_table import PLAIN_WIDTH
 
 
 @dataclass(frozen=True, slots=True, repr=False)

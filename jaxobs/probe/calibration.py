@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import jax
 import jaxlib.version
 
-from jaxobs.cost_model.executed_types import executed_types
-from jaxobs.model.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.model.calibration_file import processor_model, usable_cores
+from jaxobs.cost_model.element_types.executed import executed_types
+from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
+from jaxobs.hardware.calibration_file import processor_model, usable_cores
 from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
 from jaxobs.probe.calibration_programs import Program, programs
 from jaxobs.probe.other_load import OtherLoad

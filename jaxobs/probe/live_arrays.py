@@ -19,8 +19,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from jaxobs.derive.out_of_memory import speaks_of_memory
+from jaxobs.jax_compat.shardings import ONE_DEVICE, layout_text
 from jaxobs.model.clock import perf_counter_ns
-from jaxobs.model.shardings import ONE_DEVICE, layout_text
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.jax_internals import own_packages
 

@@ -14,17 +14,17 @@ from typing import Any, overload
 
 from jaxobs.config import load_settings
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.precision import FLOAT32_SOURCES
-from jaxobs.derive.measured_run import Roofline, measured_run
-from jaxobs.derive.roofline import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
+from jaxobs.hardware.element_type_names import checked_element_type
+from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
-from jaxobs.model.element_type_names import checked_element_type
-from jaxobs.model.hardware import Peaks
-from jaxobs.model.known_peaks import known_peaks
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.saying import warn
 from jaxobs.probe.watch.watched import Watched
+from jaxobs.roofline.bounds import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.roofline.measured_run import Roofline, measured_run
 
 WARM_UP = 3
 LEAST_BATCH_SECONDS = 0.005

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from jaxobs.cost_model.element_types import ELEMENT_TYPES
-from jaxobs.model.serialized_fields import LENGTH, VARINT, FieldError, fields, numbers
+from jaxobs.cost_model.hlo.element_types import ELEMENT_TYPES
+from jaxobs.proto.wire_format import LENGTH, VARINT, FieldError, fields, numbers
 
 # Fields of openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
 _PROGRAM_SHAPE = 4 << 3 | LENGTH

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jaxobs.model.pacing import Between, nothing, paced, paced_sorted
 from jaxobs.model.trace import Kind
 
 Interval = tuple[int, int, int]
@@ -45,25 +44,23 @@ class Attribution:
     end: int
 
 
-def attribute(
-    intervals: Sequence[Interval], kinds: Sequence[Kind], between: Between = nothing
-) -> Attribution:
+def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attribution:
     """Charge each moment of these intervals to operations; `kinds` are those of the operations."""
     charged = [0.0] * len(kinds)
-    real = paced_sorted([one for one in paced(intervals, between) if one[1] > one[0]], between)
+    real = sorted([one for one in intervals if one[1] > one[0]])
     if not real:
         return Attribution(charged, 0.0, (0,) * _RANKS, (0.0,) * _RANKS, 0, 0)
-    leaves = [interval for interval in paced(real, between) if kinds[interval[2]] != "control"]
+    leaves = [interval for interval in real if kinds[interval[2]] != "control"]
     together, exposed = [0] * _RANKS, [0.0] * _RANKS
     ranks = [_RANK[kind] for kind in kinds]
     covered = _Covered()
     cluster: list[Interval] = []
     reach = -1
-    for interval in paced(leaves, between):
+    for interval in leaves:
         if interval[0] >= reach:
             if cluster:
                 covered.add(cluster[0][0], reach)
-                _share(cluster, ranks, charged, together, exposed, between)
+                _share(cluster, ranks, charged, together, exposed)
             cluster = [interval]
             reach = interval[1]
         else:
@@ -71,13 +68,13 @@ def attribute(
             reach = max(reach, interval[1])
     if cluster:
         covered.add(cluster[0][0], reach)
-        _share(cluster, ranks, charged, together, exposed, between)
-    containers = [interval for interval in paced(real, between) if kinds[interval[2]] == "control"]
+        _share(cluster, ranks, charged, together, exposed)
+    containers = [interval for interval in real if kinds[interval[2]] == "control"]
     if containers:
-        own = _uncovered(containers, covered, charged, between)
+        own = _uncovered(containers, covered, charged)
         exposed[0] += own
         together[0] += round(own)
-    end = max(interval[1] for interval in paced(real, between))
+    end = max(interval[1] for interval in real)
     return Attribution(charged, sum(exposed), tuple(together), tuple(exposed), real[0][0], end)
 
 
@@ -87,7 +84,6 @@ def _share(
     charged: list[float],
     together: list[int],
     exposed: list[float],
-    between: Between,
 ) -> None:
     """Charge intervals that overlap, each with the next or through others."""
     if len(cluster) == 1:
@@ -99,13 +95,13 @@ def _share(
         return
     bounds = [(start, 1, at) for at, (start, _, _) in enumerate(cluster)]
     bounds += [(end, 0, at) for at, (_, end, _) in enumerate(cluster)]
-    bounds = paced_sorted(bounds, between)
+    bounds = sorted(bounds)
     running = [0] * _RANKS
     # By rank, how much one operation that runs all the time has been charged up to here: so ends are O(1).
     level = [0.0] * _RANKS
     entered = [0.0] * len(cluster)
     last = bounds[0][0]
-    for moment, begins, at in paced(bounds, between):
+    for moment, begins, at in bounds:
         passed = moment - last
         if passed:
             last = moment
@@ -153,14 +149,12 @@ class _Covered:
         return end - start - (self.until(end) - self.until(start))
 
 
-def _uncovered(
-    containers: list[Interval], covered: _Covered, charged: list[float], between: Between
-) -> float:
+def _uncovered(containers: list[Interval], covered: _Covered, charged: list[float]) -> float:
     """Charge each container what neither an operation nor a container begun later covers; returns the sum."""
     stack: list[tuple[int, int]] = []  # end and operation, the one begun last on top
     total = 0.0
     outer_first = [(start, -end, operation) for start, end, operation in containers]
-    for start, negated_end, operation in paced(paced_sorted(outer_first, between), between):
+    for start, negated_end, operation in sorted(outer_first):
         end = -negated_end
         while stack and stack[-1][0] <= start:
             stack.pop()

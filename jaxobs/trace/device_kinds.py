@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from jaxobs.trace.plane_metadata import Value
+from jaxobs.trace.planes.metadata import Value
 
 _NAMES: Final = ("device_type_string", "gpu_device_name")
 _GIBIBYTE: Final = 2**30

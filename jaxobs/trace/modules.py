@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.model.serialized_module import parse
-from jaxobs.trace.descriptors import ComputationMessage, HloMessage, ModuleMessage
+from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace.operation_kinds import kind_of_opcode
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.metadata import PlaneMetadata
 
 if TYPE_CHECKING:
-    from jaxobs.model.pacing import Between
-    from jaxobs.model.serialized_module import ParsedComputation
     from jaxobs.model.trace import Kind
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
@@ -71,8 +68,7 @@ def unsigned(program_id: int) -> int:
 class ModuleIndex:
     """Instructions by program id and name; each module is decoded when first asked for."""
 
-    def __init__(self, modules: dict[int, bytes], notes: list[str], between: Between) -> None:
-        self._between = between
+    def __init__(self, modules: dict[int, bytes], notes: list[str]) -> None:
         self._serialized = modules
         self._notes = notes
         self._decoded: dict[int, tuple[str, dict[str, Instruction]]] = {}
@@ -99,7 +95,7 @@ class ModuleIndex:
         if known is None:
             serialized = self._serialized.get(program_id)
             try:
-                known = _instructions(serialized, self._between) if serialized else ("", {})
+                known = _instructions(serialized) if serialized else ("", {})
             except DecodeError:
                 self._notes.append(f"the HLO of program {program_id} is corrupted: its costs are unknown")
                 known = ("", {})
@@ -107,27 +103,27 @@ class ModuleIndex:
         return known
 
 
-def _instructions(serialized: bytes, between: Between) -> tuple[str, dict[str, Instruction]]:
-    message, parsed = parse(memoryview(serialized), ModuleMessage, ComputationMessage, between)
-    computations = {computation.message.id: computation for computation in parsed}
+def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
+    message = OutlineMessage.FromString(serialized)
+    computations = {computation.id: computation for computation in message.computations}
     found: dict[str, Instruction] = {}
-    for computation in parsed:
-        in_entry = computation.message.id == message.entry_computation_id
-        users = _users(computation, between)
-        for instruction in computation.instructions(between):
+    for computation in message.computations:
+        in_entry = computation.id == message.entry_computation_id
+        users = _users(computation)
+        for instruction in computation.instructions:
             opcode = str(instruction.opcode, "utf-8", "replace")
             if opcode.startswith("async-"):  # such a pair wraps one instruction: what it is, the pair is
-                opcode = _wrapped(instruction, computations, between) + opcode.removeprefix("async")
+                opcode = _wrapped(instruction, computations) + opcode.removeprefix("async")
             kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
             name = str(instruction.name, "utf-8", "replace")
             found[name] = Instruction(opcode, kind, in_entry, users.get(instruction.id, set()))
     return str(message.name, "utf-8", "replace"), found
 
 
-def _users(computation: ParsedComputation, between: Between) -> dict[int, set[str]]:
+def _users(computation: Any) -> dict[int, set[str]]:
     """By instruction's id; users come after what they use, so one walk from the end sees all of them."""
     found: dict[int, set[str]] = {}
-    for instruction in computation.instructions_back(between):
+    for instruction in reversed(computation.instructions):
         passed_on = {str(instruction.name, "utf-8", "replace")}
         if instruction.opcode in _RUN_NOTHING:
             passed_on |= found.get(instruction.id, set())
@@ -136,12 +132,12 @@ def _users(computation: ParsedComputation, between: Between) -> dict[int, set[st
     return found
 
 
-def _wrapped(instruction: Any, computations: dict[int, ParsedComputation], between: Between) -> str:
+def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
     for identifier in instruction.called_computation_ids:
         body = computations.get(identifier)
         if body is None:
             continue
-        for inner in body.instructions(between):
-            if inner.id == body.message.root_id:
+        for inner in body.instructions:
+            if inner.id == body.root_id:
                 return str(inner.opcode, "utf-8", "replace")
     return "async"

@@ -6,18 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from jaxobs.model.pacing import Between, nothing
-from jaxobs.model.serialized_fields import LENGTH, Field, FieldError, fields
+from jaxobs.proto.wire_format import LENGTH, Field, FieldError, fields
 from jaxobs.trace.errors import TraceError
 
 _PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
 _EVENTS: Final = 4 << 3 | LENGTH
-FIELDS_AT_ONCE: Final = 256
-"""Finding so many takes about 0.1 ms (measured)."""
-
 CHUNK_BYTES: Final = 32 * 2**10
-"""Events are decoded in parts of about this size, in 0.2 ms each: they take about five times their bytes."""
+"""Events are decoded in parts of about this size: as messages they take about five times their bytes."""
 
 
 @dataclass(slots=True)
@@ -49,11 +45,11 @@ class LineParts:
     events: list[memoryview] = field(default_factory=list)
 
 
-def split_space(data: memoryview, between: Between = nothing) -> Space:
+def split_space(data: memoryview) -> Space:
     """The planes and texts of a space; raises TraceError where the bytes are none."""
     space = Space()
     texts = {_ERRORS: space.errors, _WARNINGS: space.warnings, _HOSTNAMES: space.hostnames}
-    for number, part in _contents(data, "a trace", between):
+    for number, part in _contents(data, "a trace"):
         if number == _PLANES:
             space.planes.append(part)
         elif number in texts:
@@ -61,7 +57,7 @@ def split_space(data: memoryview, between: Between = nothing) -> Space:
     return space
 
 
-def split_plane(data: memoryview, between: Between = nothing) -> Plane:
+def split_plane(data: memoryview) -> Plane:
     """The parts of a plane; raises TraceError where the bytes are none."""
     plane = Plane()
     lists = {
@@ -70,7 +66,7 @@ def split_plane(data: memoryview, between: Between = nothing) -> Plane:
         _STAT_METADATA: plane.stat_metadata,
         _STATS: plane.stats,
     }
-    for number, part in _contents(data, "a plane", between):
+    for number, part in _contents(data, "a plane"):
         if number == _NAME:
             plane.name = str(part, "utf-8", "replace")
         elif number in lists:
@@ -78,11 +74,11 @@ def split_plane(data: memoryview, between: Between = nothing) -> Plane:
     return plane
 
 
-def split_line(data: memoryview, between: Between = nothing) -> LineParts:
+def split_line(data: memoryview) -> LineParts:
     """The parts of a line; raises TraceError where the bytes are none."""
     parts = LineParts()
     first = last = 0
-    for key, start, _, end in _fields(data, "a line", between):
+    for key, start, _, end in _fields(data, "a line"):
         if key != _EVENTS:
             parts.own.append(data[start:end])
         elif start == last > first and end - first <= CHUNK_BYTES:
@@ -96,20 +92,16 @@ def split_line(data: memoryview, between: Between = nothing) -> LineParts:
     return parts
 
 
-def _contents(data: memoryview, what: str, between: Between) -> Iterator[tuple[int, memoryview]]:
+def _contents(data: memoryview, what: str) -> Iterator[tuple[int, memoryview]]:
     """Number and content of each field with a length; others are passed over."""
-    for key, _, content, end in _fields(data, what, between):
+    for key, _, content, end in _fields(data, what):
         if key & 7 == LENGTH:
             yield key >> 3, data[content:end]
 
 
-def _fields(data: memoryview, what: str, between: Between) -> Iterator[Field]:
-    found = fields(data)
+def _fields(data: memoryview, what: str) -> Iterator[Field]:
     try:
-        for position, one in enumerate(found):
-            if position % FIELDS_AT_ONCE == 0:
-                between()
-            yield one
+        yield from fields(data)
     except FieldError as error:
         copied = ", or copy the whole file" if "truncated" in str(error) else ""
         raise TraceError(f"{what} is {error}; record it again{copied}") from None

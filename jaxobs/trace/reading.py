@@ -11,18 +11,17 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.model.pacing import Between, nothing
 from jaxobs.model.trace import HostTrace, Step, Trace
 from jaxobs.trace.calls import Call, calls_in
-from jaxobs.trace.cpu_plane import HostPlane
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.files import trace_files
-from jaxobs.trace.gpu_plane import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
-from jaxobs.trace.plane_metadata import PlaneMetadata
+from jaxobs.trace.planes.cpu import HostPlane
+from jaxobs.trace.planes.gpu import read_gpu
+from jaxobs.trace.planes.metadata import PlaneMetadata
+from jaxobs.trace.planes.tpu import read_tpu
 from jaxobs.trace.protobuf_fields import Plane, Space, split_plane, split_space
 from jaxobs.trace.timeline import Timeline
-from jaxobs.trace.tpu_plane import read_tpu
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
 """Of one host's trace. Reading takes about seven times its bytes of memory, and 18 s for so many (measured)."""
@@ -47,7 +46,6 @@ def read_trace(
     maximum_bytes: int = DEFAULT_MAXIMUM_BYTES,
     stretches: Stretches | None = None,
     modules: Mapping[int, bytes] | None = None,
-    between: Between = nothing,
 ) -> Trace:
     """Read a trace.
 
@@ -57,14 +55,13 @@ def read_trace(
         maximum_bytes: The most that is read of one host.
         stretches: Parts of a serialized XSpace of which each device's time is told apart.
         modules: Serialized HloModuleProto by program id, for those that a serialized XSpace of the same process lacks.
-        between: Called every few things while a serialized XSpace is read: who must not keep a core may sleep there.
 
     Raises:
         TraceError: The bytes are no trace, truncated, corrupted or more than `maximum_bytes`, or the path holds none.
     """
     if not isinstance(source, Path):
         given = (stretches or {}, modules or {})
-        return Trace((_read_host(memoryview(source), "", maximum_bytes, given=given, between=between),))
+        return Trace((_read_host(memoryview(source), "", maximum_bytes, given=given),))
     hosts = []
     names: set[str] = set()
     for path in trace_files(source):
@@ -98,7 +95,6 @@ def _read_host(
     *,
     renamed: bool = False,
     given: tuple[Stretches, Mapping[int, bytes]] = ({}, {}),
-    between: Between = nothing,
 ) -> HostTrace:
     if len(data) > maximum_bytes:
         raise TraceError(
@@ -109,23 +105,22 @@ def _read_host(
         raise TraceError("the trace is empty; record it again")
     if bytes(data[:2]) == _GZIP:
         raise TraceError("the trace is compressed; unpack it with gunzip first")
-    space = split_space(data, between)
-    planes = [split_plane(part, between) for part in space.planes]
+    space = split_space(data)
+    planes = [split_plane(part) for part in space.planes]
     space.planes.clear()
     if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
         raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
     if not renamed:
         name = space.hostnames[0] if space.hostnames else name
     try:
-        return _HostReader(name, space, between).read(planes, *given)
+        return _HostReader(name, space).read(planes, *given)
     except (OverflowError, RecursionError, DecodeError) as error:
         raise TraceError(f"the trace has implausible values: {error}; record it again") from None
 
 
 class _HostReader:
-    def __init__(self, name: str, space: Space, between: Between) -> None:
+    def __init__(self, name: str, space: Space) -> None:
         self.name = name
-        self._between = between
         self.notes = [f"the profiler reported: {text}" for text in [*space.errors, *space.warnings]]
         self.modules: dict[int, bytes] = {}
         self.versions: dict[str, str] = {}
@@ -135,13 +130,13 @@ class _HostReader:
     def read(self, planes: list[Plane], stretches: Stretches, modules: Mapping[int, bytes]) -> HostTrace:
         for plane in planes:
             if plane.name == _METADATA:
-                self._read_metadata(PlaneMetadata(plane, self._between))
+                self._read_metadata(PlaneMetadata(plane))
             elif plane.name == _ENVIRONMENT:
-                stats = PlaneMetadata(plane, self._between).stats
+                stats = PlaneMetadata(plane).stats
                 self.started = _integer(stats.get("profile_start_time"))
                 self.stopped = _integer(stats.get("profile_stop_time"))
         self.modules = {**modules, **self.modules}
-        index = ModuleIndex(self.modules, self.notes, self._between)
+        index = ModuleIndex(self.modules, self.notes)
         timelines: list[Timeline] = []
         steps: list[Step] = []
         calls: list[Call] = []
@@ -149,7 +144,7 @@ class _HostReader:
         events = 0
         for plane in planes:
             if plane.name == _HOST:
-                host = HostPlane(PlaneMetadata(plane, self._between), self.name, index)
+                host = HostPlane(PlaneMetadata(plane), self.name, index)
                 host.read(plane)
                 timelines += host.devices()
                 steps += host.steps
@@ -161,7 +156,7 @@ class _HostReader:
             events += count
             if timeline is not None:
                 timelines.append(timeline)
-        devices = tuple(timeline.finish(stretches, self._between) for timeline in timelines)
+        devices = tuple(timeline.finish(stretches) for timeline in timelines)
         if not devices:
             self.notes.append("no operation of a device is in the trace (JAX 0.6 records none of a CPU)")
         return HostTrace(
@@ -191,7 +186,7 @@ class _HostReader:
         """The device of a plane, if it is one of a device that did something, and the number of events read."""
         if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
             return None, 0
-        metadata = PlaneMetadata(plane, self._between)
+        metadata = PlaneMetadata(plane)
         if plane.name.startswith(_GPU):
             timeline, events = read_gpu(plane, metadata, self.name, index, copies)
         elif _TPU.match(plane.name):

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jaxobs.model.pacing import Between, nothing, paced, paced_sorted
 from jaxobs.model.trace import Kind, StretchTime
 from jaxobs.trace.attribution import Interval, attribute
 
@@ -22,7 +21,6 @@ def stretch_time(
     kinds: Sequence[Kind],
     shown: Sequence[int],
     runs: Sequence[tuple[Span, int | None]] = (),
-    between: Between = nothing,
 ) -> StretchTime:
     """What a device did in these parts (seconds).
 
@@ -30,27 +28,25 @@ def stretch_time(
     the whole runs, each with its program, where they are told.
     """
     spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
-    inside = list(_clipped(paced(intervals, between), spans))
-    found = attribute(inside, kinds, between)
+    inside = list(_clipped(intervals, spans))
+    found = attribute(inside, kinds)
     return StretchTime(
         seconds=sum(end - start for start, end in spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,
-        gap_seconds=gap_seconds(
-            inside, [(start, end) for start, end, _ in _clipped_spans(under_way, spans)], between
-        ),
+        gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in _clipped_spans(under_way, spans)]),
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
         collective_seconds=found.together[1] / PICOSECONDS,
         runs=_runs_inside(runs, spans),
-        edge_seconds=_edges(inside, spans, between) / PICOSECONDS,
+        edge_seconds=_edges(inside, spans) / PICOSECONDS,
     )
 
 
-def _edges(inside: Sequence[Interval], spans: Sequence[Span], between: Between) -> int:
+def _edges(inside: Sequence[Interval], spans: Sequence[Span]) -> int:
     """Picoseconds of `StretchTime.edge_seconds`."""
     if not inside:
         return 0
     first, last, longest = inside[0][0], 0, 0
-    for start, end, _ in paced(inside, between):
+    for start, end, _ in inside:
         if start < first:  # noqa: PLR1730  # min() and max() take three times as long, of millions of operations
             first = start
         if end > last:  # noqa: PLR1730
@@ -75,19 +71,19 @@ def _runs_inside(
     return found
 
 
-def gap_seconds(intervals: Sequence[Interval], runs: Iterable[Span], between: Between = nothing) -> float:
+def gap_seconds(intervals: Sequence[Interval], runs: Iterable[Span]) -> float:
     """Seconds in which a run was under way and no operation ran."""
-    busy = [(start, end) for start, end, _ in paced(intervals, between)]
-    both = merged([*busy, *runs], between)
-    alone = merged(busy, between)
-    return (_length(paced(both, between)) - _length(paced(alone, between))) / PICOSECONDS
+    busy = [(start, end) for start, end, _ in intervals]
+    both = merged([*busy, *runs])
+    alone = merged(busy)
+    return (_length(both) - _length(alone)) / PICOSECONDS
 
 
-def merged(spans: Iterable[Span], between: Between = nothing) -> list[Span]:
+def merged(spans: Iterable[Span]) -> list[Span]:
     """In order and apart from each other; those without length are left out."""
     found: list[Span] = []
     real = [span for span in spans if span[1] > span[0]]
-    for start, end in paced(paced_sorted(real, between), between):
+    for start, end in sorted(real):
         if found and start <= found[-1][1]:
             if end > found[-1][1]:
                 found[-1] = (found[-1][0], end)

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from jaxobs.model.pacing import Between, nothing, paced, paced_sorted
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
 from jaxobs.trace.attribution import Attribution, Interval, attribute
 from jaxobs.trace.device_kinds import device_kind
 from jaxobs.trace.modules import ModuleIndex
 from jaxobs.trace.operation_kinds import kind_of_opcode, opcode_in_name
-from jaxobs.trace.plane_metadata import Value
+from jaxobs.trace.planes.metadata import Value
 from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
 
 LONGEST: Final = 24 * 3600 * 10**12
@@ -106,10 +105,10 @@ class Timeline:
         """Names of the instructions that each run of a program executes; None where its module is not known."""
         return self._modules.entry(program_id)
 
-    def users(self, between: Between) -> list[frozenset[int]]:
+    def users(self) -> list[frozenset[int]]:
         """By operation, those that begin only when it has ended: users of its result, and its own next execution."""
         found = []
-        for index, operation in enumerate(paced(self.operations, between)):
+        for index, operation in enumerate(self.operations):
             known = operation.instruction and self._modules.instruction(
                 operation.program_id, operation.instruction
             )
@@ -118,12 +117,12 @@ class Timeline:
             found.append(frozenset({index, *(at for at in indices if at is not None)}))
         return found
 
-    def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]], between: Between) -> DeviceTrace:
+    def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]]) -> DeviceTrace:
         """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]
-        found = attribute(self.intervals, kinds, between)
+        found = attribute(self.intervals, kinds)
         counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [LONGEST] * len(kinds)
-        for start, end, index in paced(self.intervals, between):
+        for start, end, index in self.intervals:
             duration = end - start
             counts[index] += 1
             totals[index] += duration
@@ -136,7 +135,7 @@ class Timeline:
             notes.append(_COMMAND_BUFFERS.format(count=buffers))
         kind, capabilities = device_kind(self.platform, self.capabilities)
         under_way = self.run_spans or self.launches
-        ranked = self._operation_times(found, counts, totals, fastest, between)
+        ranked = self._operation_times(found, counts, totals, fastest)
         return DeviceTrace(
             name=self.name,
             host=self.host,
@@ -147,14 +146,14 @@ class Timeline:
             span_seconds=(found.end - found.start) / PICOSECONDS,
             busy_seconds=found.busy / PICOSECONDS,
             idle_seconds=max(0.0, found.end - found.start - found.busy) / PICOSECONDS,
-            gap_seconds=gap_seconds(self.intervals, under_way, between),
+            gap_seconds=gap_seconds(self.intervals, under_way),
             compute_seconds=found.together[0] / PICOSECONDS,
             collective_seconds=found.together[1] / PICOSECONDS,
             exposed_communication_seconds=found.exposed[1] / PICOSECONDS,
             transfer_seconds=found.together[2] / PICOSECONDS,
             exposed_transfer_seconds=found.exposed[2] / PICOSECONDS,
             operations=tuple(time for _, time in ranked),
-            modules=self._module_times(found, between),
+            modules=self._module_times(found),
             streams=tuple(self.streams),
             steps=tuple(self.steps),
             notes=tuple(notes),
@@ -172,7 +171,6 @@ class Timeline:
                         )
                         if whole
                     ],
-                    between,
                 )
                 for name, parts in stretches.items()
             },
@@ -184,12 +182,11 @@ class Timeline:
         counts: Sequence[int],
         totals: Sequence[int],
         fastest: Sequence[int],
-        between: Between,
     ) -> list[tuple[int, OperationTime]]:
         """The largest first, each with its index."""
         times = []
-        runs = self._runs_by_program(between)
-        for index, operation in enumerate(paced(self.operations, between)):
+        runs = self._runs_by_program()
+        for index, operation in enumerate(self.operations):
             if not counts[index]:
                 continue
             own = totals[index] - self.nested.get(index, 0)
@@ -224,16 +221,16 @@ class Timeline:
         known, _ = runs.get(operation.program_id, (None, ""))
         return min(seen, known) if operation.in_entry and known else seen
 
-    def _module_times(self, found: Attribution, between: Between) -> tuple[ModuleTime, ...]:
+    def _module_times(self, found: Attribution) -> tuple[ModuleTime, ...]:
         charged: dict[tuple[int | None, str], float] = {}
-        for operation, own in zip(paced(self.operations, between), found.charged, strict=True):
+        for operation, own in zip(self.operations, found.charged, strict=True):
             if operation.module is not None:
                 key = (operation.program_id, operation.module)
                 charged[key] = charged.get(key, 0.0) + own
-        runs = self._runs_by_program(between)
+        runs = self._runs_by_program()
         spent: dict[int | None, float] = {}
         whole: Counter[int | None] = Counter()
-        told = zip(paced(self.run_spans, between), self.run_programs, self.run_is_whole, strict=True)
+        told = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
         for (start, end), program, is_whole in told:
             if is_whole:
                 whole[program] += 1
@@ -252,10 +249,10 @@ class Timeline:
         times.sort(key=lambda time: -time.charged_seconds)
         return tuple(times)
 
-    def _runs_by_program(self, between: Between) -> dict[int | None, tuple[int | None, str]]:
+    def _runs_by_program(self) -> dict[int | None, tuple[int | None, str]]:
         """How often each program ran, and what that was counted from, or why it is not known."""
         entry: dict[int | None, list[int]] = {}
-        for operation in paced(self.operations, between):
+        for operation in self.operations:
             executions = entry.setdefault(operation.program_id, [])
             if operation.in_entry and operation.executions:
                 executions.append(operation.executions)
@@ -271,10 +268,10 @@ class Timeline:
         return found
 
 
-def merged_seconds(intervals: Sequence[tuple[int, int]], between: Between = nothing) -> float:
+def merged_seconds(intervals: Sequence[tuple[int, int]]) -> float:
     """Seconds in which at least one of these stretches (picoseconds) runs."""
     busy = reach = 0
-    for start, end in paced(paced_sorted(intervals, between), between):
+    for start, end in sorted(intervals):
         if end > reach:
             busy += end - max(start, reach)
             reach = end

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from benchmarks.decoding import generated_module
-from jaxobs.agent import slices
+from jaxobs.agent import analysis, slices
 from jaxobs.agent.analysis import Analysis, ModuleDone
 from jaxobs.agent.garbage import Garbage
 from jaxobs.agent.slices import Slices
@@ -93,29 +93,33 @@ def test_who_falls_behind_goes_on_without_pauses_until_it_has_rested(clock: Cloc
     assert clock.slept
 
 
-def test_a_module_is_read_without_pauses_while_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "PAUSE_SECONDS", 30.0)  # one would fail the test
+def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "LONGEST_REST", 30.0)  # one would fail the test
+    monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)
     worker = Analysis(print, lambda: None)
     worker.submit(1, generated_module(2_000))
+    worker.submit(2, generated_module(2_100))
     threading.Timer(0.1, worker.start).start()
     began = time.monotonic()
-    (done,) = worker.settle(25.0)
+    done = worker.settle(25.0)
     worker.stop()
-    assert isinstance(done, ModuleDone)
-    assert done.module is not None
+    assert [one.module is not None for one in done if isinstance(one, ModuleDone)] == [True, True]
     assert time.monotonic() - began < 20.0
 
 
-def test_a_module_is_read_with_pauses_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(Slices, "_give_way", lambda _: pauses.append(time.monotonic()))
+def test_from_one_module_to_the_next_is_a_rest_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)  # 100 s each
     worker = Analysis(print, lambda: None)
     worker.submit(1, generated_module(2_000))
+    worker.submit(2, generated_module(2_100))
+    began = time.monotonic()
     worker.start()
-    while not worker.finished():
+    done = []
+    while len(done) < 2:
         time.sleep(0.01)
+        done += worker.finished()
     worker.stop()
-    assert len(pauses) > 500
+    assert time.monotonic() - began >= analysis.LONGEST_REST
 
 
 OWN_PROCESS = """

@@ -10,7 +10,7 @@ import pytest
 
 from jaxobs.agent import analysis
 from jaxobs.agent.analysis import Analysis, ModuleDone, WindowDone
-from jaxobs.derive.profiles import WindowToRead
+from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import BackendFound, Event, ProfileWindow, StepEnded

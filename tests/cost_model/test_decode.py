@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.cost_model import HloDecodeError, module_cost
-from jaxobs.cost_model.descriptors import ModuleMessage, ShapeMessage
+from jaxobs.proto.hlo import ModuleMessage, ShapeMessage
 
 
 @pytest.fixture(scope="module")

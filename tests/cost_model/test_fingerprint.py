@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.descriptors import ModuleMessage
+from jaxobs.proto.hlo import ModuleMessage
 
 PROGRAM = """
 import sys

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.cost_model.scopes import scope_of
+from jaxobs.cost_model.hlo.scopes import scope_of
 from jaxobs.model.source_files import is_installed
 
 

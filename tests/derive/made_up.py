@@ -10,9 +10,10 @@ from typing import Any
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from jaxobs.derive.catalogue import CATEGORIES, CORE_METRICS, PHASES
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
+from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import (
@@ -38,10 +39,11 @@ from jaxobs.model.events import (
     StepCompleted,
     StepEnded,
 )
-from jaxobs.model.hardware import Peak, Peaks
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.model.snapshot import Snapshot
+from jaxobs.vocabulary.compilation import PHASES
+from jaxobs.vocabulary.wall_time import CATEGORIES
 from jaxobs_plugins.prometheus.render import OPENMETRICS, render
 
 SECOND = NANOSECONDS

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.bottleneck import ENOUGH_STEPS, charge, decide, label_of_busy, of_executable
-from jaxobs.derive.catalogue import COMPONENTS
-from jaxobs.derive.host.evidence import HostShares
-from jaxobs.derive.roofline import bound_time
+from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, charge, decide
+from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.model.cost import Cost
+from jaxobs.roofline.bottleneck import label_of_busy, of_executable
+from jaxobs.roofline.bounds import bound_time
+from jaxobs.vocabulary.wall_time import COMPONENTS
 from tests.derive.made_up import PEAKS
 
 amounts = st.floats(0.0, 1e6)

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.catalogue import COMPONENTS, CORE_METRICS
-from jaxobs.derive.components import components_of
-from jaxobs.derive.executables import Executables
-from jaxobs.derive.host.evidence import HostShares
-from jaxobs.derive.loop_profile import LoopProfile, Part
-from jaxobs.derive.series import Series
-from jaxobs.derive.traced_steps import split, untraced
-from jaxobs.derive.window import Slice
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.wall_time.components import components_of
+from jaxobs.derive.loops.wall_time.host_evidence import HostShares
+from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
+from jaxobs.derive.profiler_windows.traced_steps import split, untraced
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
+from jaxobs.vocabulary.wall_time import COMPONENTS
 from tests.derive.made_up import PEAKS, at, created, module
 
 words = st.sampled_from(

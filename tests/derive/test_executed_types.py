@@ -8,11 +8,11 @@ import pytest
 
 from jaxobs.cli.checks.devices import peaks_lines
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.measured_run import measured_run
-from jaxobs.derive.roofline import bound_time, model_flops_utilization
+from jaxobs.hardware.peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import FunctionWatched
-from jaxobs.model.hardware import peaks_for
+from jaxobs.roofline.bounds import bound_time, model_flops_utilization
+from jaxobs.roofline.measured_run import measured_run
 from tests.derive.made_up import applied, at, backend, created, families, module, new_fold, step, unexplained
 
 H200 = "NVIDIA H200"

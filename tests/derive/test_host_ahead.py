@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.components import IN_FLIGHT, components_of
-from jaxobs.derive.executables import Executables
-from jaxobs.derive.host.evidence import HostShares
-from jaxobs.derive.loop_profile import LoopProfile, Part
-from jaxobs.derive.profile_document import profile_document
-from jaxobs.derive.series import Series
-from jaxobs.derive.traced_steps import host_is_ahead
-from jaxobs.derive.window import Slice
-from jaxobs.derive.window_parts import parts_of
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.wall_time.components import IN_FLIGHT, components_of
+from jaxobs.derive.loops.wall_time.host_evidence import HostShares
+from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.profiler_windows.document import profile_document
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
+from jaxobs.derive.profiler_windows.parts import parts_of
+from jaxobs.derive.profiler_windows.traced_steps import host_is_ahead
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
 from jaxobs.trace.stretches import stretch_time

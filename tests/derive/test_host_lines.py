@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.host.lines import LINES_KEPT, LINES_SHOWN, SERIES
-from jaxobs.model.activities import ACTIVITIES
+from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES
 from jaxobs.model.events import ExecutableRan, MainThreadSampled
-from jaxobs.model.summary import render
+from jaxobs.report.summary import render
+from jaxobs.vocabulary.activities import ACTIVITIES
 from tests.derive.made_up import (
     PEAKS,
     applied,

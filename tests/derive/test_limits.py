@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.derive.selection import Largest, Selection
+from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.model.events import Compilation, CompilePhaseEnded, Measured, Recorded, SourceReported
-from jaxobs.model.labels import OTHER
+from jaxobs.vocabulary.labels import OTHER
 from tests.derive.made_up import applied, at, check, compiled, counters, families, new_fold, parsed, step
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jaxobs.derive.miss_cause import (
+from jaxobs.vocabulary.compilation import CAUSES
+from jaxobs_plugins.compile.miss_cause import (
     ABSENT,
-    CAUSES,
     UNEXPLAINED,
     Leaf,
     Signature,

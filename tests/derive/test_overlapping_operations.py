@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.operation_work import BESIDE_OTHERS, HIDDEN_BEHIND_OTHERS
-from jaxobs.derive.operations import Operations
-from jaxobs.derive.profiled import Profiled, join
-from jaxobs.derive.roofline import model_flops_utilization
+from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Kind, ModuleTime, OperationTime, Trace
+from jaxobs.roofline.bounds import model_flops_utilization
+from jaxobs.roofline.operation_work import BESIDE_OTHERS, HIDDEN_BEHIND_OTHERS
+from jaxobs.roofline.traced import Profiled, join
 from jaxobs.trace.attribution import attribute
 from tests.derive.made_up import PEAKS, new_fold
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.plain_steps import PlainSteps, grouped
-from jaxobs.derive.loops.turns import STEPS_REMEMBERED, TurnLog, Turns
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps, grouped
+from jaxobs.derive.loops.steps.turns import STEPS_REMEMBERED, TurnLog, Turns
 from jaxobs.derive.validation import RATES
 from jaxobs.model.events import (
     ROW_LENGTH,

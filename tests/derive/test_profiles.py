@@ -10,14 +10,14 @@ import pytest
 
 from jaxobs.cost_model import module_cost
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loop_profile import OLDEST, loop_profile
-from jaxobs.derive.profiled import Profiled, join
-from jaxobs.derive.profiles import PATIENCE, WindowToRead
-from jaxobs.derive.window_parts import LoopPart
+from jaxobs.derive.profiler_windows.loop_profile import OLDEST, loop_profile
+from jaxobs.derive.profiler_windows.parts import LoopPart
+from jaxobs.derive.profiler_windows.windows import PATIENCE, WindowToRead
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import Compilation, LoopEnded, ProfileWindow, StepEnded
 from jaxobs.model.trace import DeviceTrace, ModuleTime, OperationTime, StretchTime, Trace
+from jaxobs.roofline.traced import Profiled, join
 from jaxobs.trace import read_trace
 from tests.derive.made_up import (
     PEAKS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.derive.recent import Recent
+from jaxobs.derive.process.recent import Recent
 from jaxobs.model.events import Compilation
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.recompilations import ROWS
+from jaxobs.derive.compilation.recompilations import ROWS
 from jaxobs.model import events
 from jaxobs.model.events import Attributes, Compilation, CompilePhaseStarted, ProbeReported
 from tests.derive.made_up import applied, at, families, new_fold

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jaxobs.derive.executed_types import executed_flops, run_on
-from jaxobs.derive.roofline import (
+from jaxobs.hardware.peaks import Peak, Peaks, peaks_for
+from jaxobs.model.cost import Cost
+from jaxobs.roofline.bounds import (
     Bound,
     attainable_flops_per_second,
     bound_time,
@@ -20,8 +21,7 @@ from jaxobs.derive.roofline import (
     model_flops_utilization,
     total_bound,
 )
-from jaxobs.model.cost import Cost
-from jaxobs.model.hardware import Peak, Peaks, peaks_for
+from jaxobs.roofline.execution_types import executed_flops, run_on
 
 
 def peak(value: float) -> Peak:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.intervals import Intervals
-from jaxobs.derive.signs_of_life import SignsOfLife
-from jaxobs.derive.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, Stalls
+from jaxobs.derive.loops.liveness import SignsOfLife
+from jaxobs.derive.loops.wall_time.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, Stalls
 from jaxobs.model.events import (
     CompilePhaseStarted,
     Event,
@@ -26,7 +26,7 @@ from jaxobs.model.events import (
     Recorded,
     StepCompleted,
 )
-from jaxobs.model.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER
 from tests.derive.made_up import (
     BEGAN,
     SECOND,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.bottleneck import decide
-from jaxobs.derive.executable import LATEST, SAMPLES_KEPT, Executable
-from jaxobs.derive.executable_windows import absorb
+from jaxobs.derive.executables.executable import LATEST, SAMPLES_KEPT, Executable
+from jaxobs.derive.executables.profiled import absorb
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.profiled import ProfiledModule
+from jaxobs.derive.loops.wall_time.bottleneck import decide
 from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.roofline.traced import ProfiledModule
 from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
 
 

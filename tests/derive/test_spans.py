@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.events import Compilation, Event, PhaseEnded, SpanContext, SpanEnded, StepCompleted
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.spans import Span

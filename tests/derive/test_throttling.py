@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.throttling import (
+from jaxobs.derive.devices.throttling import (
     BUSY,
     LOW_CLOCK,
     Reading,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.compiles import LISTED as FUNCTIONS_LISTED
-from jaxobs.derive.executables import LISTED
+from jaxobs.derive.compilation.compilations import LISTED as FUNCTIONS_LISTED
+from jaxobs.derive.executables.kept_operations import LET_GO, KeptOperations
+from jaxobs.derive.executables.registry import LISTED
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.kept_operations import LET_GO, KeptOperations
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched
-from jaxobs.model.summary_tables import DEAREST_FUNCTIONS
+from jaxobs.report.summary_tables import DEAREST_FUNCTIONS
 from tests.derive.made_up import PEAKS, applied, at, backend, check, compiled, created, module, new_fold, step
 
 MANY = 10_000

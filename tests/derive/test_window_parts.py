@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.window_parts import LoopSpans, PhaseSpan, StepSpan, parts_of
+from jaxobs.derive.profiler_windows.parts import LoopSpans, PhaseSpan, StepSpan, parts_of
 from jaxobs.model.clock import NANOSECONDS
 from tests.derive.made_up import at, step
 

@@ -16,7 +16,7 @@ from grafana.source.__main__ import FOLDER, text
 from grafana.source.not_shown import NOT_SHOWN
 from grafana.source.pages import PAGES
 from grafana.source.pages.roofline_chart import ELEMENT_TYPES
-from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.metrics import SUFFIXES
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 
@@ -91,7 +91,7 @@ def test_titles_of_panels_are_unique_and_all_are_described() -> None:
 
 
 def test_every_element_type_with_a_peak_has_a_roof() -> None:
-    table = tomllib.loads((ROOT / "jaxobs" / "model" / "hardware.toml").read_text())
+    table = tomllib.loads((ROOT / "jaxobs" / "hardware" / "hardware.toml").read_text())
     types = set(re.findall(r"'matrix': \{(.*?)\}", str(table)))
     assert {name for found in types for name in re.findall(r"'(\w+)':", found)} <= set(ELEMENT_TYPES)
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.calibration import Bandwidth, Calibration, CalibrationError, LeftOut, Rate
-from jaxobs.model.calibration_file import (
+from jaxobs.hardware.calibration import Bandwidth, Calibration, CalibrationError, LeftOut, Rate
+from jaxobs.hardware.calibration_file import (
     CalibrationKey,
     cache_directory,
     key_of,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.model.chips import chips_by_alias, known_chips, normalised
-from jaxobs.model.hardware import Peak, Peaks, peak_key, peaks_for, user_peaks
+from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
+from jaxobs.hardware.chips import chips_by_alias, known_chips, normalised
+from jaxobs.hardware.peaks import Peak, Peaks, peak_key, peaks_for, user_peaks
 
 UNKNOWN = [
     "NVIDIA H20-3e",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.cost_model.descriptors import InstructionMessage
-from jaxobs.model.serialized_fields import LENGTH, FieldError, fields
+from jaxobs.proto.hlo import InstructionMessage
+from jaxobs.proto.wire_format import LENGTH, FieldError, fields
 
 MESSAGES = st.builds(
     InstructionMessage,

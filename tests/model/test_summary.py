@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.model.snapshot import Snapshot
-from jaxobs.model.summary import render
-from jaxobs.model.summary_tables import LARGEST_EXECUTABLES
-from jaxobs.model.text_table import TextTable, printable
+from jaxobs.report.summary import render
+from jaxobs.report.summary_tables import LARGEST_EXECUTABLES
+from jaxobs.report.text_table import TextTable, printable
 
 NO_PEAK = "no peaks are known for this processor"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.wording import amount, byte_size, duration, percent, rough_percent, times
+from jaxobs.report.units import amount, byte_size, duration, percent, rough_percent, times
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.series import Series
+from jaxobs.derive.metrics.series import Series
 from jaxobs.model.exponential import SCALE, bucket_index
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
 from jaxobs_plugins.nvidia import NvidiaCollector

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Metric
 from jaxobs_plugins.otel import OpenTelemetryExporter
 from jaxobs_plugins.otel.names import otlp_name

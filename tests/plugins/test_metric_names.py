@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.discovery import COLLECTORS, PROBES, discover
 from jaxobs_plugins.otel.names import otlp_name

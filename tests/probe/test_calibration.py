@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.model.calibration import Calibration
-from jaxobs.model.calibration_file import usable_cores
+from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.calibration_file import usable_cores
 from jaxobs.probe.calibration import calibrate
 from jaxobs.probe.calibration_programs import Program, programs, working_sets
 from jaxobs.probe.other_load import OtherLoad

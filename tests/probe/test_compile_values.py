@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from jaxobs.derive.miss_cause import Value
-from jaxobs.model.foreign_objects import TEXT_LENGTH
-from jaxobs.model.shardings import sharding_text
+from jaxobs.jax_compat.foreign_objects import TEXT_LENGTH
+from jaxobs.jax_compat.shardings import sharding_text
 from jaxobs_plugins.compile.functions import function_key, function_text
+from jaxobs_plugins.compile.miss_cause import Value
 from jaxobs_plugins.compile.values import value_of
 
 plain = st.recursive(

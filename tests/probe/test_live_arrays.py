@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxobs.model.shardings import layout_text
+from jaxobs.jax_compat.shardings import layout_text
 from jaxobs.probe.jax_internals import arrays_alive
 from jaxobs.probe.live_arrays import Census, Group, list_arrays, local_bytes, memory_ran_out
 

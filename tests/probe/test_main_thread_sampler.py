@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.model.activities import ACTIVITIES
 from jaxobs.model.events import MainThreadSampled
 from jaxobs.probe.loops import Steps
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.watch.watched import Watched
+from jaxobs.vocabulary.activities import ACTIVITIES
 
 ITSELF = (Steps.__iter__.__code__, Watched.__call__.__code__)
 

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.model.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
 from jaxobs.probe.loops import Steps
 from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner
 from jaxobs.probe.main_thread.stack import Place, Stack
 from jaxobs.probe.watch.watched import Watched
+from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
 
 
 def stack() -> Stack:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.observed.runs import Run, run
 from benchmarks.observed.truths import truth_of
-from jaxobs.model.text_table import TextTable, to_text
+from jaxobs.report.text_table import TextTable, to_text
 from tests.programs.catalogue import PROGRAMS, Program
 from tests.programs.judgement import (
     Cell,
@@ -65,15 +65,16 @@ def judge(program: Program, plain: Run, observed: Run, reference: Run | None) ->
         return Row(program.name, why, why, why, why, same)
     documents = observed.documents[0] if observed.documents else []
     found = main_loop(documents, truth)
-    marked = None
+    marked, pace = None, 1.0
     if reference is not None and reference.documents and (own := truth_of(reference.stdout)) is not None:
         marked = main_loop(reference.documents[0], own)
+        pace = truth["steps_per_second"] / own["steps_per_second"]
     by_hand = mfu_by_hand(truth, documents[-1]) if documents else None
     return Row(
         program.name,
         judge_loop(found, truth),
         judge_rate(found, truth),
-        judge_mfu(found[1]["mfu"] if found else None, marked[1]["mfu"] if marked else None, by_hand),
+        judge_mfu(found[1]["mfu"] if found else None, marked[1]["mfu"] if marked else None, by_hand, pace),
         judge_bottleneck(found, marked),
         same,
     )

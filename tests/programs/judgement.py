@@ -108,8 +108,13 @@ def mfu_by_hand(truth: Mapping[str, Any], document: Mapping[str, Any]) -> float 
     return None
 
 
-def judge_mfu(mfu: float | None, marked: float | None, by_hand: float | None) -> Cell:
-    """MFU beside the marked run's, and beside the one by hand; the latter decides where both are known."""
+def judge_mfu(mfu: float | None, marked: float | None, by_hand: float | None, pace: float = 1.0) -> Cell:
+    """MFU beside the marked run's, and beside the one by hand; the latter decides where both are known.
+
+    `pace`: how much faster the program went than in its marked run, by its own clock. Machines differ from minute to
+    minute, and MFU with them: the marked one is shown at the pace of this run.
+    """
+    marked = None if marked is None else marked * pace
     text = " / ".join("–" if value is None else f"{value:.1%}" for value in (mfu, marked, by_hand))
     reference = by_hand if by_hand is not None else marked
     if mfu is None:

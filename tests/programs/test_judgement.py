@@ -87,6 +87,8 @@ def test_mfu_by_hand_decides_where_it_is_known() -> None:
     assert judge_mfu(0.21, 0.5, by_hand).verdict == "right"
     assert judge_mfu(0.25, 0.25, by_hand).verdict == "WRONG"
     assert judge_mfu(0.21, 0.2, None).verdict == "right"
+    assert judge_mfu(0.4, 0.2, None).verdict == "WRONG"
+    assert judge_mfu(0.4, 0.2, None, pace=2.0).verdict == "right"
     assert judge_mfu(None, 0.2, None).verdict == "absent"
     assert judge_mfu(0.21, None, None).verdict == "unsure"
 

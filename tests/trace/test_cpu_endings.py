@@ -3,8 +3,8 @@
 import pytest
 from written import WrittenPlane, space
 
+from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace import read_trace
-from jaxobs.trace.descriptors import HloMessage, ModuleMessage
 
 
 def operation(name, start, launch, flow, run=1, device=0):
@@ -29,7 +29,7 @@ def task(moment):
 
 def chain():
     """The module of `b(get-tuple-element(a))`."""
-    module = ModuleMessage(name=b"jit_f", entry_computation_id=1)
+    module = OutlineMessage(name=b"jit_f", entry_computation_id=1)
     entry = module.computations.add(id=1, root_id=3)
     entry.instructions.add(name=b"a", opcode=b"custom-call", id=1)
     entry.instructions.add(name=b"part", opcode=b"get-tuple-element", id=2, operand_ids=[1])

@@ -1,13 +1,7 @@
 """Traces written by hand: planes with lines, events and statistics, for what no device here records."""
 
-from jaxobs.trace.descriptors import (
-    EventMetadataEntryMessage,
-    HloMessage,
-    LineMessage,
-    ModuleMessage,
-    StatMessage,
-    StatMetadataEntryMessage,
-)
+from jaxobs.proto.hlo import HloMessage, OutlineMessage
+from jaxobs.proto.xspace import EventMetadataEntryMessage, LineMessage, StatMessage, StatMetadataEntryMessage
 
 MICROSECOND = 10**6
 """In picoseconds."""
@@ -104,7 +98,7 @@ def modules(**programs):
     """A metadata plane: module name to (program id, {instruction: opcode}, instructions outside the entry)."""
     plane = WrittenPlane("/host:metadata")
     for name, (program_id, entry, inside) in programs.items():
-        module = ModuleMessage(name=name.encode(), entry_computation_id=1)
+        module = OutlineMessage(name=name.encode(), entry_computation_id=1)
         for number, instructions in ((1, entry), (2, inside)):
             computation = module.computations.add(id=number)
             for instruction, opcode in instructions.items():

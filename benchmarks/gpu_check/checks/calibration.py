@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
-from jaxobs.model.calibration import Calibration
-from jaxobs.model.hardware import Peaks, peaks_for
+from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.peaks import Peaks, peaks_for
 
 SECONDS = 10.0
 SECONDS_OF_A_CPU = 2.0

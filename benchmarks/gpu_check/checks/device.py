@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
 from benchmarks.gpu_check.machine import SMI_FIELDS, amount, nvidia_smi
-from jaxobs.model.chips import chips_by_alias, normalised
+from jaxobs.hardware.chips import chips_by_alias, normalised
 
 MEBIBYTE = 2**20
 
@@ -42,10 +42,10 @@ def _row(told: Findings, peaks: dict[str, Any]) -> None:
     chip = chips_by_alias().get(normalised(told.device_kind))
     if chip is None:
         told.figure(
-            "device kind is in the table", found=False, truth=True, source="jaxobs/model/hardware.toml"
+            "device kind is in the table", found=False, truth=True, source="jaxobs/hardware/hardware.toml"
         )
         return
-    told.figure("device kind is in the table", found=True, truth=True, source="jaxobs/model/hardware.toml")
+    told.figure("device kind is in the table", found=True, truth=True, source="jaxobs/hardware/hardware.toml")
     if smi:
         told.figure("name", told.device_kind, smi.get("name"), source="nvidia-smi name")
     product = (peaks.get("matrix") or {}).get("bfloat16") or {}

@@ -13,7 +13,7 @@ from benchmarks.gpu_check import traces
 from benchmarks.gpu_check.figures import Findings
 from benchmarks.gpu_check.scrape import page_at
 from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, Shape, batch_of, start
-from jaxobs.model.chips import chips_by_alias, normalised
+from jaxobs.hardware.chips import chips_by_alias, normalised
 
 SECONDS = 40.0
 SECONDS_OF_A_CPU = 8.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jaxobs.model import wording
-from jaxobs.model.wording import ABSENT
+from jaxobs.report import units as wording
+from jaxobs.report.units import ABSENT
 
 __all__ = ["ABSENT", "amount", "percent", "seconds"]
 

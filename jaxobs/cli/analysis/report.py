@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import HloDecodeError, module_cost
 from jaxobs.derive.advice import advise_on_trace
-from jaxobs.derive.profiled import Operation, ProfiledDevice, ProfiledModule, join
-from jaxobs.derive.roofline import ceiling, model_flops_utilization
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.hardware import Peaks
 from jaxobs.model.trace import Trace
+from jaxobs.roofline.bounds import ceiling, model_flops_utilization
+from jaxobs.roofline.traced import Operation, ProfiledDevice, ProfiledModule, join
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
-from jaxobs.model.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
-from jaxobs.model.known_peaks import known_peaks
+from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
+from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import Found
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from jaxobs.cli.demonstration.model import Size
 from jaxobs.cli.demonstration.text import Text
 from jaxobs.cli.demonstration.training import Outcome
-from jaxobs.model.summary import render
+from jaxobs.report.summary import render
 
 LAST_STEPS = 10
 """The loss at the end is the mean of so many steps: one batch of a thousand bytes says little."""

@@ -95,7 +95,7 @@ def closing_text() -> str:
         return _why_nothing()
 
     from jaxobs.cli.terminal import is_styled, terminal_width
-    from jaxobs.model.summary import render
+    from jaxobs.report.summary import render
 
     return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=is_styled(sys.stderr))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from jaxobs.cost_model.dot import dot_multiply_adds, multiply_add_flops
-from jaxobs.cost_model.precision import executed_by_cublas
+from jaxobs.cost_model.arithmetic.dot import dot_multiply_adds, multiply_add_flops
+from jaxobs.cost_model.element_types.precision import executed_by_cublas
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.convolution import convolution_multiply_adds
-from jaxobs.cost_model.dot import multiply_add_flops
-from jaxobs.cost_model.precision import executed_by_cudnn
+from jaxobs.cost_model.arithmetic.convolution import convolution_multiply_adds
+from jaxobs.cost_model.arithmetic.dot import multiply_add_flops
+from jaxobs.cost_model.element_types.precision import executed_by_cudnn
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.cost_model.shapes import Shape
+    from jaxobs.cost_model.hlo.shapes import Shape
     from jaxobs.model.cost import Cost
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jaxobs.cost_model.arithmetic.linear_algebra import cholesky_flops
 from jaxobs.cost_model.custom_calls import lapack
-from jaxobs.cost_model.linear_algebra import cholesky_flops
 
 if TYPE_CHECKING:
     from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule

@@ -8,14 +8,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model import linear_algebra
-from jaxobs.cost_model.element_types import Kind
+from jaxobs.cost_model.arithmetic import linear_algebra
+from jaxobs.cost_model.hlo.element_types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.cost_model.shapes import Shape
+    from jaxobs.cost_model.hlo.shapes import Shape
     from jaxobs.model.cost import Cost
 
 

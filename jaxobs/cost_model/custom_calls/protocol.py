@@ -10,13 +10,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cost_model.custom_calls.workspaces import workspaces
-from jaxobs.cost_model.precision import FLOAT32_SOURCES
+from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.instructions import Instruction
-    from jaxobs.cost_model.shapes import Shape
-    from jaxobs.cost_model.tally import Tally
+    from jaxobs.cost_model.arithmetic.tally import Tally
+    from jaxobs.cost_model.hlo.instructions import Instruction
+    from jaxobs.cost_model.hlo.shapes import Shape
 
 
 _ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.instructions import Instruction
+    from jaxobs.cost_model.hlo.instructions import Instruction
 
 _BYTES: Final = ("int8", "uint8")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxobs.derive.advice.reading import Document, named, number, numbers, ratio, rows, text, value
-from jaxobs.derive.bottleneck import IDLE
-from jaxobs.model.host_lines import main_thread_lines
+from jaxobs.report.host_lines import main_thread_lines
+from jaxobs.vocabulary.wall_time import IDLE
 
 LEAST_CONFIDENCE = 0.1
 """Of a bottleneck's confidence. With many steps it is the margin over the runner-up, and 0.1 is a largest share that is

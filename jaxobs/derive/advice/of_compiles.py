@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
 from jaxobs.derive.advice.reading import Document, named, number, rows, text, value
-from jaxobs.model.wording import count, duration, rough_percent, times
+from jaxobs.report.units import count, duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2
 """Of one cause. A single small one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.advice.reading import Document, ratio, rows, value
-from jaxobs.model.wording import rough_percent
+from jaxobs.report.units import rough_percent
 
 BOUND_BY = {"compute": "clock", "memory": "memory_clock"}
 """Components of a loop's time that a clock stretches, and which."""

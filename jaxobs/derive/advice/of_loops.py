@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jaxobs.derive.advice.facts import Facts, LoopFacts, WindowFacts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.advice.reading import LARGEST, number, rows, text
-from jaxobs.model.wording import duration, percent, rough_percent
+from jaxobs.report.units import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
 """`host` is part of what nothing else explains, so it bears the errors of every other component: sampled device times are

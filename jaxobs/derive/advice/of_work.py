@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.advice.reading import number, rows, text
-from jaxobs.model.wording import byte_size, rough_percent
+from jaxobs.report.units import byte_size, rough_percent
 
 MOSTLY_PRODUCTS = 0.5
 """Share of FLOPs in matrix products. A larger batch lets a product use each weight more often; of element-by-element work

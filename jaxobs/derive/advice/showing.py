@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxobs.derive import catalogue as core
-from jaxobs.derive.series import Series
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
 
 
 def show(advice: Iterable[Mapping[str, Any]], series: Series) -> None:

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-from jaxobs.model.activities import PROCESSOR
 from jaxobs.model.clock import monotonic, now, seconds, thread_time
 from jaxobs.model.events import MainThreadSampled
 from jaxobs.plugin.guard import Guard
 from jaxobs.probe.main_thread.processor import MainThreadClock, WaitForProcessor
 from jaxobs.probe.main_thread.stack import Place, Stack
 from jaxobs.probe.main_thread.tally import Row, Tally
+from jaxobs.vocabulary.activities import PROCESSOR
 
 BUDGET = 0.0008
 """Share of a core. A sample costs 0.05 to 0.2 ms, half of it waking up (`make benchmark NAME=host_lines`)."""

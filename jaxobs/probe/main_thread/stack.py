@@ -9,7 +9,9 @@ import inspect
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from jaxobs.model.activities import (
+from jaxobs.probe.main_thread.call_site import NOWHERE, CallSites, Site, kind_of_callee
+from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, Packages, module
+from jaxobs.vocabulary.activities import (
     COMPILE,
     DEVICE,
     DISPATCH,
@@ -19,8 +21,6 @@ from jaxobs.model.activities import (
     UNKNOWN,
     WAITING,
 )
-from jaxobs.probe.main_thread.call_site import NOWHERE, CallSites, Site, kind_of_callee
-from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, Packages, module
 
 DEEPEST = 40
 """Frames that are looked at: those of a model's layers while JAX traces are many, and the innermost are enough."""

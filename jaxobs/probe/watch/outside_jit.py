@@ -12,11 +12,11 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-from jaxobs.model.labels import OUTSIDE_JIT
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.loops import Current
 from jaxobs.probe.watch.automatic import Watch, is_of_jax
+from jaxobs.vocabulary.labels import OUTSIDE_JIT
 
 NAMES = ("scan", "while_loop", "fori_loop", "map")
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Mapping
 from types import FunctionType
 from typing import Any
 
-from jaxobs.model.foreign_objects import is_of, name_of
+from jaxobs.jax_compat.foreign_objects import is_of, name_of
 from jaxobs.probe.jax_internals import committed_to
 
 Path = tuple[tuple[str, Hashable], ...]

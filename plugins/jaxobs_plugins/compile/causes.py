@@ -6,7 +6,6 @@ import threading
 from types import FrameType
 from typing import TypeVar
 
-from jaxobs.derive.miss_cause import UNEXPLAINED
 from jaxobs.jax_compat.control_flow import plain_parameters
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
@@ -16,6 +15,7 @@ from jaxobs.probe.jax_internals import Lowering, call_being_traced, lowering
 from jaxobs.probe.jax_pmap import mapped_call
 from jaxobs_plugins.compile.functions import function_key
 from jaxobs_plugins.compile.history import History, Traced
+from jaxobs_plugins.compile.miss_cause import UNEXPLAINED
 from jaxobs_plugins.compile.signature import (
     context_now,
     leaves_of,

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxobs.derive.miss_cause import Explanation, Signature, explain
+from jaxobs_plugins.compile.miss_cause import Explanation, Signature, explain
 
 SIGNATURES_KEPT = 8
 """Of each function, the latest: one that alternates between some few shapes compiles each of them once."""

@@ -28,12 +28,12 @@ from jaxobs.model.events import (
     ExecutableCreated,
     Measured,
 )
-from jaxobs.model.labels import EAGER, OUTSIDE_JIT
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe import jax_internals, jax_pmap
 from jaxobs.probe.trace_context import current_span_context
+from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
 from jaxobs_plugins.compile.causes import Causes
 from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
 

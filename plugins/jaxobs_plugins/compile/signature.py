@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.derive.miss_cause import Leaf, Signature, Value
-from jaxobs.model.foreign_objects import clipped, is_of, name_of, plain
-from jaxobs.model.shardings import mesh_text, sharding_text, spec_text
+from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of, plain
+from jaxobs.jax_compat.shardings import mesh_text, sharding_text, spec_text
 from jaxobs.probe.jax_internals import JitCall, trace_context
 from jaxobs_plugins.compile.functions import function_text
+from jaxobs_plugins.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.compile.values import dtype_text, value_of
 
 NODES_KEPT = 20_000

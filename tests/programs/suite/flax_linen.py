@@ -10,7 +10,7 @@ from flax import linen as nn
 from flax.training import train_state
 from truth import report, steps, watch
 
-BATCH, EPOCHS, BATCHES = 32, 6, 30
+BATCH, EPOCHS, BATCHES = 32, 26, 30
 
 
 class CNN(nn.Module):

@@ -1,0 +1,1 @@
+"""FLOPs of an instruction: products, convolutions, factorisations, and their sum."""

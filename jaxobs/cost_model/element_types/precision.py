@@ -1,0 +1,102 @@
+"""The type a product really runs in, in how many passes, and what the program left to the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from jaxobs.cost_model.hlo.instructions import Instruction
+    from jaxobs.cost_model.hlo.shapes import Shape
+
+# PrecisionConfig.Algorithm of openxla/xla, xla/xla_data.proto: the type of the multiplications, and how many
+# products of that type stand in for one. TF32 is a mode of float32 products, and named as such.
+_ALGORITHMS: Final[dict[int, tuple[str, int]]] = {
+    3: ("float16", 1),
+    4: ("float16", 1),
+    5: ("bfloat16", 1),
+    6: ("bfloat16", 1),
+    7: ("bfloat16", 3),
+    8: ("bfloat16", 6),
+    9: ("tensorfloat32", 1),
+    10: ("tensorfloat32", 3),
+    11: ("float32", 1),
+    12: ("float64", 1),
+    13: ("bfloat16", 9),
+}
+
+# What cuBLAS computes in for an algorithm, by name (openxla/xla, xla/service/algorithm_util.cc,
+# GetBlasComputationType). Those of several passes are taken apart before: a call that still names one runs once, in
+# float32.
+_OF_CUBLAS: Final[dict[str, str]] = {
+    "ALG_DOT_F16_F16_F16": "float16",
+    "ALG_DOT_F16_F16_F32": "float16",
+    "ALG_DOT_BF16_BF16_F32": "bfloat16",
+    "ALG_DOT_TF32_TF32_F32": "tensorfloat32",
+    "ALG_DOT_F64_F64_F64": "float64",
+}
+_NO_ALGORITHM: Final = ("ALG_UNSET", 0, "0")
+
+# PrecisionConfig.Precision: what JAX calls `default`, `high` and `highest`.
+_PRECISIONS: Final = ("default", "high", "highest")
+_LEFT_TO_THE_DEVICE: Final = ("default", "high")
+
+FLOAT32_SOURCES: Final = ("float32", "complex64")
+"""Types whose products multiply float32 numbers."""
+
+
+class Executed(NamedTuple):
+    """How a product runs."""
+
+    type: str
+    """The real element type in which it multiplies; float32 where the device decides."""
+    passes: int = 1
+    """Products of that type for each that was asked for."""
+    precision: str | None = None
+    """Of a float32 product the precision asked for, `default` or `high`, with which a device may take a faster type."""
+
+
+def executed_product(instruction: Instruction, left: Shape, right: Shape) -> Executed:
+    """How the instruction multiplies two shapes, of which at least one is floating.
+
+    Without a precision algorithm it is in the wider of the operands' types, a complex one by its parts.
+    """
+    floating = [shape.type for shape in (left, right) if shape.floating]
+    widest = max(floating, key=lambda type_: type_.bits).part
+    message = instruction.message
+    asked = 0
+    if message.HasField("precision_config"):
+        chosen = _ALGORITHMS.get(message.precision_config.algorithm)
+        if chosen is not None:
+            return Executed(*chosen)
+        asked = max(message.precision_config.operand_precision, default=0)
+    return _without_algorithm(widest, asked)
+
+
+def executed_by_cudnn(instruction: Instruction, type_: str) -> Executed:
+    """How cuDNN convolves: TensorFloat-32 is allowed up to `high` (openxla/xla, conv_algorithm_picker.cc)."""
+    asked = max(instruction.message.precision_config.operand_precision, default=0)
+    return _without_algorithm(type_, 0 if asked < 2 else asked)
+
+
+def executed_by_cublas(configuration: Mapping[str, Any], type_: str) -> Executed:
+    """How cuBLAS multiplies, from the ``precision_config`` of its backend configuration.
+
+    Without an algorithm TensorFloat-32 is allowed up to `high` (openxla/xla, xla/service/gpu/matmul_utils.cc).
+    """
+    given = configuration.get("precision_config") or {}
+    algorithm = given.get("algorithm", "ALG_UNSET")
+    if algorithm not in _NO_ALGORITHM:
+        return Executed(_OF_CUBLAS.get(algorithm, type_) if type_ == "float32" else type_)
+    highest = any(
+        str(asked).upper() not in ("DEFAULT", "HIGH", "0", "1")
+        for asked in given.get("operand_precision", ())
+    )
+    return _without_algorithm(type_, 2 if highest else 0)
+
+
+def _without_algorithm(type_: str, asked: int) -> Executed:
+    name = _PRECISIONS[asked] if 0 <= asked < len(_PRECISIONS) else None
+    return Executed(type_, 1, name if type_ == "float32" and name in _LEFT_TO_THE_DEVICE else None)

@@ -1,0 +1,114 @@
+"""Serialized module to linked instructions; bytes that are wrong in any way end in ``HloDecodeError``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.hlo.instructions import HOST_THREAD, Computation, Instruction, Module
+from jaxobs.cost_model.hlo.opcodes import CALL_NOTHING
+from jaxobs.cost_model.hlo.shapes import ShapeTable
+from jaxobs.proto.hlo import ModuleMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def decode(serialized: bytes | memoryview, *, maximum_instructions: int) -> Module:
+    """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``."""
+    try:
+        message = ModuleMessage.FromString(bytes(serialized))
+    except DecodeError as error:
+        raise HloDecodeError(
+            f"{len(serialized)} bytes are no HloModuleProto: truncated or corrupted ({error})"
+        ) from None
+    if not message.computations:
+        raise HloDecodeError(
+            f"{len(serialized)} bytes hold no HLO computation: not a serialized HloModuleProto"
+        )
+    count = sum(len(computation.instructions) for computation in message.computations)
+    if count > maximum_instructions:
+        raise HloDecodeError(
+            f"module has {count} instructions, more than the limit of {maximum_instructions}; "
+            "raise the limit to read it"
+        )
+    module = Module(message)
+    try:
+        _link(module, count)
+    except HloDecodeError:
+        module.release()
+        raise
+    return module
+
+
+def _link(module: Module, count: int) -> None:
+    module.instruction_count = count
+    shapes = ShapeTable()
+    opcodes: dict[bytes, str] = {}
+    by_id: dict[int, Computation] = {}
+    for index, message in enumerate(module.message.computations):
+        computation = Computation(message, index, module)
+        identifier = message.id
+        if identifier in by_id:
+            raise HloDecodeError(f"two computations have the id {identifier}")
+        by_id[identifier] = computation
+        module.computations.append(computation)
+    for computation in module.computations:
+        _read_instructions(computation, computation.message.instructions, by_id, shapes, opcodes)
+    entry = by_id.get(module.message.entry_computation_id)
+    if entry is None:
+        raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
+    module.entry = entry
+
+
+def _read_instructions(
+    computation: Computation,
+    messages: Iterable[Any],
+    by_id: dict[int, Computation],
+    shapes: ShapeTable,
+    opcodes: dict[bytes, str],
+) -> None:
+    known: dict[int, Instruction] = {}
+    instructions = computation.instructions
+    for position, message in enumerate(messages):
+        code = message.opcode
+        opcode = opcodes.get(code)
+        if opcode is None:
+            opcode = opcodes[code] = str(code, "utf-8", "replace")
+        instruction = Instruction(message, opcode, shapes.read(message.shape), position, computation)
+        operand_ids = message.operand_ids
+        if operand_ids:
+            try:
+                instruction.operands = tuple([known[operand] for operand in operand_ids])
+            except KeyError as error:
+                raise HloDecodeError(
+                    f"instruction {instruction.name!r} of {computation.name!r} uses {error}, not before it"
+                ) from None
+        if opcode not in CALL_NOTHING:
+            called = message.called_computation_ids
+            if called:
+                _link_calls(instruction, called, by_id)
+        known[message.id] = instruction
+        instructions.append(instruction)
+    if len(known) != len(instructions):
+        raise HloDecodeError(f"two instructions of {computation.name!r} have the same id")
+    root = known.get(computation.message.root_id)
+    if root is None:
+        raise HloDecodeError(f"the root of {computation.name!r} is missing")
+    computation.root = root
+
+
+def _link_calls(instruction: Instruction, called: Any, by_id: dict[int, Computation]) -> None:
+    try:
+        instruction.called = tuple([by_id[computation] for computation in called])
+    except KeyError as error:
+        raise HloDecodeError(
+            f"instruction {instruction.name!r} calls computation {error}, which is missing"
+        ) from None
+    instruction.called = tuple(
+        [part for part in instruction.called if part.message.execution_thread != HOST_THREAD]
+    )
+    for computation in instruction.called:
+        computation.callers.append(instruction)

@@ -1,0 +1,77 @@
+"""A short, stable hash of a module's content.
+
+Two compilations of one program have one fingerprint, in any process and from any path: names, metadata and
+identifiers are left out, operands and called computations enter by their places. Tuning results (tile
+sizes, algorithms) live in backend configurations and differ between runs, so these count for custom calls
+only, without such keys, and not for callbacks, whose configuration names an object of the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.cost_model.hlo.opcodes import ARITHMETIC, CONTROL, ELEMENTWISE, FREE
+from jaxobs.proto.hlo import InstructionMessage
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.hlo.instructions import Instruction, Module
+
+_DIGITS: Final = 16
+_TEXTS_AT_ONCE: Final = 1000
+_TUNING: Final = re.compile(
+    rb'"(?:selected_algorithm|algorithm|autotune_workspace_size|plan_id)"\s*:\s*("[^"]*"|\d+|\{[^{}]*\})'
+)
+_CALLBACK: Final = re.compile(rb"callback", re.IGNORECASE)
+_ELSEWHERE: Final = (
+    "name", "opcode", "shape", "metadata", "id", "operand_ids", "called_computation_ids", "backend_config",
+    "backend_config_payload",
+)  # fmt: skip
+_WITHOUT_ATTRIBUTES: Final = (ELEMENTWISE | frozenset(ARITHMETIC) | CONTROL | FREE | {"fusion"}) - {
+    "compare",
+    "constant",
+    "get-tuple-element",
+    "parameter",
+}
+_WITH_DIMENSIONS: Final = frozenset(("broadcast", "concatenate", "iota", "reduce", "reverse", "transpose"))
+
+
+def fingerprint(module: Module) -> str:
+    """16 hexadecimal digits from the module's name, shapes, opcodes, operands, constants and attributes."""
+    digest = hashlib.blake2b(module.message.name, digest_size=_DIGITS // 2)
+    for computation in module.computations:
+        parts = [b"\n%d:" % computation.root.position]
+        for instruction in computation.instructions:
+            if len(parts) > _TEXTS_AT_ONCE:
+                digest.update(b" ".join(parts))
+                parts = [b""]
+            message = instruction.message
+            places = [operand.position for operand in instruction.operands]
+            parts += (message.opcode, message.shape, repr(places).encode())
+            if instruction.called:
+                parts.append(repr([called.index for called in instruction.called]).encode())
+            if instruction.opcode not in _WITHOUT_ATTRIBUTES:
+                parts.append(_attributes(instruction))
+        digest.update(b" ".join(parts))
+    digest.update(b"\n%d" % module.entry.index)
+    return digest.hexdigest()
+
+
+def _attributes(instruction: Instruction) -> bytes:
+    opcode, message = instruction.opcode, instruction.message
+    if opcode == "parameter":
+        return b"%d" % message.parameter_number
+    if opcode == "get-tuple-element":
+        return b"%d" % message.tuple_index
+    if opcode in _WITH_DIMENSIONS:
+        return repr(list(message.dimensions)).encode()
+    rest = InstructionMessage()
+    rest.CopyFrom(message)
+    for field in _ELSEWHERE:
+        rest.ClearField(field)
+    rest.DiscardUnknownFields()
+    attributes: bytes = rest.SerializeToString(deterministic=True)
+    if opcode == "custom-call" and not _CALLBACK.search(message.custom_call_target):
+        attributes += _TUNING.sub(b"", instruction.backend_config)
+    return attributes

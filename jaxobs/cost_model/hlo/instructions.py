@@ -1,0 +1,147 @@
+"""A module as the rest of this room sees it: computations of instructions that know their operands."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxobs.cost_model.errors import HloDecodeError
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.hlo.shapes import Shape
+
+_TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
+_PRODUCT: Final = b"/dot_general"
+_REMATERIALIZED: Final = b"rematted_computation"
+
+HOST_THREAD: Final = b"host"
+"""Execution thread of computations that the host runs: openxla/xla, ``HloInstruction::kHostThread``."""
+
+
+class Instruction:
+    """One HLO instruction. ``message`` is its proto, for the attributes that few opcodes have."""
+
+    __slots__ = ("called", "computation", "message", "opcode", "operands", "position", "shape")
+
+    def __init__(
+        self, message: Any, opcode: str, shape: Shape, position: int, computation: Computation
+    ) -> None:
+        self.message = message
+        self.opcode = opcode
+        self.shape = shape
+        self.position = position
+        """Index in its computation; operands have smaller ones."""
+        self.computation = computation
+        self.operands: tuple[Instruction, ...] = ()
+        self.called: tuple[Computation, ...] = ()
+        """What it runs on the device."""
+
+    def operand(self, index: int) -> Instruction:
+        """An operand; raises ``HloDecodeError`` where it is missing."""
+        if not -len(self.operands) <= index < len(self.operands):
+            raise HloDecodeError(f"{self.opcode} {self.name!r} lacks operand {index}")
+        return self.operands[index]
+
+    @property
+    def name(self) -> str:
+        """As profilers report it."""
+        return str(self.message.name, "utf-8", "replace")
+
+    @property
+    def target(self) -> str:
+        """A custom call's target."""
+        return str(self.message.custom_call_target, "utf-8", "replace")
+
+    @property
+    def backend_config(self) -> bytes:
+        """What the backend noted: JSON, MLIR attributes or nothing."""
+        message: bytes = self.message.backend_config or self.computation.module.payload(self.message)
+        return message
+
+    @property
+    def runs_on_host(self) -> bool:
+        """Whether all that it calls is the host's to run."""
+        return not self.called and bool(self.message.called_computation_ids)
+
+    @property
+    def named_rematerialized(self) -> bool:
+        """Whether ``jax.checkpoint`` made this to repeat earlier work: the operation name says so."""
+        return _REMATERIALIZED in self.message.metadata
+
+    @property
+    def rematerialized(self) -> bool:
+        """The same, but for work that is done nowhere else in the module."""
+        return self.named_rematerialized and self not in self.computation.module.first_work
+
+    @property
+    def was_product(self) -> bool:
+        """Whether the program wrote a dot product here that the compiler turned into other opcodes."""
+        return _PRODUCT in self.message.metadata
+
+    @property
+    def trip_count(self) -> int | None:
+        """How often a ``while`` runs its body; None where the compiler does not know."""
+        found = _TRIP_COUNT.search(self.backend_config)
+        return int(found.group(1)) if found else None
+
+
+class Computation:
+    """A list of instructions, operands before their users."""
+
+    __slots__ = ("callers", "index", "instructions", "message", "module", "root")
+
+    def __init__(self, message: Any, index: int, module: Module) -> None:
+        self.message = message
+        self.index = index
+        self.module = module
+        self.instructions: list[Instruction] = []
+        self.root: Instruction
+        self.callers: list[Instruction] = []
+
+    @property
+    def name(self) -> str:
+        """As the module names it."""
+        return str(self.message.name, "utf-8", "replace")
+
+
+class Module:
+    """A decoded module; ``computations`` are in no particular order.
+
+    Its parts refer to each other: without ``release`` they would stay until the interpreter's next collection.
+    """
+
+    __slots__ = ("computations", "entry", "first_work", "instruction_count", "message")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.computations: list[Computation] = []
+        self.entry: Computation
+        self.first_work: set[Instruction] = set()
+        """Products named as rematerialised that repeat nothing."""
+        self.instruction_count = 0
+
+    @property
+    def name(self) -> str:
+        """As the module names it."""
+        return str(self.message.name, "utf-8", "replace")
+
+    def payload(self, instruction_message: Any) -> bytes:
+        """A backend configuration kept outside the instruction: in its payload, or in the module's list."""
+        if not instruction_message.HasField("backend_config_payload"):
+            return b""
+        payload = instruction_message.backend_config_payload
+        if payload.value:
+            return bytes(payload.value)
+        known = self.message.payloads
+        return bytes(known[payload.id]) if 0 <= payload.id < len(known) else b""
+
+    def release(self) -> None:
+        """Cut the references in circles, so that memory is freed at once; afterwards the module is of no use."""
+        self.first_work.clear()
+        for computation in self.computations:
+            computation.callers.clear()
+            del computation.module
+            for instruction in computation.instructions:
+                del instruction.computation, instruction.operands, instruction.called
+            computation.instructions.clear()
+        self.computations.clear()

@@ -1,0 +1,1 @@
+"""Bytes that an instruction moves: to device memory, in fusions, and over links."""

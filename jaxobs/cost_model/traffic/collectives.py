@@ -1,0 +1,110 @@
+"""Bytes that one device sends over its links in a collective.
+
+``n`` is the number of devices in a group, ``S`` the bytes of the whole (gathered, unreduced) array as one
+device holds it. The factors are those of the bandwidth-optimal ring algorithms (R. Thakur, R. Rabenseifner,
+W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005), which NCCL's performance
+notes use too: all-reduce 2 (n − 1)/n · S, all-gather and reduce-scatter and all-to-all (n − 1)/n · S,
+a permutation or broadcast S.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from jaxobs.cost_model.arithmetic.tally import Tally
+    from jaxobs.cost_model.hlo.instructions import Instruction
+
+_RINGS: Final[dict[str, float]] = {
+    "all-reduce": 2.0,
+    "all-gather": 1.0,
+    "reduce-scatter": 1.0,
+    "all-to-all": 1.0,
+    "ragged-all-to-all": 1.0,
+}
+_WHOLE: Final = frozenset(("collective-permute", "collective-broadcast", "send", "recv"))
+_SMALLEST_GROUP: Final = 2
+
+
+def kind_of(opcode: str) -> str | None:
+    """The kind of a collective, without the suffix of its asynchronous half; None for other opcodes."""
+    kind = opcode.removesuffix("-start")
+    return kind if kind in _RINGS or kind in _WHOLE else None
+
+
+def group_size(instruction: Instruction) -> int | None:
+    """Devices in each group of a collective, the most where they differ; None where the module is silent."""
+    message = instruction.message
+    for groups in (message.replica_groups, message.collective_device_list.replica_groups):
+        if groups:
+            return max(len(group.replica_ids) for group in groups) or _all_devices(instruction)
+    for iota in (message.iota_collective_device_list, message.collective_device_list.iota_replica_group_list):
+        if iota.num_devices_per_group > 0:
+            return int(iota.num_devices_per_group)
+    mesh_axes = message.mesh_axes_replica_group_list
+    if mesh_axes.axes:
+        return _mesh_group(mesh_axes)
+    return _all_devices(instruction)
+
+
+def _mesh_group(mesh_axes: Any) -> int | None:
+    sizes = [axis.size for axis in mesh_axes.mesh.axes]
+    chosen = []
+    for axis in mesh_axes.axes:
+        if axis.sub_axis_info.size:
+            chosen.append(axis.sub_axis_info.size)
+        elif 0 <= axis.mesh_axis_index < len(sizes):
+            chosen.append(sizes[axis.mesh_axis_index])
+        else:
+            return None
+    return prod(chosen) or None
+
+
+def _all_devices(instruction: Instruction) -> int | None:
+    assignment = instruction.computation.module.message.device_assignment
+    return (assignment.replica_count * assignment.computation_count) or None
+
+
+def add_collective(instruction: Instruction, tally: Tally) -> None:
+    """Add the bytes one device sends for a collective; nothing for other instructions."""
+    kind = kind_of(instruction.opcode)
+    if kind is None:
+        return
+    if instruction.message.is_host_transfer:
+        tally.add_unmodelled([f"{kind} between device and host"])
+        return
+    if kind == "recv":
+        return
+    held = float(sum(operand.shape.bytes for operand in instruction.operands))
+    if kind in _WHOLE:
+        pairs = instruction.message.source_target_pairs
+        sends = not pairs or any(pair.source != pair.target for pair in pairs)
+        tally.add_collective(kind, held if sends else 0.0)
+        return
+    members = group_size(instruction)
+    if members is None:
+        members = _SMALLEST_GROUP
+        tally.add_reason(f"{kind} {instruction.name} names no devices; counted for a group of two")
+    if kind == "all-gather":
+        held *= members
+    if kind == "ragged-all-to-all":
+        held = instruction.operands[0].shape.bytes if instruction.operands else 0.0
+        tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time")
+    sent = _RINGS[kind] * held * (members - 1) / members
+    tally.add_collective(kind, sent)
+
+
+def memory_bytes(instruction: Instruction) -> float:
+    """Device-memory bytes of a collective: each operand read, each result written once."""
+    held = float(sum(operand.shape.bytes for operand in instruction.operands))
+    if instruction.opcode == "send":
+        return held  # its result names the same buffer
+    if instruction.opcode == "recv":
+        return instruction.shape.leaves()[0].bytes  # beside a context and a token
+    if not instruction.opcode.endswith("-start"):
+        return held + instruction.shape.bytes
+    # The first half's shape lists operands and contexts beside the results.
+    if instruction.opcode == "all-gather-start":
+        return held * (1 + (group_size(instruction) or _SMALLEST_GROUP))
+    return 2 * held

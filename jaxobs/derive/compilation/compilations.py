@@ -1,0 +1,207 @@
+"""Compiles: how many, how long, of which function, and which are under way."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from itertools import pairwise
+from typing import Any
+
+from jaxobs.derive.compilation.persistent_cache import PersistentCache
+from jaxobs.derive.compilation.recompilations import Recompilations
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.selection import Largest, Selection
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.refusal import require
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
+from jaxobs.vocabulary.compilation import PHASES
+from jaxobs.vocabulary.labels import EAGER, OTHER
+
+INTERVALS_KEPT = 10_000
+"""Outermost compile intervals kept for charging steps, for each thread; a step takes those that overlap it."""
+
+LONGEST_BRIDGE = NANOSECONDS // 20
+"""Between the phases of a compile of 150 ms lay 0.3 to 8 ms (measured)."""
+
+
+LISTED = 300
+"""Functions in a snapshot: whoever compiles thousands looks at those that took longest."""
+
+
+class Compiles:
+    """Counts and seconds by function. `limit` functions keep series of their own."""
+
+    def __init__(self, series: Series, limit: int) -> None:
+        self._series = series
+        self._selection: Selection[str] = Selection(limit)
+        self._shown: frozenset[str] = frozenset()
+        self.count: Counter[str] = Counter()
+        self.recompilations = Recompilations(series)
+        self.persistent_cache = PersistentCache(series)
+        self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._told: dict[tuple[str, ...], float] = {}
+        self._weights: dict[str, tuple[float, ...]] = {}
+        self._largest: Largest[str] = Largest(LISTED)
+        self._listed: list[str] = []
+        self._seconds_in_all = 0.0
+        self._changed: set[str] = set()
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._made: defaultdict[int, deque[Compilation]] = defaultdict(lambda: deque(maxlen=INTERVALS_KEPT))
+        self._in_flight: dict[int, CompilePhaseStarted] = {}
+        self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for phase in PHASES:
+            series.total(core.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+
+    def phase_started(self, event: CompilePhaseStarted) -> None:
+        # Only outermost phases are told, so a thread has one at most: a new one ends a lost one.
+        self._in_flight[event.thread] = event
+
+    def phase_ended(self, event: CompilePhaseEnded) -> None:
+        require(event.end >= event.start and event.exclusive >= 0, "a compile phase of negative duration")
+        own = seconds(event.exclusive)
+        self._seconds_in_all += own
+        self.seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
+        self._changed.add(event.function)
+        if event.outermost:
+            self._in_flight.pop(event.thread, None)
+            intervals = self._intervals[event.thread]
+            intervals.append((event.start, event.end))
+            del intervals[:-INTERVALS_KEPT]
+        self._series.observe(core.COMPILE_SECONDS, (event.phase,), own)
+
+    def events_lost(self) -> None:
+        """The ends of compiles under way may be among them: they are not known to be under way any more."""
+        self._in_flight.clear()
+
+    def in_flight_since(self) -> int | None:
+        """When the oldest compile under way began."""
+        return min((event.time for event in self._in_flight.values()), default=None)
+
+    def compiled(self, event: Compilation) -> None:
+        self.count[event.function] += 1
+        self._changed.add(event.function)
+        if event.function != EAGER:
+            self._made[event.thread].append(event)
+        self._bridge(event)
+        self.recompilations.compiled(event)
+        self.persistent_cache.compiled(event)
+
+    def _bridge(self, event: Compilation) -> None:
+        """What lies between the phases of one compile and after the last of them is compiling too: JAX times it nowhere.
+
+        Not where the user's code came between them, as with `.lower()` and `.compile()`.
+        """
+        phases = sorted((begin, stop) for _, begin, stop in event.phases)
+        intervals = self._intervals[event.thread]
+        for (_, before), (after, _) in pairwise([*phases, (event.time, event.time)]):
+            if not 0 < after - before <= LONGEST_BRIDGE:
+                continue
+            at = len(intervals) - 1
+            while at >= 0 and intervals[at][1] > before:
+                at -= 1
+            if at < 0 or intervals[at][1] != before:
+                continue
+            following = intervals[at + 1] if at + 1 < len(intervals) else None
+            if following is not None and following[0] == after:
+                intervals[at : at + 2] = [(intervals[at][0], following[1])]
+            elif following is None:
+                intervals[at] = (intervals[at][0], after)
+
+    def made_within(self, thread: int, start: int, end: int) -> set[str]:
+        """Functions whose executables that thread made in [start, end]; each is told once, to the innermost step."""
+        made = self._made.get(thread)
+        if not made:
+            return set()
+        within, later = set(), []
+        while made and made[-1].time >= start:  # a thread's compiles end one after the other
+            last = made.pop()
+            if last.time <= end:
+                within.add(last.function)
+            else:
+                later.append(last)
+        made.extend(reversed(later))
+        if not made:
+            del self._made[thread]
+        return within
+
+    def is_apart(self, thread: int, start: int) -> bool:
+        """Whether that thread has compiled nothing since `start`, as far as is known and not forgotten."""
+        intervals, made = self._intervals.get(thread), self._made.get(thread)
+        return not (intervals and intervals[-1][1] > start) and not (made and made[-1].time >= start)
+
+    def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
+        """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.
+
+        So what an inner loop's step has claimed is not claimed again by the step around it, and what that step had
+        compiled before the inner loop began is still there for it.
+        """
+        intervals = self._intervals.get(thread)
+        if not intervals:
+            return 0
+        found = 0
+        for index in range(len(intervals) - 1, -1, -1):
+            begin, stop = intervals[index]
+            if stop <= start:
+                break  # a thread's outermost compiles end one after the other
+            found += max(0, min(stop, end) - max(begin, start))
+            if forget and begin >= start and stop <= end:
+                del intervals[index]
+        return found
+
+    def within(self, thread: int, start: int, end: int) -> int:
+        """Nanoseconds of [start, end] in which that thread was compiling, which others may ask about, too."""
+        return self.overlap(thread, start, end, forget=False)
+
+    def update(self, now: int) -> None:
+        """Bring the series up to what was folded. Takes as long as what changed, not as there are functions."""
+        changed, self._changed = sorted(self._changed), set()
+        for name in changed:
+            self._weights[name] = (sum(self.seconds[name].values()), float(self.count[name]))
+        self._shown = self._selection.choose(self._weights, changed)
+        before, self._listed = self._listed, self._largest.update(self._weights, changed)
+        fresh = set(self._listed).difference(before).union(changed)
+        self._rows = {name: self._row(name) if name in fresh else self._rows[name] for name in self._listed}
+        for name in changed:
+            shown = name if name in self._shown else OTHER
+            self._tell(core.COMPILATIONS, (name,), (shown,), self.count[name])
+            for phase, amount in self.seconds[name].items():
+                self._tell(core.COMPILE_FUNCTION_SECONDS, (name, phase), (shown, phase), amount)
+            for cause, times in self.recompilations.counts[name].items():
+                self._tell(core.RECOMPILATIONS, (name, cause), (shown, cause), times)
+        oldest: dict[str, int] = {}
+        for event in self._in_flight.values():
+            oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
+        in_flight = {
+            name: seconds(now - since)
+            for name, since in oldest.items()
+            if name in self._shown or not self._weights.get(name)
+        }
+        self._series.replace(core.COMPILING, (((name,), age) for name, age in in_flight.items()))
+
+    def document(self) -> dict[str, Any]:
+        """As of the last `update`: `functions`, those with the most seconds first, and what is left out of them."""
+        count = len(self._weights) - len(self._rows)
+        listed = sum(self._weights[name][0] for name in self._rows)
+        return {
+            "functions": self._rows,
+            "functions_left_out": count,
+            "functions_left_out_seconds": max(0.0, self._seconds_in_all - listed) if count else 0.0,
+            "functions_left_out_reason": f"the {LISTED} with the most seconds are listed" if count else None,
+        }
+
+    def _row(self, name: str) -> dict[str, Any]:
+        """A new one whenever something changed: snapshots keep the old ones."""
+        return {
+            "compilations": self.count[name],
+            "recompilation_count": sum(self.recompilations.counts[name].values()),
+            "recompilations": self.recompilations.document(name),
+            "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in PHASES},
+        }
+
+    def _tell(self, metric: Any, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
+        """What is new since the last time goes to the series that the function has now, so that no counter falls."""
+        told = (metric.name, *key)
+        new = total - self._told.get(told, 0.0)
+        if new or told not in self._told:
+            self._told[told] = total
+            self._series.add(metric, labels, new)

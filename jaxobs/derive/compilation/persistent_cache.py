@@ -1,0 +1,71 @@
+"""JAX's persistent compilation cache: whether it is on, what it gave, and what was compiled without it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation
+
+NOT_COMPILED = "nothing was compiled yet"
+
+CACHED_FROM: Final = 1.0
+"""Seconds. JAX writes a program to its cache if compiling it took so long: `jax_persistent_cache_min_compile_time_secs`,
+whose default this is."""
+
+
+class PersistentCache:
+    """By what the compiles themselves said: JAX looks for its cache once, and one that is set later may stay off."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+        self.enabled: bool | None = None
+        self.hits = self.misses = self.without = 0
+        self.seconds_saved = 0.0
+        self.seconds_without = self.seconds_not_kept = 0.0
+        series.total(core.CACHE_SECONDS_SAVED, (), 0.0)
+
+    def compiled(self, event: Compilation) -> None:
+        """Each executable is a hit, a miss, or was made with the cache off."""
+        self.enabled = event.persistent_cache != "off"
+        self._series.set(core.CACHE_ENABLED, (), float(self.enabled))
+        self.hits += event.persistent_cache == "hit"
+        self.misses += event.persistent_cache == "miss"
+        if not self.enabled:
+            spent = seconds(
+                sum(max(0, end - start) for phase, start, end in event.phases if phase == "backend")
+            )
+            self.without += 1
+            self.seconds_without += spent
+            self.seconds_not_kept += spent if spent >= CACHED_FROM else 0.0
+        saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
+        if isinstance(saved, (int, float)) and math.isfinite(saved):
+            self.seconds_saved += saved
+            # Reading may take longer than compiling did: the counter counts gains, the document what is left of them.
+            self._series.add(core.CACHE_SECONDS_SAVED, (), max(0.0, saved))
+
+    def document(self) -> dict[str, Any]:
+        """`enabled` is of the latest compile, and has a reason too where not all compiles were so.
+
+        `seconds_without` the compiler took with the cache off, `seconds_not_kept` of them for programs that it would
+        have kept.
+        """
+        return {
+            "enabled": self.enabled,
+            "enabled_reason": NOT_COMPILED if self.enabled is None else self._why_mixed(),
+            "hits": self.hits,
+            "misses": self.misses,
+            "compilations_without": self.without,
+            "seconds_saved": self.seconds_saved,
+            "seconds_without": self.seconds_without,
+            "seconds_not_kept": self.seconds_not_kept,
+        }
+
+    def _why_mixed(self) -> str | None:
+        compilations = self.hits + self.misses + self.without
+        if self.without in {0, compilations}:
+            return None
+        return f"of the latest compile: {self.without:,} of {compilations:,} could not use the cache"

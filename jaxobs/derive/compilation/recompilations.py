@@ -1,0 +1,129 @@
+"""Recompiles: what was compiled again and why, and what it cost.
+
+What is compiled while a function is traced is a row of its own, or no recompile at all: its seconds are not those of the
+function around it, so that no second is in two rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jaxobs.derive.intervals import Span, joined
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.model import events
+from jaxobs.model.clock import seconds
+from jaxobs.vocabulary.compilation import CAUSES
+
+SPANS_KEPT: Final = 1_000
+"""Stretches of compiles that are remembered of each thread: a function that makes more executables than this while it is
+traced has the oldest of them counted with its own."""
+
+ROWS: Final = 50
+"""Distinct (cause, argument, call site) kept of each function; more are summed by cause alone."""
+
+LOST_IN: Final = ("trace", "lower", "backend")
+"""Phases whose time a recompile costs. Reading the persistent cache lies within the backend's."""
+
+NO_ARGUMENT = {
+    "redefined": "the function itself is new, not an argument",
+    "context": "a setting changed, not an argument",
+}
+
+
+@dataclass(slots=True)
+class Row:
+    """One reason, with the latest example of it."""
+
+    cause: str
+    attributes: dict[str, Any]
+    count: int = 0
+    seconds: float = 0.0
+
+    def document(self) -> dict[str, Any]:
+        """As the snapshot shows it; `old` and `new` are those of the latest such recompile."""
+        told = self.attributes
+        reason = told.get(events.MISS_REASON) or NO_ARGUMENT.get(self.cause, "too many reasons to keep each")
+        argument, old, new = (
+            told.get(name) for name in (events.MISS_ARGUMENT, events.MISS_OLD, events.MISS_NEW)
+        )
+        site = call_site(told)
+        return {
+            "cause": self.cause,
+            "argument": argument,
+            "argument_reason": None if argument is not None else reason,
+            "old": old,
+            "old_reason": None if old is not None else reason,
+            "new": new,
+            "new_reason": None if new is not None else reason,
+            "differences": told.get(events.MISS_DIFFERENCES, 0),
+            "call_site": site,
+            "call_site_reason": None
+            if site
+            else "no frame of the program's own was seen, or it was called from several",
+            "count": self.count,
+            "seconds": self.seconds,
+        }
+
+
+class Recompilations:
+    """Counts by function and cause, and a ranked table of reasons for each function."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._rows: defaultdict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
+        self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=SPANS_KEPT))
+        for cause in CAUSES:
+            series.total(core.RECOMPILATION_SECONDS, (cause,), 0.0)
+
+    def compiled(self, event: events.Compilation) -> None:
+        """A function's first compile is no row; its time is not that of a recompile around it either."""
+        own = self._own_time(event)
+        if event.recompilation is None:
+            return
+        lost = seconds(own)
+        self.counts[event.function][event.recompilation] += 1
+        self._series.add(core.RECOMPILATION_SECONDS, (event.recompilation,), lost)
+        attributes = dict(event.attributes)
+        key: tuple[Any, ...] = (
+            event.recompilation,
+            attributes.get(events.MISS_ARGUMENT),
+            call_site(attributes),
+        )
+        rows = self._rows[event.function]
+        if key not in rows and len(rows) >= ROWS:
+            key, attributes = (event.recompilation,), {}
+        row = rows.setdefault(key, Row(event.recompilation, attributes))
+        row.attributes = attributes
+        row.count += 1
+        row.seconds += lost
+
+    def _own_time(self, event: events.Compilation) -> int:
+        """Nanoseconds of its phases without the executables that were made within them, which were told before it."""
+        phases = joined(
+            (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
+        )
+        if not phases:
+            return 0
+        earlier, within = self._inner[event.thread], []
+        while earlier and earlier[-1][1] > phases[0][0]:
+            within.append(earlier.pop())
+        told = sum(
+            max(0, min(stop, end) - max(begin, start)) for begin, stop in within for start, end in phases
+        )
+        earlier.extend(joined([*within, *phases]))
+        return sum(end - start for start, end in phases) - told
+
+    def document(self, function: str) -> list[dict[str, Any]]:
+        """The most expensive reason first."""
+        rows = sorted(self._rows.get(function, {}).values(), key=lambda row: (-row.seconds, -row.count))
+        return [row.document() for row in rows]
+
+
+def call_site(attributes: dict[str, Any]) -> str | None:
+    """As in `/home/ada/train.py:42`."""
+    path, line = attributes.get(events.CALL_FILE), attributes.get(events.CALL_LINE)
+    return None if path is None else f"{path}:{line}"

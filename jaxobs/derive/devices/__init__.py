@@ -1,0 +1,1 @@
+"""The devices with their peaks, and what the hardware says of itself."""

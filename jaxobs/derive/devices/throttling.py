@@ -1,0 +1,192 @@
+"""What the hardware says of itself beside what the model says: utilisation, clocks, and efficiency lost to low clocks.
+
+A peak is reached at about the device's highest clock. Compute-bound work at a lower one falls short of it by the same
+factor; of memory-bound work it is the memory's clock that counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from jaxobs.derive.loops.wall_time.window import WINDOW
+from jaxobs.model.device_readings import DeviceReading
+
+LOW_CLOCK: Final = 0.9
+"""Below this share of the highest clock a shortfall is the clock's. A little less is as it should be: the datasheet's
+bfloat16 peak of an H100 SXM is reached at 1 830 MHz, 0.92 of the 1 980 MHz that NVML gives as its highest."""
+
+BUSY: Final = 0.5
+"""Of a device that is busy less than this share of the time, low clocks are no news: it saves power."""
+
+LEAST_WATCHED: Final = WINDOW // 2
+"""Clocks change from one reading to the next: what they took is an average over the window, and at least half of it."""
+
+NO_READING: Final = "no collector reads this device's clocks"
+NOT_TOLD: Final = "the collector does not tell it of this device"
+NOT_WATCHED: Final = "its clocks were not read for long enough"
+
+GaugesOf = Callable[[str], Mapping[tuple[str, ...], float]]
+"""The series of a gauge, by the values of its labels."""
+
+
+class Taken(NamedTuple):
+    """Share of the speed of computing and of memory that clocks which are held down take away; None: not told."""
+
+    compute: float | None = None
+    memory: float | None = None
+
+
+class TakenLately:
+    """The average of one device over the last WINDOW."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[int, Taken]] = deque()
+
+    def add(self, time: int, taken: Taken) -> None:
+        self._readings.append((time, taken))
+        while self._readings[0][0] < time - WINDOW:
+            self._readings.popleft()
+
+    def average(self) -> Taken:
+        """Nothing where there are too few readings."""
+        if not self._readings or self._readings[-1][0] - self._readings[0][0] < LEAST_WATCHED:
+            return Taken()
+        return Taken(
+            _mean(taken.compute for _, taken in self._readings),
+            _mean(taken.memory for _, taken in self._readings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What collectors say of one device now; None: not told."""
+
+    utilization: float | None = None
+    clock: float | None = None
+    clock_limit: float | None = None
+    memory_clock: float | None = None
+    memory_clock_limit: float | None = None
+    slowdown: float | None = None
+    reasons: tuple[str, ...] | None = None
+
+    @property
+    def clock_ratio(self) -> float | None:
+        """The clock of the computing units over their highest."""
+        return _ratio(self.clock, self.clock_limit)
+
+    @property
+    def memory_clock_ratio(self) -> float | None:
+        """The same for device memory."""
+        return _ratio(self.memory_clock, self.memory_clock_limit)
+
+    @property
+    def is_held_down(self) -> bool:
+        """Whether something keeps the clocks of a busy device down."""
+        busy = self.utilization is None or self.utilization >= BUSY
+        return busy and bool(self.reasons or self.slowdown)
+
+    @property
+    def taken(self) -> Taken:
+        """What its clocks take now from the speed that is had at LOW_CLOCK of the highest."""
+        speed = None if self.slowdown is None else 1 - self.slowdown
+        compute = speed if self.clock_ratio is None else self.clock_ratio
+        memory = speed if self.memory_clock_ratio is None else self.memory_clock_ratio
+        return Taken(*(None if ratio is None else self._short_by(ratio) for ratio in (compute, memory)))
+
+    def _short_by(self, ratio: float) -> float:
+        return max(0.0, 1 - ratio / LOW_CLOCK) if self.is_held_down else 0.0
+
+
+def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:
+    """What the series say of a device; None where they say nothing of it."""
+    values: dict[str, float] = {}
+    reasons: list[str] | None = None
+    for reading in readings:
+        for labels, value in gauges(reading.metric.name).items():
+            named = dict(zip(reading.metric.labels, labels, strict=True))
+            if named["device"] != device or any(named[label] != wanted for label, wanted in reading.where):
+                continue
+            if reading.quantity != "throttled":
+                values[reading.quantity] = value
+            elif named["reason"] in reading.reasons:
+                reasons = (reasons or []) + ([named["reason"]] if value > 0 else [])
+    if not values and reasons is None:
+        return None
+    return Reading(**values, reasons=None if reasons is None else tuple(sorted(reasons)))
+
+
+def remark_on(reading: Reading, function: str, efficiency: float | None, limit: str | None) -> str | None:
+    """A sentence where efficiency falls because the clocks are held down; None where they are not, or it does not.
+
+    `limit` is what the function is bound by, `compute` or `memory`: the other clock matters little to it.
+    """
+    ratio = reading.memory_clock_ratio if limit == "memory" else reading.clock_ratio
+    if reading.utilization is not None and reading.utilization < BUSY:
+        return None
+    held = f"held down by {', '.join(reading.reasons)}" if reading.reasons else None
+    if ratio is not None and ratio < LOW_CLOCK and held is not None:
+        clock = f"the {'memory ' if limit == 'memory' else ''}clock at {ratio:.2f} of its maximum"
+    elif ratio is None and (reading.slowdown or 0.0) >= 1 - LOW_CLOCK:
+        clock, held = f"the device slowed down by {reading.slowdown:.0%}", held or "throttled"
+    else:
+        return None
+    if efficiency is None or efficiency >= 1:
+        return f"{clock}: {held}"
+    return f"efficiency of {function} {efficiency:.2f} with {clock}: {held}"
+
+
+def clocks_document(
+    reading: Reading | None,
+    lately: Taken,
+    loops: Mapping[str, Mapping[str, Any]],
+    executables: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """`clocks` and `clocks_reason` of a device in a snapshot.
+
+    Beside them stand the MFU of the loop with the most wall time and the efficiency of the executable with the most
+    device time: on every device of the job the same program runs.
+    """
+    if reading is None:
+        return {"clocks": None, "clocks_reason": NO_READING}
+    loop = max(loops.values(), key=lambda entry: entry["wall_seconds"], default=None)
+    longest = next((entry for entry in executables if entry["efficiency"] is not None), None)
+    told: dict[str, tuple[Any, str]] = {
+        "utilization_ratio": (reading.utilization, NOT_TOLD),
+        "clock_ratio": (reading.clock_ratio, NOT_TOLD),
+        "memory_clock_ratio": (reading.memory_clock_ratio, NOT_TOLD),
+        "compute_taken_ratio": (
+            lately.compute,
+            NOT_WATCHED if reading.taken.compute is not None else NOT_TOLD,
+        ),
+        "memory_taken_ratio": (lately.memory, NOT_WATCHED if reading.taken.memory is not None else NOT_TOLD),
+        "throttle_reasons": (None if reading.reasons is None else list(reading.reasons), NOT_TOLD),
+        "mfu": (
+            loop["mfu"] if loop else None,
+            (loop["mfu_reason"] if loop else None) or "no step has ended yet",
+        ),
+        "function": (longest["function"] if longest else None, "no executable has an efficiency"),
+        "efficiency": (longest["efficiency"] if longest else None, "no executable has an efficiency"),
+        "remark": (_remark(reading, longest), "the clocks take nothing away from the efficiency"),
+    }
+    document: dict[str, Any] = {}
+    for name, (value, reason) in told.items():
+        document |= {name: value, f"{name}_reason": reason if value is None else None}
+    return {"clocks": document, "clocks_reason": None}
+
+
+def _remark(reading: Reading, longest: Mapping[str, Any] | None) -> str | None:
+    if longest is None:
+        return remark_on(reading, "", None, None)
+    return remark_on(reading, longest["function"], longest["efficiency"], longest["bottleneck"]["label"])
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _ratio(value: float | None, limit: float | None) -> float | None:
+    return None if value is None or limit is None or limit <= 0 else value / limit

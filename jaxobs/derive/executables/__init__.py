@@ -1,0 +1,1 @@
+"""Executables: which there are, how often and how long each ran, and what it must do."""

@@ -1,0 +1,144 @@
+"""The device time of a loop's watched runs, shared out to their executables: never more than the loop's wall time.
+
+The time of a run is the median of sampled ones, a few per cent off; and a host that dispatches ahead has counted runs
+that the device has not begun. So what the wall time has no room for is owed, and told as time goes by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import StepCompleted, StepEnded
+
+RUN_AHEAD = 0.1
+"""Where a loop ends and more than this part of its wall time is owed, the device goes on after it. What is less may be
+the error of the samples, some per cent, and was not spent."""
+
+LEAST_FIT = 0.5
+"""Samples are not wrong by a factor of two: where they seem to be, it is not known what the device did."""
+
+
+class LoopDeviceTime:
+    """Of one loop. `seconds` were told to executables so far."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._wall = 0.0
+        self._after = 0.0
+        """Seconds outside the loop in which the device worked on what the loop had dispatched."""
+        self._elsewhere = 0.0
+        """Seconds since the last fit that are not in the wall time: inner loops, phases, between epochs."""
+        self._untimed: Counter[int] = Counter()
+        self._owed: defaultdict[int, float] = defaultdict(float)
+        self._owed_in_all = 0.0
+        self._paid_lately: defaultdict[int, float] = defaultdict(float)
+        self._in_wall = 0.0
+        """Seconds of those told that lie in the loop's wall time, and of these the ones nobody has taken yet."""
+        self._untaken: defaultdict[int, float] = defaultdict(float)
+        self._steps = 0
+        self._ended: int | None = None
+        self._ran_ahead: bool | None = None
+        self._last: tuple[int, int] | None = None
+        """The number of the newest step, and when it ended."""
+        self._completed: StepCompleted | None = None
+
+    def step_ended(self, event: StepEnded, executables: Executables) -> None:
+        self._began(event.start - event.gap, executables)
+        self._elsewhere += seconds(event.nested)
+        self._last = (event.step, event.end)
+        self._steps += 1
+        self._untimed.update(event.runs)
+
+    def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
+        """The same of many."""
+        self._began(steps.starts[0] - steps.gaps[0], executables)
+        self._last = (steps.last, steps.ends[-1])
+        self._steps += len(steps)
+        self._untimed.update(steps.runs)
+
+    def _began(self, time: int, executables: Executables) -> None:
+        """A step began: the loop goes on."""
+        self._outside(time, executables)
+        self._ended = self._ran_ahead = None
+
+    def completed(self, event: StepCompleted) -> None:
+        self._completed = event
+
+    def loop_ended(self, time: int) -> None:
+        self._ended = time
+
+    def count(self, wall: float, now: int, executables: Executables) -> None:
+        """Tell the executables what they took, of the loop's `wall` seconds so far."""
+        self._wall = wall
+        for run in list(self._untimed):
+            made = executables.get(run)
+            per_run = made.timed_seconds_per_run if made is not None else None
+            if per_run is not None:
+                amount = per_run * self._untimed.pop(run)
+                self._owed[run] += amount
+                self._owed_in_all += amount
+        self._pay(executables)
+        self._fit(executables)
+        self._outside(now, executables)
+        self._pay(executables)
+
+    def take(self) -> dict[int, float]:
+        """Device seconds by run in the loop's wall time since the last time."""
+        taken, self._untaken = dict(self._untaken), defaultdict(float)
+        return taken
+
+    def _pay(self, executables: Executables) -> None:
+        room, owed = max(0.0, self._wall + self._after - self.seconds), sum(self._owed.values())
+        if owed <= 0 or room <= 0:
+            return
+        share = min(1.0, room / owed)
+        inside = min(share, max(0.0, self._wall - self._in_wall) / owed)
+        for run, amount in self._owed.items():
+            executables.spent(run, amount * share)
+            self._paid_lately[run] += amount * share
+            self._untaken[run] += amount * inside
+        self.seconds += min(room, owed)
+        self._in_wall += owed * inside
+        self._keep(1 - share)
+
+    def _fit(self, executables: Executables) -> None:
+        """Where the device was seen to be done with a step, no more is owed than what was dispatched after it."""
+        done, last = self._completed, self._last
+        if done is None or last is None or done.time > last[1]:
+            return  # what the device did since the last step's end is not in the wall time yet
+        self._completed = None
+        kept = max(0, last[0] - done.step) * self._owed_in_all / self._steps
+        self._after += max(0.0, min(sum(self._owed.values()) - kept, self._elsewhere))
+        self._elsewhere = 0.0
+        self._pay(executables)
+        paid, owed = sum(self._paid_lately.values()), sum(self._owed.values())
+        kept = min(owed, kept)
+        share = paid / (paid + owed - kept) if paid > 0 else 0.0
+        if share >= LEAST_FIT:
+            for run in self._paid_lately:
+                executables.fitted(run, share)
+        self._paid_lately.clear()
+        self._keep(kept / owed if owed > 0 else 0.0)
+
+    def _outside(self, now: int, executables: Executables) -> None:
+        """Time outside the loop, if the device still has work of it."""
+        if self._ended is None or now <= self._ended:
+            return
+        owed = sum(self._owed.values())
+        if self._ran_ahead is None:
+            self._ran_ahead = owed > RUN_AHEAD * self._wall and all(map(executables.is_sampled, self._owed))
+        elapsed = seconds(now - self._ended)
+        worked = min(owed, elapsed) if self._ran_ahead else 0.0
+        self._after += worked
+        self._elsewhere += elapsed - worked
+        if not self._ran_ahead:
+            self._owed.clear()
+        self._ended = now
+
+    def _keep(self, share: float) -> None:
+        """Of what is owed."""
+        kept = {run: amount * share for run, amount in self._owed.items()} if share > 0 else {}
+        self._owed = defaultdict(float, kept)

@@ -1,0 +1,289 @@
+"""Where the whole process's time went since it was started; the productive share is the goodput."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from jaxobs.derive.intervals import Intervals
+from jaxobs.derive.loops.liveness import SignsOfLife
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.loops.wall_time.stalls import FACTOR, Stalls
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.refusal import require
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.wall_time import CATEGORIES
+
+TOLD = ("productive", "input", "checkpoint", "stalled", "other")
+"""Categories that loops tell."""
+
+NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
+
+PAUSE = 60 * NANOSECONDS
+"""A loop that has ended no step for this long holds the charging back no longer, nor does a job that reports nothing. It
+is the longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
+
+LONGEST_COMPILE = 3600 * NANOSECONDS
+"""A compile or phase under way holds the charging back no longer: its end may have been dropped."""
+
+
+NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
+
+
+class LoopTime(NamedTuple):
+    """Of one loop so far: wall seconds, its components, and its stalls."""
+
+    wall: float
+    components: Mapping[str, float]
+    stalls: Stalls
+
+
+class _Running(NamedTuple):
+    """A loop that has not said it is over. `iterated`: its end will be told, as each step begins where one ended."""
+
+    end: int
+    iterated: bool
+
+
+class RunTime:
+    """Time is charged up to the last moment of which it is known what it was spent on.
+
+    That is the end of the last step of each loop that runs, the beginning of a compile or phase under way, else the job's
+    last report.
+    What no event explains is `initialisation` before the first step or the first executable of the user's own, whichever
+    is earlier, and `other` after it. So no category ever falls, and together they are the age at that moment. Where the
+    beginning of a phase was lost, what was charged to `other` meanwhile is made good with time that is unexplained later.
+
+    `stalled` is what steps took beyond their usual time for no reason that was seen, `other` has what they took while
+    something was seen to go on (`Stalls`). While a long step is under way both grow already, if the loop is an iteration,
+    whose end would have been told: all but the last seconds, which a usual step takes. What the step then says of that
+    time comes too late.
+    """
+
+    def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
+        self._series = series
+        self._signs = signs
+        self._charged_until = began
+        self._first_step: int | None = None
+        self._first_executable: int | None = None
+        self._running: dict[str, _Running] = {}
+        self._heard_until: int | None = None
+        self._compiling = Intervals()
+        self._open_phases: dict[int, str | None] = {}
+        self._unexplained = 0.0
+        self._late = {"checkpoint": 0.0, "initialisation": 0.0}
+        self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
+        self._told = dict.fromkeys(TOLD, 0.0)
+        self.seconds = dict.fromkeys(CATEGORIES, 0.0)
+        for category in CATEGORIES:
+            series.add(core.RUN_SECONDS, (category,), 0.0)
+
+    def reported(self, time: int) -> None:
+        """Of what happened in the job up to then everything has been told."""
+        self._heard_until = max(time, self._heard_until or time)
+
+    def step_ended(self, event: StepEnded, *, its_end_is_told: bool = True) -> None:
+        """`its_end_is_told`: where the loop is an iteration its end will be told, and until then it goes on."""
+        if self._first_step is None:
+            self._first_step = event.start
+        before = self._running.get(event.loop)
+        end = event.end if before is None else max(event.end, before.end)
+        self._running[event.loop] = _Running(
+            end, its_end_is_told and before is not None and event.start == before.end
+        )
+        self._signs.seen(event.end)
+
+    def steps_ended(self, steps: PlainSteps, *, its_end_is_told: bool = True) -> None:
+        """The same of many, none of which lies far from the next."""
+        if self._first_step is None:
+            self._first_step = steps.starts[0]
+        before = self._running.get(steps.loop)
+        end = steps.ends[-1] if before is None else max(steps.ends[-1], before.end)
+        self._running[steps.loop] = _Running(end, its_end_is_told and steps.starts[-1] == steps.ends[-2])
+        self._signs.seen(steps.ends[-1])
+
+    def loop_ended(self, event: LoopEnded) -> None:
+        self._running.pop(event.loop, None)
+        self._signs.seen(event.time)
+
+    def phase_started(self, event: PhaseStarted) -> None:
+        self._open_phases[event.time] = event.inside
+
+    def phase_ended(self, event: PhaseEnded) -> None:
+        require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
+        self._open_phases.pop(event.start, None)
+        self._signs.seen(event.end)
+        if event.inside is None and event.phase in self._phases:
+            # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
+            self._phases[event.phase].add(event.start, event.end)
+
+    def compile_ended(self, event: CompilePhaseEnded) -> None:
+        self._signs.seen(event.end)
+        if event.outermost:
+            self._compiling.add(event.start, event.end)
+            if self._first_executable is None and event.function != EAGER:
+                self._first_executable = event.start
+
+    def update(
+        self,
+        now: int,
+        loops: Mapping[str, LoopTime],
+        compiling_since: int | None,
+        running_since: int | None = None,
+    ) -> None:
+        """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
+
+        `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
+        ends after it, and what it tells as productive is then charged already.
+        """
+        if self._heard_until is not None and now - self._heard_until <= PAUSE:
+            now = min(now, self._heard_until)
+        if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
+            compiling_since = None
+        phases = {at: inside for at, inside in self._open_phases.items() if now - at <= LONGEST_COMPILE}
+        self._open_phases = phases
+        under_way = compiling_since is not None or phases
+        usual = None if under_way else self._usual_of_the_stalled(now, loops)
+        until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
+        self._note_late_phases()
+        known = _sum(loops)
+        if (
+            usual is None
+        ):  # the step has ended, or something else has: what it says of its time comes too late
+            self._told["stalled"] = min(self._told["stalled"], known["stalled"])
+        new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
+        before = dict(self._told)
+        told_stalled, stalled = self._told["stalled"], self.seconds["stalled"]
+        begun = min((at for at in (self._first_step, self._first_executable) if at is not None), default=None)
+        if begun is None or self._charged_until < begun:
+            self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
+        early = 0.0
+        if (
+            begun is not None
+            and usual is None
+            and running_since is not None
+            and not _hangs(now - running_since, loops)
+        ):
+            new = self._charge_up_to(min(until, running_since), new, "other")
+            productive = self.seconds["productive"]
+            new = self._charge_up_to(until, new, "productive")
+            early = max(0.0, self.seconds["productive"] - productive)
+        elif begun is not None:
+            new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
+        # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
+        left_over, ahead = sum(new.values()), seconds(now - until)
+        kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
+        self._told = {word: amount - new[word] * kept for word, amount in known.items()}
+        if usual is not None:  # the step will tell of them when it ends
+            self._told["stalled"] = max(
+                self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
+            )
+        self._told["productive"] = max(self._told["productive"], before["productive"] + early)
+        self._series.set(core.GOODPUT, (), self.goodput())
+
+    def goodput(self) -> float | None:
+        """The productive share of the process's age; None where nothing says what was productive."""
+        total = sum(self.seconds.values())
+        known = self._first_step is not None or self.seconds["productive"] > 0
+        return self.seconds["productive"] / total if known and total > 0 else None
+
+    def _known_until(
+        self,
+        now: int,
+        loops: Mapping[str, LoopTime],
+        compiling_since: int | None,
+        phases: Mapping[int, str | None],
+    ) -> int:
+        """The earliest of: the last step of a loop that runs, or sign of life in a long one, what is under way, now."""
+        held = [start for start, inside in phases.items() if inside is None]
+        held += [compiling_since] if compiling_since is not None else []
+        for name, running in self._running.items():
+            patience = _patience(running, loops.get(name))
+            if name in phases.values() or now - running.end <= patience:
+                held.append(running.end)
+            elif running.iterated and now - self._signs.last <= patience:
+                held.append(self._signs.last)  # something goes on in a long step; what follows may be a stall
+        return min([now, *held])
+
+    def _usual_of_the_stalled(self, now: int, loops: Mapping[str, LoopTime]) -> int | None:
+        """Nanoseconds of a usual step, where an iteration has ended none for too long, and nothing else has either."""
+        judged = [
+            loops[name].stalls
+            for name, running in self._running.items()
+            if running.iterated and name in loops and loops[name].stalls.limit is not None
+        ]
+        if not judged or seconds(now - self._signs.last) <= max(stalls.limit or 0.0 for stalls in judged):
+            return None
+        return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
+
+    def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
+        """Charge the time up to `until`: what loops told first, then compiles and phases outside them, then the rest.
+
+        Returns what of `inside` found no time.
+        """
+        left = seconds(max(0, until - self._charged_until))
+        if left <= 0:
+            return dict(inside)
+        self._charged_until = until
+        over = {}
+        for word, amount in inside.items():
+            over[word] = amount - min(left, amount)
+            self._charge(word, min(left, amount))
+            left -= min(left, amount)
+        for word, intervals in (("compile", self._compiling), *self._phases.items()):
+            amount = min(left, seconds(intervals.take(until)))
+            self._charge(word, amount)
+            left -= amount
+        for word, owed in self._late.items():
+            amount = min(left, owed)
+            self._charge(word, amount)
+            self._late[word] -= amount
+            left -= amount
+        self._unexplained += left
+        self._charge(rest, left)
+        return over
+
+    def _note_late_phases(self) -> None:
+        """What of a phase lies in time that is charged already; no more than was charged without a reason."""
+        for word, intervals in self._phases.items():
+            amount = min(seconds(intervals.take(self._charged_until)), self._unexplained)
+            self._unexplained -= amount
+            self._late[word] += amount
+
+    def _charge(self, category: str, amount: float) -> None:
+        self.seconds[category] += amount
+        self._series.add(core.RUN_SECONDS, (category,), amount)
+
+
+def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
+    """Whether a run of so many nanoseconds takes longer than any loop's steps may: a collective that waits for a rank."""
+    limits = [loop.stalls.limit for loop in loops.values() if loop.stalls.limit is not None]
+    return bool(limits) and seconds(lasted) > max(limits)
+
+
+def _sum(loops: Mapping[str, LoopTime]) -> dict[str, float]:
+    """Seconds of each category that loops tell."""
+    known = dict.fromkeys(TOLD, 0.0)
+    for loop in loops.values():
+        parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
+        beyond = loop.stalls.seconds + loop.stalls.busy_seconds
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
+        known["input"] += parts["input"]
+        known["checkpoint"] += parts["checkpoint"]
+        known["stalled"] += loop.stalls.seconds
+        known["other"] += loop.stalls.busy_seconds
+    return known
+
+
+def _patience(running: _Running, loop: LoopTime | None) -> float:
+    """Nanoseconds for which the end of a loop's last step holds the charging back.
+
+    An iteration says that it is over, so there is time for a step of the length that its steps have.
+    """
+    if not running.iterated or loop is None:
+        return PAUSE
+    limit = loop.stalls.limit
+    return max(PAUSE, FACTOR * loop.stalls.usual * NANOSECONDS) if limit is None else limit * NANOSECONDS

@@ -1,0 +1,86 @@
+"""The lines at which the main thread was seen: a table for the snapshot, and metrics of the largest."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.refusal import is_amount, require
+from jaxobs.vocabulary.activities import ACTIVITIES
+from jaxobs.vocabulary.labels import OTHER
+
+LINES_KEPT: Final = 300
+"""Lines by activity; the seconds of more go to OTHER. A program has some dozens that take time."""
+
+LINES_SHOWN: Final = 20
+"""Rows of the table: what has less time than the first twenty is not worth reading."""
+
+SERIES: Final = 12
+"""Lines with series of their own, in each loop: those that came to LEAST_SHARE first. They are never taken back."""
+
+LEAST_SHARE: Final = 0.01
+
+MOST_CARRIED: Final = 60.0
+"""Seconds by which the rows of an event may be longer than it: those that waited for their line."""
+
+NOT_SAMPLED: Final = (
+    "no sample of the main thread's stack is known: it has just begun, the setting host_lines is off, "
+    "or the loop runs on another thread"
+)
+
+
+class HostLine(NamedTuple):
+    """One row: a line as the user knows it, what it waits in below that, and what the main thread did there."""
+
+    line: str
+    waits_in: str
+    activity: str
+
+
+def check_row(activity: str, seconds: float, samples: int) -> float:
+    """The seconds of a row. Raises ValueError where they are no amount, or the activity is none that there is."""
+    require(activity in ACTIVITIES, "an activity that there is not")
+    require(is_amount(seconds) and samples >= 0, "sampled time that is no duration")
+    return seconds
+
+
+OTHERS: Final = HostLine(OTHER, OTHER, OTHER)
+
+
+class HostLines:
+    """Sampled seconds of one loop, or of what lies outside loops (`loop` is then empty)."""
+
+    def __init__(self, loop: str, series: Series) -> None:
+        self._loop = loop
+        self._series = series
+        self._seconds: dict[HostLine, float] = {}
+        self._samples = 0
+        self._new: dict[HostLine, float] = {}
+        self._in_series: set[HostLine] = set()
+
+    def add(self, line: HostLine, seconds: float, samples: int) -> None:
+        """So much time was sampled there."""
+        kept = line if line in self._seconds or len(self._seconds) < LINES_KEPT else OTHERS
+        for amounts in (self._seconds, self._new):
+            amounts[kept] = amounts.get(kept, 0.0) + seconds
+        self._samples += samples
+
+    def update(self) -> None:
+        """Bring the counters up to what was added."""
+        total = sum(self._seconds.values())
+        new, self._new = self._new, {}
+        for line in sorted(new, key=lambda line: -self._seconds[line]):
+            if len(self._in_series) < SERIES and self._seconds[line] >= LEAST_SHARE * total:
+                self._in_series.add(line)
+            shown = line if line in self._in_series else OTHERS
+            self._series.add(core.HOST_LINE_SECONDS, (self._loop, *shown), new[line])
+
+    def document(self) -> dict[str, Any]:
+        """`host_lines`, the largest first; `share` is of all sampled time of this loop."""
+        total = sum(self._seconds.values())
+        if total <= 0:
+            return {"host_lines": None, "host_lines_reason": NOT_SAMPLED, "host_samples": 0}
+        ranked = sorted(self._seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
+        rows = [{**line._asdict(), "seconds": spent, "share": spent / total} for line, spent in ranked]
+        return {"host_lines": rows, "host_lines_reason": None, "host_samples": self._samples}

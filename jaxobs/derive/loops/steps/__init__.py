@@ -1,0 +1,1 @@
+"""How long steps take: their turns on the host and their completions on the device."""

@@ -1,0 +1,40 @@
+"""The newest steps of a loop, one by one or many together, up to a number of steps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+
+Step = TypeVar("Step")
+
+
+class StepLog(Generic[Step]):
+    """Holds no more than `most` steps, but for those that came together last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: deque[Step | PlainSteps] = deque()
+        self._count = 0
+
+    def append(self, entry: Step | PlainSteps) -> None:
+        self._entries.append(entry)
+        self._count += _number(entry)
+        while self._count > self._most and len(self._entries) > 1:
+            self._count -= _number(self._entries.popleft())
+
+    def __len__(self) -> int:
+        """The number of steps."""
+        return self._count
+
+    def __iter__(self) -> Iterator[Step | PlainSteps]:
+        return iter(self._entries)
+
+    def __reversed__(self) -> Iterator[Step | PlainSteps]:
+        return reversed(self._entries)
+
+
+def _number(entry: object) -> int:
+    return len(entry) if isinstance(entry, PlainSteps) else 1

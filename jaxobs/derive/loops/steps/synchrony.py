@@ -1,0 +1,34 @@
+"""Whether the host waits for the device in each step, or runs ahead of it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jaxobs.derive.loops.steps.turns import TurnLog
+from jaxobs.model.events import StepCompleted
+
+REMEMBERED = 5
+ENOUGH = 3
+"""Completions that all say so. A host that waits in each tenth step is seen waiting three times in a row by chance in
+one of a thousand."""
+
+SURE = 0.5
+"""A completion that is known to half a step tells whether it came in its own step or in a later one."""
+
+
+class Synchrony:
+    """Of one loop, by its newest completions."""
+
+    def __init__(self) -> None:
+        self._in_their_steps: deque[bool] = deque(maxlen=REMEMBERED)
+
+    def completed(self, event: StepCompleted, turns: TurnLog) -> None:
+        """The device was done with a step whose turn is known."""
+        end, usual = turns.end_of(event.step), turns.mean_duration()
+        if end is not None and usual is not None and event.uncertainty <= SURE * usual:
+            self._in_their_steps.append(event.time - event.uncertainty <= end)
+
+    @property
+    def host_waits(self) -> bool:
+        """Whether the device was done with each step by the end of the host's turn: so long did the step take."""
+        return len(self._in_their_steps) >= ENOUGH and all(self._in_their_steps)

@@ -1,0 +1,192 @@
+"""How long a loop's steps take.
+
+Where the host waits for the device in each step, that is the host's turn, of every single one. Where it runs ahead it is
+the spacing of completions on the device, averaged between those that were seen. Where no completion is, it is the host's
+turns, averaged over a second at least.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.loops.steps.synchrony import Synchrony
+from jaxobs.derive.loops.steps.turns import TurnLog, Turns
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import StepCompleted, StepEnded
+from jaxobs.model.metrics import Exemplar
+
+HOST_TURNS = NANOSECONDS
+"""Where nothing is watched, step time is the host's turn averaged over at least this long: with a sync every twenty
+steps the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
+
+COMPLETIONS_MISSING = 10 * NANOSECONDS
+"""A watched loop without two completions for this long has no output that could be asked, or ends and begins again before
+a second one is; its host's turn is shown. At least three times the time between the last two: steps may take minutes."""
+
+STEPS_FOR_A_SPACING = 8
+"""Over so many steps the polls' uncertainty at both ends, at most a tenth of a step, is about a hundredth."""
+
+COMPLETIONS_WAITING = 8
+"""Completions that came before the end of their step is known; of more the oldest are given up."""
+
+
+MOST_LEFT_OUT = 0.02
+"""Of the time between two completions. Whether the device worked on in what is left out, at a checkpoint that waits for
+it, say, is not known: the spacing would be too short."""
+
+
+class StepTimes:
+    """Of one loop. Step time is absent until it is known from completions, or from a second of the host's turns."""
+
+    def __init__(self, name: str, series: Series) -> None:
+        self._labels = (name,)
+        self._series = series
+        self._turns = TurnLog()
+        self._last_end: int | None = None
+        self._first_run: int | None = None
+        self.completions_seen = False  # whether the device was ever seen to finish a step
+        self._completed: StepCompleted | None = None
+        self._last_before_pause: int | None = None
+        """The newest step when the loop was last over: the device may be done with it much later."""
+        self._synchrony = Synchrony()
+        self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
+        self._last_spacing: tuple[int, float] | None = None
+        self._spacings: deque[tuple[int, float]] = deque(maxlen=60)
+        self._expected_until: int | None = None
+        self._host: deque[float] = deque(maxlen=1000)
+        self._host_blocks: deque[tuple[float, int]] = deque(maxlen=30)
+        self._host_pending: list[int] = [0, 0]
+        self._newest: deque[float] = deque(maxlen=30)
+        """The newest turns, each without its compiles, s."""
+        self._interrupted = False
+        """Whether a turn had an inner loop or a phase in it, while the device may have gone on."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether any step has called a watched function."""
+        return self._first_run is not None
+
+    def step_ended(self, event: StepEnded, turn: int, executables: Executables, compiling: int = 0) -> None:
+        """`turn` is the host's, in nanoseconds, without what is nested in it; for `compiling` of them it compiled."""
+        turns = Turns.of_step(event, turn, self._last_end)
+        self._ended(turns, event.end, executables, runs=bool(event.runs), compiling=compiling)
+
+    def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
+        """The same of many."""
+        turns = Turns.of_steps(steps, self._last_end)
+        self._ended(turns, steps.ends[-1], executables, runs=bool(steps.runs))
+
+    def _ended(
+        self, turns: Turns, end: int, executables: Executables, *, runs: bool, compiling: int = 0
+    ) -> None:
+        if runs and self._first_run is None:
+            self._first_run = end
+            self._expected_until = end + COMPLETIONS_MISSING
+        if not self.watched:
+            self._turns.forget_all()  # no completion will ask for them; the last one is for exemplars
+        self._turns.append(turns)
+        self._interrupted |= turns.excluded > 0
+        self._last_end = end
+        durations = list(map(seconds, turns.durations))
+        self._host.extend(durations)
+        self._newest.extend(durations if not compiling else (sum(durations) - seconds(compiling),))
+        self._series.observe_all(core.STEP_HOST_SECONDS, self._labels, durations)
+        self._observe_host_turns(sum(turns.durations) - compiling, len(durations), end)
+        while self._waiting and self._waiting[0].step <= turns.last:
+            self._space(self._waiting.popleft(), executables)
+
+    def completed(self, event: StepCompleted, executables: Executables) -> None:
+        """The device is done with a step. Used as soon as all of the host's turns up to that step are known."""
+        self.completions_seen = True
+        if self._turns.last is not None and self._turns.last >= event.step:
+            self._space(event, executables)
+        else:
+            self._waiting.append(event)
+
+    def loop_ended(self) -> None:
+        self._last_before_pause = self._turns.last
+
+    def exemplify(self, exemplar: Exemplar, step: int) -> None:
+        """A span was made of a step: the buckets that hold its times point to it."""
+        turn = self._turns.duration(step)
+        if turn is not None:
+            at = replace(exemplar, value=seconds(turn))
+            self._series.exemplify(core.STEP_HOST_SECONDS, self._labels, at)
+        if self._last_spacing is not None and self._last_spacing[0] == step:
+            at = replace(exemplar, value=self._last_spacing[1])
+            self._series.exemplify(core.STEP_SECONDS, self._labels, at)
+
+    def step_seconds(self) -> tuple[float | None, str | None, int]:
+        """Seconds a step, whether they come from `completions` or from the `host`, and of how many steps."""
+        if self._spacings and self._awaits_completions(self._last_end or 0):
+            steps = sum(count for count, _ in self._spacings)
+            return sum(count * spacing for count, spacing in self._spacings) / steps, "completions", steps
+        if self._are_long():
+            return sum(self._newest) / len(self._newest), "host", len(self._newest)
+        if self._host_blocks and not self._awaits_completions(self._last_end or 0):
+            steps = sum(count for _, count in self._host_blocks)
+            return sum(total for total, _ in self._host_blocks) / steps, "host", steps
+        return None, None, 0
+
+    def _are_long(self) -> bool:
+        """Whether each of the newest turns takes a second or more, and has nothing else in it.
+
+        A host that runs ahead makes many short ones before it waits.
+        """
+        return not self._interrupted and min(self._newest, default=0.0) >= seconds(HOST_TURNS)
+
+    def host_seconds(self) -> float | None:
+        """Average of the host's last turns."""
+        return sum(self._host) / len(self._host) if self._host else None
+
+    def _space(self, event: StepCompleted, executables: Executables) -> None:
+        """The spacing since the last known completion, averaged over the steps between."""
+        before, self._completed = self._completed, event
+        self._synchrony.completed(event, self._turns)
+        if before is None or event.step <= before.step or event.time <= before.time:
+            return
+        if self._last_before_pause is not None and before.step <= self._last_before_pause < event.step:
+            return  # the loop was over between the two, and what the device did then is not its
+        between = self._turns.between(before.step, before.time, event.step, event.time)
+        turns = self._turns.durations(before.step, event.step) if self._synchrony.host_waits else None
+        self._turns.forget_before(event.step)
+        steps = event.step - before.step
+        spacing = seconds(event.time - before.time - between.excluded - between.paused) / steps
+        most = MOST_LEFT_OUT * (event.time - before.time)
+        if turns is None and (spacing <= 0 or between.excluded > most):
+            return  # where that is so all the time, the host's turns are shown
+        if not self._awaits_completions(event.time):
+            self._spacings.clear()  # they are of another time
+        self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
+        if turns is None:
+            self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
+        else:
+            singly = list(map(seconds, turns))
+            spacing = sum(singly) / steps
+            self._series.observe_all(core.STEP_SECONDS, self._labels, singly)
+        self._spacings.append((steps, spacing))
+        self._last_spacing = (event.step, spacing)
+        left_out = between.excluded + between.paused
+        known = between.steps == steps >= STEPS_FOR_A_SPACING
+        if between.alone is not None and known and left_out <= most:
+            executables.spaced(between.alone, spacing)
+
+    def _awaits_completions(self, at: int) -> bool:
+        """Whether two completions are to be expected, or have come of late."""
+        return self._expected_until is not None and at < self._expected_until
+
+    def _observe_host_turns(self, turns: int, steps: int, at: int) -> None:
+        self._host_pending[0] += turns
+        self._host_pending[1] += steps
+        turns, steps = self._host_pending
+        if turns < HOST_TURNS:
+            return
+        self._host_pending = [0, 0]
+        self._host_blocks.append((seconds(turns), steps))
+        if not self._awaits_completions(at):
+            self._series.observe(core.STEP_SECONDS, self._labels, seconds(turns) / steps, steps)

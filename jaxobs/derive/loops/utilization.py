@@ -1,0 +1,143 @@
+"""The work that a loop's runs did: its counters, and how well it used the devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.run_work import Work
+from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
+from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost
+from jaxobs.roofline.bounds import Utilization, model_flops_utilization
+
+SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
+
+
+class LoopWork:
+    """Counters of one loop. A module may be decoded, and peaks found, after its first runs: those wait."""
+
+    def __init__(self, name: str, series: Series) -> None:
+        self._name = name
+        self._series = series
+        self._waiting_for_cost: Counter[int] = Counter()
+        self._waiting_for_bound: Counter[int] = Counter()
+        self.model_flops: float | None = None
+        """The user's own count of a step's FLOPs, on all local devices."""
+
+    def ran(self, run: int, calls: int = 1) -> None:
+        """Watched calls, by number as in `StepEnded.runs`."""
+        self._waiting_for_cost[run] += calls
+        self._waiting_for_bound[run] += calls
+
+    def count(self, executables: Executables) -> None:
+        """Bring the counters up to what is known by now."""
+        for run, count in list(self._waiting_for_cost.items()):
+            made = executables.get(run)
+            if made is None or made.work is None:
+                continue
+            del self._waiting_for_cost[run]
+            times = count * made.devices
+            every, repeated = _by_peak(made.work, executables.peaks)
+            for dtype, flops in every.items():
+                again = repeated.get(dtype, 0.0)
+                self._series.add(core.FLOPS, (self._name, dtype, "model"), times * (flops - again))
+                self._series.add(core.FLOPS, (self._name, dtype, "rematerialized"), times * again)
+            self._series.add(core.BYTES, (self._name,), times * made.work.bytes)
+        self._count_bounds(executables)
+
+    def utilization(
+        self,
+        recent: Slice,
+        did: Work,
+        executables: Executables,
+        *,
+        profile: LoopProfile | None,
+        unwatched: str | None,
+        any_watched: bool,
+        ends_seen: bool,
+    ) -> Utilization:
+        """MFU and HFU of `recent`, whose watched runs `did` that work.
+
+        `unwatched` names a function that runs in the loop without being watched; `ends_seen`: the device was seen to
+        finish a step.
+        """
+        peaks = executables.peaks
+        if peaks is None:
+            return Utilization(None, None, "no backend has been found yet")
+        sampled = None
+        reason = _why_unknown(recent, did, executables, unwatched, any_watched=any_watched)
+        if reason is not None:
+            sampled = _sampled_cost(recent, executables, profile)
+            if sampled is None:
+                return Utilization(None, None, reason)
+        elapsed = max(recent.under_way, did.device_seconds)
+        own = (
+            None if self.model_flops is None else self.model_flops * recent.steps / executables.local_devices
+        )
+        used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
+        if used.mfu is not None and sampled is None and did.untimed_runs and not ends_seen:
+            return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
+        return used._replace(reason=SAMPLED) if sampled is not None and used.reason is None else used
+
+    def _count_bounds(self, executables: Executables) -> None:
+        """Bound times wait for the device's peaks too. Without peaks there are none, not 0 s."""
+        for run, count in list(self._waiting_for_bound.items()):
+            made = executables.get(run)
+            if made is None or made.bound is None:
+                continue
+            del self._waiting_for_bound[run]
+            bound = made.bound
+            if bound.seconds is not None:
+                for word in ("compute", "memory"):
+                    amount = count * bound.seconds if bound.limit == word else 0.0
+                    self._series.add(core.BOUND_SECONDS, (self._name, word), amount)
+            if bound.communication_seconds is not None:
+                amount = count * bound.communication_seconds
+                self._series.add(core.BOUND_SECONDS, (self._name, "communication"), amount)
+
+
+def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Matrix FLOPs, and the rematerialised ones, by the type whose peak they are set against."""
+    every, repeated = work.matrix_flops_by_type, work.rematerialized_flops_by_type
+    if peaks is None:
+        return every, repeated
+    return (
+        peaks.types_run_in(every, work.float32_flops_by_precision, passes=False),
+        peaks.types_run_in(repeated, work.rematerialized_float32_flops_by_precision, passes=False),
+    )
+
+
+def _why_unknown(
+    recent: Slice, did: Work, executables: Executables, unwatched: str | None, *, any_watched: bool
+) -> str | None:
+    """Why watched runs do not tell all work of the loop; None where they do."""
+    if unwatched is not None:
+        return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
+    if did.uncosted_runs:
+        return executables.why_unseen(recent.runs) or "the cost of some runs is not known"
+    if not did.cost.matrix_flops and not any_watched:
+        return "no function of the loop is watched: wrap it in obs.watch()"
+    return None
+
+
+def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile | None) -> Cost | None:
+    """The work of these steps, if they ran what those in the windows ran; None where that is not known of every one."""
+    if profile is None or profile.whole_steps < ENOUGH_STEPS:
+        return None
+    cost = Cost()
+    for fingerprint, part in profile.parts.items():
+        made = executables.of_fingerprint(fingerprint)
+        if fingerprint and (made is None or made.work is None):
+            return None
+        if made is None or made.work is None or not made.work.matrix_flops:
+            continue
+        if not part.calls:  # called through something that leaves no note, or in turns with its namesakes
+            return None
+        cost += made.work.scaled(part.calls / profile.whole_steps * recent.steps)
+    return cost

@@ -1,0 +1,1 @@
+"""Where a loop's wall time went: its components, its bottleneck, its stalls."""

@@ -1,0 +1,92 @@
+"""Charging each second of wall time once, and naming the bottleneck: design of the labels in docs/bottlenecks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
+from jaxobs.roofline.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
+
+ENOUGH_STEPS = 5
+ENOUGH_SECONDS = 0.5
+
+DOUBT_OF_A_WHOLE = 0.5
+"""An executable that is charged as a whole goes to the larger part of its bound time: up to half of it is another's."""
+
+
+def charge(
+    wall: float,
+    *,
+    compiling: float,
+    checkpoint: float,
+    input_wait: float,
+    busy: Mapping[str, float],
+    all_busy_known: bool,
+    idle_wait: float = 0.0,
+    host: HostShares = NOTHING_KNOWN,
+) -> tuple[dict[str, float], float]:
+    """Seconds of each component, which add up to `wall`; and those of `unknown` that nothing was found to explain.
+
+    Busy seconds of the device are charged first, and are cut to what is left of the wall time by compiles, during which
+    the loop dispatches nothing. Idle seconds go to what the host was doing: compiling, a checkpoint, waiting for input.
+    What is left over is `input` and `host` as far as samples of the main thread say so, and else `unknown`; where not all
+    busy time is known, none of it is `host`. For `idle_wait`
+    seconds of the wait for input the device is known to have been idle: busy time cannot lie there.
+    """
+    components = dict.fromkeys(COMPONENTS, 0.0)
+    components["compile"] = min(max(compiling, 0.0), wall)
+    remaining = wall - components["compile"]
+    busy_total = sum(busy.values())
+    room = max(0.0, remaining - max(idle_wait, 0.0))
+    scale = min(1.0, room / busy_total) if busy_total > 0 else 0.0
+    for word, amount in busy.items():
+        components[word] += amount * scale
+    remaining = max(0.0, remaining - busy_total * scale)
+    for word, amount in (("checkpoint", checkpoint), ("input", input_wait)):
+        charged = min(max(amount, 0.0), remaining)
+        components[word] += charged
+        remaining -= charged
+    seen = {
+        "input": max(host.input, 0.0) * wall,
+        "host": max(host.on_processor, 0.0) * wall if all_busy_known else 0.0,
+    }
+    together = sum(seen.values())
+    part = min(1.0, remaining / together) if together > 0 else 0.0
+    for word, amount in seen.items():
+        components[word] += part * amount
+    unexplained = max(0.0, remaining - part * together)
+    components["unknown"] += unexplained
+    return components, unexplained
+
+
+def decide(
+    components: Mapping[str, float], steps: int, by_operation: float | None = None, doubtful: float = 0.0
+) -> Verdict:
+    """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained.
+
+    `by_operation` device seconds among the components were charged operation by operation; None: all of them.
+    `doubtful` seconds may be the device's or the host's: as much as its sampled time may be off.
+    """
+    wall = sum(components.values())
+    if wall <= 0:
+        return Verdict("unknown", 0.0, None, reason="no step has ended yet")
+    shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
+    if steps < ENOUGH_STEPS or wall < ENOUGH_SECONDS:
+        reason = f"{steps} steps in {wall:.2g} s are too few (at least {ENOUGH_STEPS} and {ENOUGH_SECONDS} s)"
+        return Verdict("unknown", 0.0, None, shares, reason)
+    ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
+    first, second = ranked[0], ranked[1]
+    margin = min(_margin(shares, first, other, doubtful / wall) for other in ranked[1:])
+    device = sum(components.get(word, 0.0) for word in DEVICE)
+    as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
+    explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
+    confidence = margin * steps / (steps + HALF_SURE_STEPS) * max(0.0, explained)
+    return Verdict(first, confidence, second if shares[second] > 0 else None, shares)
+
+
+def _margin(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
+    """(first - other) / (first + other), as small as it is if what is doubtful lies on the other side."""
+    both = first in BUSY and other in BUSY
+    moved = 0.0 if both else doubtful * sum(word in BUSY or word in REST for word in (first, other))
+    return max(0.0, shares[first] - shares[other] - moved) / (shares[first] + shares[other])

@@ -1,0 +1,138 @@
+"""Where the wall time of a stretch of a loop went, of what is known of its device, its input and its compiles."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from jaxobs.derive.executables.executable import Executable
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.wall_time import bottleneck
+from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
+from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
+from jaxobs.derive.profiler_windows.traced_steps import idle_in_waits, split, unwatched_device_time
+from jaxobs.roofline.bottleneck import label_of_busy
+
+IN_FLIGHT = 32
+"""Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
+(`max_inflight_computations`)."""
+
+
+class Charged(NamedTuple):
+    """Seconds of each component, which add up to the wall time."""
+
+    components: dict[str, float]
+    by_operation: float
+    """Device seconds that were told operation by operation."""
+    sampled: float
+    """Device seconds of watched runs."""
+    doubtful: float
+    """Those by which their sampled times may be off."""
+    owed: Mapping[str, float] = MappingProxyType({})
+    """Those of its steps that are not watched, in which the device is not done yet: the host is ahead of it."""
+    idle_unknown: float | None = None
+    """Seconds of `unknown` in which the device is known to have been idle; None where it is not known when it was."""
+
+
+def components_of(
+    piece: Slice,
+    executables: Executables,
+    profile: LoopProfile | None,
+    *,
+    all_watched: bool,
+    ahead: bool = False,
+    owed: Mapping[str, float] | None = None,
+    host: HostShares = NOTHING_KNOWN,
+) -> Charged:
+    """What the wall time of a stretch is charged to.
+
+    Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
+    What it is charged to is told by the windows, else by each executable as a whole. `all_watched`: nothing but watched
+    functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds of
+    earlier steps that are not watched, by what they are charged to.
+    `host` is what samples say of the main thread meanwhile.
+    """
+    busy, told, doubtful, complete = _watched(piece, executables, profile)
+    sampled = sum(busy.values())
+    unwatched: dict[str, float] = {}
+    if profile is not None and profile.steps > 0:
+        seen = {made.fingerprint for run in piece.runs if (made := executables.get(run)) is not None}
+        unwatched = unwatched_device_time(profile, seen, piece, ahead=ahead)
+        for word, amount in [*unwatched.items(), *(owed or {}).items()]:
+            busy[word] += amount
+            told += amount
+        known = complete
+    else:
+        known = complete and bool(piece.runs) and all_watched
+    steady = profile is not None and not ahead
+    # What the device does in the waits of a host that runs ahead is not known: its work comes first.
+    idle_wait = idle_in_waits(profile, piece.input_wait, piece.steps) if profile and not ahead else 0.0
+    components, unexplained = bottleneck.charge(
+        piece.wall, compiling=piece.compiling, checkpoint=piece.checkpoint, busy=busy, all_busy_known=known,
+        input_wait=idle_wait if steady else piece.input_wait, idle_wait=idle_wait, host=host,
+    )  # fmt: skip
+    total = sum(busy.values())
+    device = _device_time(components, busy) - (unexplained if "unknown" in busy else 0.0)
+    charged = device / total if total > 0 else 0.0
+    return Charged(
+        components, charged * min(told, total), charged * sampled, charged * min(doubtful, total),
+        {} if not ahead else _left_over(unwatched, owed or {}, piece.steps, 1 - charged),
+        unexplained if known else None,
+    )  # fmt: skip
+
+
+def _left_over(
+    unwatched: Mapping[str, float], owed: Mapping[str, float], steps: int, share: float
+) -> dict[str, float]:
+    """What the device still has to do of these steps, if this share of its work found no room in them."""
+    left = Counter({word: amount * share for word, amount in owed.items()})
+    left.update({word: amount * share for word, amount in unwatched.items()})
+    most = IN_FLIGHT * sum(unwatched.values()) / steps if steps else math.inf
+    kept = min(1.0, most / total) if (total := sum(left.values())) > 0 else 0.0
+    return {word: amount * kept for word, amount in left.items()}
+
+
+def _watched(
+    piece: Slice, executables: Executables, profile: LoopProfile | None
+) -> tuple[defaultdict[str, float], float, float, bool]:
+    """Device time of watched runs by what it is charged to, of it by operations and in doubt, and whether it is all."""
+    busy: defaultdict[str, float] = defaultdict(float)
+    told, doubtful, complete = 0.0, 0.0, True
+    for run in dict.fromkeys([*piece.runs, *piece.spent]):
+        made = executables.get(run)
+        if made is None:
+            # It is not visible which executable ran. Windows see it all the same.
+            complete = complete and profile is not None
+            continue
+        part = profile.parts.get(made.fingerprint) if profile is not None and made.fingerprint else None
+        per_run = made.seconds_per_run
+        traced = part.seconds_per_run if part is not None else None
+        if per_run is None:
+            per_run = traced
+        if per_run is None:
+            complete = False
+            continue
+        spent = piece.spent.get(run, 0.0)
+        doubtful += made.doubt * spent
+        if part is not None and traced is not None:
+            for word, amount in split(part, per_run).items():
+                busy[word] += amount * (spent / per_run if per_run else 0.0)
+            told += spent
+        else:
+            busy[_label_of_whole(made, per_run)] += spent
+    return busy, told, doubtful, complete
+
+
+def _label_of_whole(made: Executable, per_run: float) -> str:
+    if not made.is_analysed or (made.work is not None and made.bound is None):
+        return "unknown"  # not yet, or no peaks to hold it against
+    return label_of_busy(made.bound, per_run, complete=made.is_modelled)
+
+
+def _device_time(components: Mapping[str, float], busy: Mapping[str, float]) -> float:
+    """Seconds that were charged to the device."""
+    return sum(components[word] for word in busy if word not in {"host", "input", "checkpoint", "compile"})

@@ -1,0 +1,1 @@
+"""The metrics that the core derives, and their values within the limit on series."""

@@ -1,0 +1,1 @@
+"""Who is observed, how the observer fares, and what happened last."""

@@ -1,0 +1,1 @@
+"""What profiler windows say: of a loop, of its steps, and of single operations."""

@@ -1,0 +1,293 @@
+"""What profiler windows say of one loop: how long the device was busy in a step, with what, and in which executables."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jaxobs.derive.profiler_windows.parts import LoopPart
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.roofline.traced import Profiled, ProfiledDevice
+from jaxobs.vocabulary.labels import EAGER
+
+OLDEST = 600 * NANOSECONDS
+"""What a window found holds for ten minutes: a job that changes what it does, changes its executables or its pace."""
+
+IDLE_DEVICE = 0.1
+"""A device that was busy for less than this share of the busiest one's time takes no part in the loop."""
+
+MAIN = 0.1
+"""Executables with this share of a loop's device time tell whether it is still the same loop."""
+
+AHEAD = 0.25
+"""Share by which runs and calls differ at least, where the device did the work of other steps than the windows' own."""
+
+INPUT = "\0input"
+CALLS = "\0calls"
+
+
+@dataclass(slots=True)
+class Part:
+    """One executable in a loop's steps, on one device (the average of those that took part)."""
+
+    function: str = ""
+    runs: float = 0.0
+    seconds: Counter[str] = field(default_factory=Counter)
+    """Of its operations, by what they are charged to."""
+    run_seconds: float | None = 0.0
+    """From the first operation of each run to the end of its last; None where the traces do not tell runs apart."""
+
+    calls: float | None = 0.0
+    """Of its function in the whole steps; None where the function ran with several executables in one window."""
+
+    @property
+    def seconds_per_run(self) -> float | None:
+        """As long as a traced run took; None where runs were not counted."""
+        spent = self.run_seconds or sum(self.seconds.values())
+        return spent / self.runs if self.runs > 0 else None
+
+
+@dataclass(slots=True)
+class LoopProfile:
+    """Seconds are of one device, the average of those that took part, in the steps inside one or several windows."""
+
+    time: int = 0
+    """End of the newest window, in monotonic nanoseconds."""
+    windows: int = 0
+    steps: float = 0.0
+    seconds: float = 0.0
+    active_seconds: float = 0.0
+    input_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    gap_seconds: float = 0.0
+    """A run of an executable was under way and no operation ran."""
+    input_busy_seconds: float = 0.0
+    """The device worked while the loop waited for its input."""
+    communication_seconds: float = 0.0
+    operations: float = 0.0
+    """How many ran."""
+    whole_steps: float = 0.0
+    """Steps that lay wholly in a window: those in which calls were counted."""
+    uneven: bool = False
+    """A window cut steps that are much longer than the whole ones in it: what it holds is no number of usual steps."""
+    parts: dict[str, Part] = field(default_factory=dict)
+    """By fingerprint; what belongs to no executable under the empty one."""
+
+    def labels(self) -> dict[str, float]:
+        """Seconds by what they are charged to; gaps inside a run are `latency`."""
+        total: Counter[str] = Counter({"latency": self.gap_seconds} if self.gap_seconds else {})
+        for part in self.parts.values():
+            total.update(part.seconds)
+        return dict(total)
+
+    @property
+    def host_is_ahead(self) -> bool:
+        """Whether the device did other steps' work than the host dispatched meanwhile, so that these are not its steps.
+
+        In steady steps each executable runs as often as it is called, but for one at either edge of a window. A host that
+        runs ahead dispatches many in a moment, and waits for the device in one long step.
+        """
+        main = self.main()
+        return self.uneven or any(
+            abs(part.runs - called * self.steps) > max(AHEAD * called * self.steps, self.windows)
+            for name, part in self.parts.items()
+            if name in main and (called := self.calls_a_step(part)) and part.runs > 0
+        )
+
+    def calls_a_step(self, part: Part) -> float | None:
+        """How often a step calls an executable; None where that is not known."""
+        return part.calls / self.whole_steps if part.calls and self.whole_steps > 0 else None
+
+    @property
+    def device_seconds(self) -> float:
+        """Busy, or between two operations of a run."""
+        return self.busy_seconds + self.gap_seconds
+
+    def main(self) -> frozenset[str]:
+        """Fingerprints of the executables that take most of the device's time."""
+        return frozenset(
+            name
+            for name, part in self.parts.items()
+            if name and sum(part.seconds.values()) >= MAIN * self.busy_seconds > 0
+        )
+
+    def leave_out(self, edges: float) -> None:
+        """So many seconds at the window's edges say nothing."""
+        kept = 1 - edges / self.seconds if self.seconds > 0 else 1.0
+        self.seconds *= kept
+        self.steps *= kept
+        self.active_seconds *= kept
+
+    def add(self, other: LoopProfile) -> None:
+        """Another window's."""
+        self.time = max(self.time, other.time)
+        self.uneven = self.uneven or other.uneven
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for fingerprint, part in other.parts.items():
+            mine = self.parts.setdefault(fingerprint, Part(part.function))
+            mine.runs += part.runs
+            mine.seconds.update(part.seconds)
+            if mine.run_seconds is not None:
+                mine.run_seconds = None if part.run_seconds is None else mine.run_seconds + part.run_seconds
+            if mine.calls is not None:
+                mine.calls = None if part.calls is None else mine.calls + part.calls
+
+
+_SUMMED = (
+    "windows", "steps", "seconds", "active_seconds", "input_seconds", "busy_seconds", "gap_seconds",
+    "input_busy_seconds", "communication_seconds", "operations", "whole_steps",
+)  # fmt: skip
+
+
+class LoopProfiles:
+    """The windows of one loop that still hold."""
+
+    def __init__(self) -> None:
+        self._windows: deque[LoopProfile] = deque()
+        self._recompiled: dict[str, int] = {}
+
+    def add(self, window: LoopProfile) -> None:
+        self._windows.append(window)
+
+    def compiled(self, functions: Iterable[str], time: int) -> None:
+        """Executables of these functions were made inside the loop."""
+        self._recompiled |= dict.fromkeys((name for name in functions if name != EAGER), time)
+
+    def at(self, time: int) -> LoopProfile | None:
+        """Those that hold at `time`, together: not too old, and of the executables that the newest one saw."""
+        while self._windows and self._windows[0].time < time - OLDEST:
+            self._windows.popleft()
+        if not self._windows:
+            return None
+        newest = self._windows[-1]
+        whole = LoopProfile()
+        for window in self._windows:
+            if window is newest or not window.main() or not newest.main() or window.main() & newest.main():
+                whole.add(window)
+        return None if self._is_of_old_executables(whole) else whole
+
+    def _is_of_old_executables(self, whole: LoopProfile) -> bool:
+        """A function that matters was compiled again, and is none that runs with several executables by habit."""
+        known = Counter(part.function for part in whole.parts.values())
+        return any(
+            known[whole.parts[name].function] == 1
+            and self._recompiled.get(whole.parts[name].function, 0) > whole.time
+            for name in whole.main()
+        )
+
+
+def loop_profile(
+    name: str, part: LoopPart, joined: Profiled, functions: Mapping[str, str], end: int
+) -> LoopProfile | None:
+    """What one window says of a loop, or None where no device did anything in it, or nothing whole (`only_parts_of`).
+
+    `functions` gives the function of each executable's fingerprint, `end` is the window's.
+    """
+    devices = [device for device in joined.devices if name in device.trace.stretches]
+    most = max((device.trace.stretches[name].busy_seconds for device in devices), default=0.0)
+    devices = [
+        device for device in devices if device.trace.stretches[name].busy_seconds >= IDLE_DEVICE * most
+    ]
+    if not devices:
+        return None
+    if only_parts_of(name, joined) is not None:
+        return None
+    labels = {key: operation.label for key, operation in joined.operations.items()}
+    length = seconds(sum(stop - start for start, stop in part.spans))
+    found = LoopProfile(end, 1, part.steps, length, part.active_seconds, part.input_seconds)
+    for device in devices:
+        _add_device(found, name, device, joined, labels, functions, 1 / len(devices))
+    if not part.whole:
+        found.uneven = bool(part.whole_steps)
+        edges = sum(device.trace.stretches[name].edge_seconds for device in devices) / len(devices)
+        found.leave_out(min(edges, 0.9 * length))
+    whole_steps = part.steps if part.whole else part.whole_steps
+    if whole_steps:
+        found.whole_steps = whole_steps
+        _add_calls(found, joined.calls.get(name if part.whole else name + CALLS, {}), functions)
+    return found
+
+
+def only_parts_of(name: str, joined: Profiled) -> str | None:
+    """The module of which a device ran only parts in the loop's steps; None where there is none.
+
+    Then the device seems idle while the operation runs that is longer than the window, and was not recorded.
+    """
+    for device in joined.devices:
+        if name not in device.trace.stretches:
+            continue
+        stretch = device.trace.stretches[name]
+        inside: Counter[tuple[str, str]] = Counter()
+        for key, charged in zip(device.keys, stretch.charged_seconds, strict=True):
+            inside[key[:2]] += charged  # type: ignore[assignment]  # Counter adds floats as well
+        for place in joined.only_parts():
+            if inside[place] > 0:
+                return place[0]
+    return None
+
+
+def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[str, str]) -> None:
+    """How often the steps called each executable, by its function's name.
+
+    Runs on the device are no count of it: a host that runs ahead calls in one moment what runs in another.
+    """
+    by_function: dict[str, list[str]] = {}
+    for fingerprint, part in found.parts.items():
+        if fingerprint:
+            by_function.setdefault(part.function, []).append(fingerprint)
+    for fingerprint, function in functions.items():
+        if (
+            function in calls and function not in by_function
+        ):  # it ran on the device before or after these steps
+            by_function.setdefault(function, []).append(fingerprint)
+    for function, fingerprints in by_function.items():
+        for fingerprint in fingerprints:
+            called = float(calls.get(function, 0)) if len(fingerprints) == 1 else None
+            found.parts.setdefault(fingerprint, Part(function)).calls = called
+
+
+def _add_device(
+    found: LoopProfile,
+    name: str,
+    device: ProfiledDevice,
+    joined: Profiled,
+    labels: Mapping[tuple[str, str, str], str],
+    functions: Mapping[str, str],
+    share: float,
+) -> None:
+    """Add one device's `share`."""
+    stretch = device.trace.stretches[name]
+    found.busy_seconds += share * stretch.busy_seconds
+    found.gap_seconds += share * stretch.gap_seconds
+    found.communication_seconds += share * stretch.collective_seconds
+    inputs = device.trace.stretches.get(name + INPUT)
+    if inputs is not None:
+        found.input_busy_seconds += share * (inputs.busy_seconds + inputs.gap_seconds)
+    inside: Counter[int | None] = Counter()
+    fingerprints: dict[int | None, str] = {}
+    for time, key, charged in zip(device.trace.operations, device.keys, stretch.charged_seconds, strict=True):
+        fingerprint = joined.operations[key].fingerprint or ""
+        fingerprints[time.program_id] = fingerprint
+        function = functions.get(fingerprint) or (time.module or "").removeprefix("jit_")
+        part = found.parts.setdefault(fingerprint, Part(function if fingerprint else ""))
+        part.seconds[labels[key]] += share * charged  # type: ignore[assignment]  # Counter adds floats as well
+        inside[time.program_id] += charged  # type: ignore[assignment]
+        if time.charged_seconds > 0:
+            found.operations += share * time.count * charged / time.charged_seconds
+    for ran in device.trace.modules:
+        fingerprint = fingerprints.get(ran.program_id, "")
+        if fingerprint and ran.program_id in stretch.runs:
+            count, spent = stretch.runs[ran.program_id]
+            part = found.parts[fingerprint]
+            part.runs += share * count
+            part.run_seconds = None if part.run_seconds is None else part.run_seconds + share * spent
+        elif fingerprint and ran.runs and ran.charged_seconds > 0:
+            within = share * inside[ran.program_id] / ran.charged_seconds
+            part = found.parts[fingerprint]
+            part.runs += within * ran.runs
+            if ran.run_seconds is None:
+                part.run_seconds = None
+            elif part.run_seconds is not None:
+                part.run_seconds += within * ran.run_seconds

@@ -1,0 +1,169 @@
+"""Profiler windows: which have come, what may be read by now, and what reading them said."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.steps.plain_steps import PlainSteps
+from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.profiler_windows.loop_profile import (
+    CALLS,
+    INPUT,
+    LoopProfile,
+    LoopProfiles,
+    loop_profile,
+    only_parts_of,
+)
+from jaxobs.derive.profiler_windows.operations import Operations
+from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, PhaseSpan, StepSpan, parts_of
+from jaxobs.derive.refusal import require
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
+from jaxobs.model.profile import OUTCOMES
+from jaxobs.roofline.traced import Profiled
+
+PATIENCE = 300 * NANOSECONDS
+"""A window waits so long for the steps in it to end, which may take minutes: whose time it holds is known only then."""
+
+WAITING = 4
+"""Windows that wait to be read; when more come, the oldest is read as it is."""
+
+NO_PEAKS = "no backend has been found yet"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowToRead:
+    """A window whose steps are known. `stretches` are seconds since its start, by the names that reading gives back."""
+
+    event: ProfileWindow
+    parts: Mapping[str, LoopPart]
+    peaks: Peaks
+    working_sets: Mapping[str, float]
+
+    @property
+    def stretches(self) -> dict[str, list[tuple[float, float]]]:
+        start = self.event.start
+        spans = {name: part.spans for name, part in self.parts.items()}
+        spans |= {name + INPUT: part.inputs for name, part in self.parts.items() if part.inputs}
+        spans |= {
+            name + CALLS: part.whole_spans
+            for name, part in self.parts.items()
+            if not part.whole and part.whole_spans
+        }
+        return {
+            name: [(seconds(begin - start), seconds(end - start)) for begin, end in pieces]
+            for name, pieces in spans.items()
+        }
+
+    def without_trace(self) -> WindowToRead:
+        """The same without the bytes, which are not needed once they are read."""
+        return replace(self, event=self.event._replace(xspace=None))
+
+
+class Profiles:
+    """All windows of the job. `limit` operations keep series of their own."""
+
+    def __init__(self, series: Series, limit: int) -> None:
+        self._series = series
+        self._spans: dict[str, LoopSpans] = {}
+        self._waiting: deque[ProfileWindow] = deque()
+        self._of_loops: dict[str, LoopProfiles] = {}
+        self._why: dict[str, str] = {}
+        self.operations = Operations(series, limit)
+        self.outcomes: Counter[str] = Counter()
+        for outcome in OUTCOMES:
+            series.add(core.PROFILE_WINDOWS, (outcome,), 0.0)
+
+    def steps_ended(self, loop: str, steps: StepSpan | PlainSteps) -> None:
+        """One step, or many of which nothing is nested or compiled."""
+        self._spans.setdefault(loop, LoopSpans()).append(steps)
+
+    def loop_ended(self, event: LoopEnded) -> None:
+        if event.loop in self._spans:
+            self._spans[event.loop].over = True
+
+    def phase_ended(self, event: PhaseEnded) -> None:
+        if event.inside in self._spans and event.phase != "checkpoint":
+            self._spans[event.inside].phases.append(PhaseSpan(event.start, event.end))
+
+    def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
+        """Executables of these functions were made in a step of the loop."""
+        self._of_loops.setdefault(loop, LoopProfiles()).compiled(functions, time)
+
+    def ended(self, event: ProfileWindow) -> None:
+        """A window is over. What it holds is read when its steps are known."""
+        require(event.end >= event.start and event.cost >= 0, "a profiler window of negative duration")
+        require(event.outcome in OUTCOMES, "an outcome that is none")
+        if event.xspace:
+            self._waiting.append(event)
+        else:
+            self._count(event.outcome)
+
+    def to_read(self, now: int, executables: Executables, *, final: bool = False) -> list[WindowToRead]:
+        """Windows that may be read now; `final`: nothing more will be known of their steps."""
+        found = []
+        while self._waiting and (
+            final or len(self._waiting) > WAITING or self._is_known(self._waiting[0], now)
+        ):
+            event = self._waiting.popleft()
+            parts = parts_of(event.start, event.end, self._spans)
+            peaks = executables.peaks or Peaks("unknown", {}, {}, None, None, (), None, None, NO_PEAKS)
+            found.append(WindowToRead(event, parts, peaks, executables.working_sets()))
+        return found
+
+    def read(
+        self, window: WindowToRead, joined: Profiled | None, executables: Executables, reason: str
+    ) -> None:
+        """What reading a window gave; None and why where it could not be read."""
+        if joined is None:
+            self._count("unreadable")
+            self._why |= dict.fromkeys(window.parts, f"the last window could not be read: {reason}")
+            return
+        self._count(window.event.outcome)
+        functions = executables.functions()
+        executables.profiled(joined)
+        self.operations.add(joined, functions)
+        for name, part in window.parts.items():
+            profile = loop_profile(name, part, joined, functions, window.event.end)
+            if profile is None:
+                cut = only_parts_of(name, joined)
+                self._why[name] = (
+                    "the windows so far recorded no operation of a device in its steps"
+                    if cut is None
+                    else f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
+                )
+                continue
+            self._of_loops.setdefault(name, LoopProfiles()).add(profile)
+            self._series.add(core.PROFILED_SECONDS, (name,), profile.seconds)
+            self._series.add(core.PROFILED_STEPS, (name,), profile.steps)
+
+    def of(self, loop: str, time: int) -> LoopProfile | None:
+        """What the windows say of a loop at `time`; None where none holds."""
+        profiles = self._of_loops.get(loop)
+        return profiles.at(time) if profiles is not None else None
+
+    def why_none(self, loop: str) -> str:
+        return self._why.get(loop, "no profiler window that holds for this loop has been read")
+
+    def document(self) -> dict[str, Any]:
+        """The keys `operations` and `scopes` of a snapshot."""
+        return self.operations.document()
+
+    def _is_known(self, window: ProfileWindow, now: int) -> bool:
+        """Whether every loop that was running has ended a step after the window's end."""
+        if now - window.end > PATIENCE:
+            return True
+        return all(
+            spans.over or spans.last_end >= window.end or spans.last_end < window.start - PATIENCE
+            for spans in self._spans.values()
+        )
+
+    def _count(self, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+        self._series.add(core.PROFILE_WINDOWS, (outcome,), 1.0)

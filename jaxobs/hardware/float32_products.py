@@ -1,0 +1,68 @@
+"""In which types devices multiply float32 where a program leaves the precision to them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.hardware.chips import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    Products = Mapping[str, tuple[str, int]]
+    """By the precision asked for (`default`, `high`, `highest`) the type multiplied in, and its passes."""
+
+_GPUS: Final = ("gpu", "cuda")
+_OTHER_VENDOR: Final = re.compile(r"\b(?:amd|instinct|radeon|intel|gfx\w+)\b")
+_OF_TPUS: Final = {"default": ("bfloat16", 1), "high": ("bfloat16", 3), "highest": ("bfloat16", 6)}
+_SINGLE: Final = ("float32", "complex64")
+
+
+def float32_products(
+    device_kind: str,
+    platform: str,
+    known: Collection[str],
+    own: Collection[str],
+    tensorfloat32_allowed: bool | None,
+) -> Products:
+    """How a device multiplies float32; what is not in it is multiplied as it is.
+
+    JAX's default is TensorFloat-32 on NVIDIA's GPUs since Ampere, bfloat16 on TPUs (docs.jax.dev, "Matmul precision").
+    XLA takes TensorFloat-32 on NVIDIA's GPUs alone (openxla/xla, xla/service/gpu/matmul_utils.cc). On TPUs `high` is
+    three passes of bfloat16 and `highest` six (openxla/xla, ALG_DOT_BF16_BF16_F32_X3 and X6, which XLA names as theirs).
+
+    Args:
+        device_kind: The string that JAX reports.
+        platform: JAX's name of the backend.
+        known: Keys of the device's peaks.
+        own: Those among them that are the user's. A user's own peak for float32 is that of these products.
+        tensorfloat32_allowed: As `peaks_for` takes it.
+    """
+    if "matrix.float32" in own and "matrix.tensorfloat32" not in own:
+        return {}
+    if platform == "tpu":
+        return _OF_TPUS if "matrix.bfloat16" in known else {}
+    if platform in _GPUS and tensorfloat32_allowed is None and "matrix.tensorfloat32" in known:
+        return {} if _OTHER_VENDOR.search(normalised(device_kind)) else {"default": ("tensorfloat32", 1)}
+    return {}
+
+
+def types_run_in(
+    products: Products, flops: Mapping[str, float], by_precision: Mapping[str, float], *, passes: bool
+) -> dict[str, float]:
+    """Matrix FLOPs by the type multiplied in; the arguments are those of `Peaks.types_run_in`."""
+    if not products:
+        return dict(flops)
+    found = {dtype: amount for dtype, amount in flops.items() if dtype not in _SINGLE}
+    left = sum(flops.get(dtype, 0.0) for dtype in _SINGLE)
+    for precision, asked in (*by_precision.items(), ("highest", math.inf)):
+        amount = min(asked, left)
+        left -= amount
+        dtype, times = products.get(precision, ("float32", 1))
+        if not passes and times > 1:
+            dtype, times = "float32", 1
+        if amount:
+            found[dtype] = found.get(dtype, 0.0) + amount * times
+    return found

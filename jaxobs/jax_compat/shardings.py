@@ -1,0 +1,94 @@
+"""Where JAX's arrays lie, in words. JAX itself is not imported: the objects are asked for what they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxobs.jax_compat.foreign_objects import bare, clipped, is_of, name_of, plain
+
+UNCOMMITTED = "uncommitted"
+"""Of an argument that JAX may move to any device."""
+
+ONE_DEVICE = "SingleDeviceSharding"
+USUAL_MEMORY = (None, "device", "unpinned_host")
+"""`unpinned_host` is what older versions call the memory of a CPU device."""
+
+NUMBERS_SHOWN = 8
+
+
+def device_text(device: Any) -> str:
+    """As in `cpu:0`."""
+    return f"{device.platform}:{device.id}"
+
+
+def mesh_text(mesh: Any) -> str:
+    """Axes and sizes, as in `(data=4, model=2)`, explicit axes marked, and the devices where there are any."""
+    if mesh.empty:
+        return "none"
+    axes = mesh.shape_tuple
+    kinds = getattr(mesh, "axis_types", None)
+    kinds = kinds if type(kinds) is tuple and len(kinds) == len(axes) else (None,) * len(axes)
+    text = ", ".join(
+        f"{bare(name)}={size}" + (" explicit" if getattr(kind, "name", "") == "Explicit" else "")
+        for (name, size), kind in zip(axes, kinds, strict=True)
+    )
+    devices = getattr(mesh, "_flat_devices_tuple", None)
+    if not devices:
+        return clipped(f"({text})")
+    numbers = [device.id for device in devices]
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        which = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    else:
+        which = ",".join(map(str, numbers[:NUMBERS_SHOWN]))
+        which += f"… #{hash(tuple(numbers)) & 0xFFFF:04x}" if len(numbers) > NUMBERS_SHOWN else ""
+    return clipped(f"({text}) on {devices[0].platform}:{which}")
+
+
+def spec_text(spec: Any) -> str:
+    """A partition spec, as in `P('data', None)`."""
+    parts = [
+        f"({', '.join(plain(name) for name in part)})" if type(part) is tuple else plain(part)
+        for part in tuple(spec)
+    ]
+    return f"P({', '.join(parts)})"
+
+
+def sharding_text(sharding: Any) -> str:
+    """How an argument lies on devices: its partition over a mesh, its device, or that it was free to be moved."""
+    kind = type(sharding)
+    if sharding is None:
+        return UNCOMMITTED
+    if not is_of(kind, "jax", "jaxlib"):
+        return name_of(kind)
+    if not hasattr(kind, "device_set"):
+        return UNCOMMITTED
+    where = _memory(sharding)
+    spec = getattr(sharding, "spec", None)
+    if spec is not None:
+        return clipped(f"{spec_text(spec)} over {mesh_text(sharding.mesh)}{where}")
+    devices = sharding.device_set
+    if len(devices) == 1:
+        return device_text(next(iter(devices))) + where
+    return clipped(f"{kind.__name__} over {len(devices)} devices{where}")
+
+
+def layout_text(sharding: Any) -> str:
+    """The same without saying which mesh or device: `one device`, `replicated over 8`, `P('data', None) over 8`.
+
+    For what is counted: arrays on different devices count as laid out alike.
+    """
+    if type(sharding).__name__ == ONE_DEVICE:
+        return f"one device{_memory(sharding)}"
+    devices = int(sharding.num_devices)
+    if bool(sharding.is_fully_replicated):
+        text = f"replicated over {devices}" if devices > 1 else "one device"
+    else:
+        spec = getattr(sharding, "spec", None)
+        text = f"{'sharded' if spec is None else spec_text(spec)} over {devices}"
+    return text + _memory(sharding)
+
+
+def _memory(sharding: Any) -> str:
+    """The kind of memory if not the usual."""
+    kind = getattr(sharding, "memory_kind", None)
+    return "" if kind in USUAL_MEMORY else f" in {kind}"

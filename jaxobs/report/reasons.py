@@ -1,0 +1,64 @@
+"""Cells of a table with what has to be said of them: `–` for what is not known, `*` for what is known with a reserve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from jaxobs.report.units import ABSENT
+
+MARK: Final = "*"
+"""Behind a value that has a reason beside it: an MFU above 1, a lower bound, a sample."""
+
+ROWS_NAMED: Final = 4
+"""A reason that holds for more rows is mostly one that holds for all."""
+
+_NAMES: Final = {
+    "mfu": "MFU", "hfu": "HFU", "step_seconds": "step time", "seconds_per_run": "time per run",
+    "runs": "runs", "cost": "cost", "efficiency": "efficiency",
+}  # fmt: skip
+
+
+class Reasons:
+    """The reasons noted while a table is written; each is told once below it."""
+
+    def __init__(self) -> None:
+        self._noted: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+
+    def __contains__(self, words: str) -> bool:
+        """Whether one of the reasons has these words in it."""
+        return any(words in reason for _, reason in self._noted)
+
+    def cell(self, values: Mapping[str, Any], key: str, write: Callable[[float], str], row: str = "") -> str:
+        """The value as text. Its reason is noted, also where there is a value, which is then marked.
+
+        `row` names whose value it is; empty where there is but one.
+        """
+        value, reason = values.get(key), values.get(f"{key}_reason")
+        mark = (ABSENT if value is None else MARK) if reason else ""
+        if mark:
+            self.note(mark, str(reason), _NAMES.get(key) or key.replace("_", " "), row)
+        if value is None:
+            return ABSENT
+        return f"{write(value)} {mark}".rstrip()
+
+    def note(self, mark: str, reason: str, name: str, row: str = "") -> None:
+        """That `reason` is behind the column `name` of `row`."""
+        self._noted.setdefault((mark, reason), {}).setdefault(row, {})[name] = None
+
+    def lines(self) -> Iterator[str]:
+        """`– MFU, HFU of `train`: no peaks are known`."""
+        for (mark, reason), rows in self._noted.items():
+            alike: dict[tuple[str, ...], list[str]] = {}
+            for row, names in rows.items():
+                alike.setdefault(tuple(names), []).append(row)
+            what = "; ".join(", ".join(names) + _of(named) for names, named in alike.items())
+            yield f"  {mark} {what}: {reason}"
+
+
+def _of(rows: list[str]) -> str:
+    named = [f"`{row}`" for row in rows if row]
+    if not named:
+        return ""
+    more = f" and {len(named) - ROWS_NAMED} more" if len(named) > ROWS_NAMED else ""
+    return f" of {', '.join(named[:ROWS_NAMED])}{more}"

@@ -1,0 +1,215 @@
+"""A snapshot's document as a text for people: where the time went, tables, and what to do.
+
+A value that is not known is printed as `–`, one with a reserve with `*`, and each reason once below its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from jaxobs.report import summary_tables as tables
+from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
+from jaxobs.report.reasons import Reasons
+from jaxobs.report.summary_tables import NO_VERDICT, or_absent, total
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
+from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
+
+LARGEST_SHARES: Final = 4
+CLEAR: Final = 0.1
+"""A label with less confidence is as good as its runner-up, or rests on a few steps: no advice rests on it either."""
+
+LEAST_SHARE: Final = 0.005
+"""Smaller shares round to 0 %, or are within what step times differ by."""
+
+REFUSALS_SHOWN: Final = 3
+HOST_LINES: Final = 4
+
+Document = Mapping[str, Any]
+
+
+def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
+    """The summary of a snapshot's document, no newline at its end; escape sequences only with `bold`."""
+    if not document.get("process"):
+        return f"jaxobs: no summary: {document.get('process_reason') or 'the snapshot is empty'}"
+    return to_text(_parts(document), width=width, bold=bold)
+
+
+def digest(document: Document) -> str:
+    """The same in one line: each loop's steps, step time, MFU and bottleneck, and what was compiled."""
+    if not document.get("process"):
+        return str(document.get("process_reason") or "nothing is known")
+    parts = []
+    for name, loop in (document.get("loops") or {}).items():
+        words = [f"{name}: {or_absent(loop.get('steps'), count)} steps"]
+        words += [f"{duration(loop['step_seconds'])} a step"] if loop.get("step_seconds") is not None else []
+        words += [f"MFU {percent(loop['mfu'])}"] if loop.get("mfu") is not None else []
+        label = (loop.get("bottleneck") or {}).get("label")
+        parts.append(", ".join([*words, *([f"bottleneck {label}"] if label else [])]))
+    functions = document.get("functions") or {}
+    spent = sum(total(function.get("seconds")) for function in functions.values())
+    spent += document.get("functions_left_out_seconds") or 0.0
+    number = len(functions) + (document.get("functions_left_out") or 0)
+    parts += [f"{number:,} functions compiled in {duration(spent)}"] if functions else []
+    return printable("; ".join(parts) or "nothing has run yet")
+
+
+def _parts(document: Document) -> Iterator[TextTable | str]:
+    yield _headline(document)
+    yield from _about_the_run(document)
+    peaks_are_missed: list[Reasons] = []
+    for build in (
+        tables.loops,
+        tables.functions,
+        tables.compiled_again,
+        tables.executables,
+        tables.operations,
+    ):
+        reasons = Reasons()
+        table = build(document, reasons)
+        if table is None:
+            continue
+        yield from ("", table)
+        yield from reasons.lines()
+        if build is tables.loops:
+            yield from _where_time_went(document["loops"])
+        peaks_are_missed += [reasons] if "peak" in reasons else []
+    if peaks_are_missed:
+        yield from _how_to_know_peaks(document, peaks_are_missed)
+    advice = document.get("advice") or []
+    yield from [""] if advice else []
+    for piece in advice:
+        yield f"→ {' '.join(_advice(piece))}"
+
+
+def _headline(document: Document) -> str:
+    process = document["process"]
+    age = or_absent(process.get("seconds"), duration)
+    parts = [f"{age} observed", f"jax {process.get('jax') or 'unknown'}"]
+    parts += [str(process["platform"])] if process.get("platform") else []
+    agent = document.get("agent") or {}
+    for word in ("dropped", "refused"):
+        parts += [f"{agent[f'events_{word}']:,} events {word}"] if agent.get(f"events_{word}") else []
+    parts += [f"metrics at {process['address']}"] if process.get("address") else []
+    # A source whose hardware or library is not here is neither up nor down.
+    failed = [name for name, source in (document.get("sources") or {}).items() if source.get("up") is False]
+    parts += [f"failed: {', '.join(failed)}"] if failed else []
+    return "jaxobs: " + ", ".join(parts)
+
+
+def _about_the_run(document: Document) -> Iterator[str]:
+    """What is missing from the figures, where the run's time went, and its memory."""
+    process = document["process"]
+    if process.get("counts_begin_seconds") is not None:
+        since = duration(process["counts_begin_seconds"])
+        yield f"  counts begin {since} after the start: the agent was lost, and with it what it had counted"
+    agent = document.get("agent") or {}
+    for reason in agent.get("refused_reasons", [])[:REFUSALS_SHOWN]:
+        yield f"  refused: {reason}"
+    for exporter, what in (agent.get("undelivered") or {}).items():
+        yield f"  not delivered by {exporter}: {what}"
+    spent = {word: seconds for word, seconds in (process.get("run_seconds") or {}).items() if seconds}
+    if spent:
+        goodput = process.get("goodput")
+        ranked = sorted(spent.items(), key=lambda pair: -pair[1])
+        shown = [
+            f"{word} {duration(seconds)}"
+            for word, seconds in ranked
+            if seconds >= LEAST_SHARE * sum(spent.values())
+        ]
+        known = ABSENT if goodput is None else rough_percent(goodput)
+        yield f"  the run: {', '.join(shown)}; goodput {known}"
+        if goodput is None and process.get("goodput_reason"):
+            yield f"  {ABSENT} goodput: {process['goodput_reason']}"
+    if running := process.get("running"):
+        yield f"  running: a call of {running['function']}, for {duration(running['seconds'])} so far"
+    yield from _main_thread(" outside loops" if document.get("loops") else "", process)
+    memory = list(_memory(document))
+    yield from [f"  memory: {'; '.join(memory)}"] if memory else []
+
+
+def _memory(document: Document) -> Iterator[str]:
+    """That of the fullest device, and of the process."""
+    devices = [
+        (device["memory"], device.get("device"))
+        for device in document.get("devices") or []
+        if (device.get("memory") or {}).get("in_use_bytes") is not None
+    ]
+    if devices:
+        fullest, number = max(devices, key=lambda pair: float(pair[0]["in_use_bytes"]))
+        whose = f"device {number}" + (f", the fullest of {len(devices)}," if len(devices) > 1 else "")
+        yield f"{whose} {_filled(fullest)}"
+    process = document["process"].get("memory") or {}
+    if process.get("in_use_bytes") is not None:
+        yield f"process {_filled(process)}"
+
+
+def _filled(memory: Document) -> str:
+    limit = f" of {byte_size(memory['limit_bytes'])}" if memory.get("limit_bytes") else ""
+    most = f", at most {byte_size(memory['peak_bytes'])}" if memory.get("peak_bytes") else ""
+    return f"{byte_size(memory['in_use_bytes'])}{limit}{most}"
+
+
+def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
+    """The largest shares of each loop's wall time since it began, and its bottleneck in the last half minute."""
+    if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
+        yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
+    for name, loop in loops.items():
+        turns, took = loop.get("iterations_per_step"), loop.get("step_seconds")
+        if turns and took is not None:
+            each = duration(took / turns)
+            yield f"  a step of {name} is one call with {count(turns)} iterations of {each}"
+        bottleneck = loop.get("bottleneck") or {}
+        label, reason, second = (bottleneck.get(key) for key in ("label", "reason", "runner_up"))
+        shares = _shares(loop.get("components") or bottleneck.get("shares") or {})
+        if shares:
+            yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
+        yield from _main_thread(f" of {name}", loop)
+        if label == "unknown" and reason:
+            yield f"  bottleneck of {name}: unknown: {reason}"
+        elif label:
+            confidence = bottleneck.get("confidence")
+            if confidence is not None and confidence < CLEAR and label not in NO_VERDICT:
+                others = f" ({label}{f', then {second}' if second else ''})"
+                yield f"  bottleneck of {name} lately: none clear{others}, confidence {confidence:.2f}"
+                continue
+            sure = "" if confidence is None else f", confidence {confidence:.2f}"
+            yield f"  bottleneck of {name} lately: {label}{sure}{f'; then {second}' if second else ''}"
+
+
+def _main_thread(whose: str, document: Document) -> Iterator[str]:
+    """Where the main thread is, beside how long the device is idle meanwhile."""
+    lines = list(main_thread_lines(document))[:HOST_LINES]
+    waits = waiting_for_device(document)
+    lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= LEAST_SHARE else []
+    if lines:
+        idle = document.get("device_idle")
+        beside = "" if idle is None else f"device idle {rough_percent(idle)}; "
+        yield f"  host lines{whose}: {beside}{', '.join(lines)}"
+
+
+def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
+    wall = sum(components.values())
+    shares = [(word, seconds / wall) for word, seconds in components.items() if wall > 0]
+    large = [pair for pair in shares if pair[1] >= LEAST_SHARE]
+    return sorted(large, key=lambda pair: -pair[1])[:LARGEST_SHARES]
+
+
+def _how_to_know_peaks(document: Document, tables_without: Iterable[Reasons]) -> Iterator[str]:
+    """What to run where a peak is not known, unless a table's reason has said it already."""
+    told = list(tables_without)
+    reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
+    for reason in sorted(filter(None, reasons)):
+        if not any(reason in reasons_of_table for reasons_of_table in told):
+            yield from ("", f"peaks: {reason}")
+
+
+def _advice(piece: Document) -> Iterator[str]:
+    yield str(piece["sentence"])
+    if piece.get("remedy"):
+        yield str(piece["remedy"])
+    if piece.get("saves_ratio") is not None:
+        hourly = f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
+        yield f"That would give back up to {rough_percent(piece['saves_ratio'])} of the time{hourly}."
+    elif piece.get("saves_bytes") is not None:
+        yield f"That would give back up to {byte_size(piece['saves_bytes'])}."

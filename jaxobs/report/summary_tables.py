@@ -1,0 +1,231 @@
+"""The tables of a summary: loops, compiled functions, what was compiled again, executables, operations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from jaxobs.report.reasons import MARK, Reasons
+from jaxobs.report.text_table import TextTable
+from jaxobs.report.units import ABSENT, amount, count, duration, percent
+
+LARGEST_EXECUTABLES: Final = 8
+"""So many rows fit a screen beside the other tables."""
+
+LARGEST_OPERATIONS: Final = 3
+"""What is worth a change of the program; the rest are in the document."""
+
+DEAREST_FUNCTIONS: Final = 20
+"""What is not among the twenty that took longest to compile is hardly what a start takes its time for."""
+
+DEAREST_RECOMPILATIONS: Final = 8
+"""The rest are in the document; those that cost most are what is worth a change of the program."""
+
+CLOSE: Final = 0.25
+"""A verdict with less confidence has a runner-up of three fifths of its weight or more, or few samples."""
+
+SAMPLED: Final = "runs and time in profiler windows alone: a sample of all"
+
+Document = Mapping[str, Any]
+
+
+def loops(document: Document, reasons: Reasons) -> TextTable | None:
+    """Steps, rates, MFU and the user's own values of each loop."""
+    found = document.get("loops") or {}
+    if not found:
+        return None
+    work = [
+        word
+        for word in ("tokens", "examples")
+        if any(loop.get(f"{word}_per_second") is not None for loop in found.values())
+    ]
+    recorded = list(
+        dict.fromkeys(
+            name
+            for loop in found.values()
+            for name, value in (loop.get("recorded") or {}).items()
+            if not isinstance(value, str)  # the reason of a value that is absent
+        )
+    )
+    rates = [f"{word}/s" for word in work]
+    table = TextTable(
+        ("loop", "steps", "step time", "steps/s", *rates, "MFU", "HFU", *recorded), title="loops"
+    )
+    for name, loop in found.items():
+        shown = _row(loop, name if len(found) > 1 else "", reasons)
+        source = " (host)" if loop.get("step_seconds_source") == "host" else ""
+        table.add(
+            name,
+            shown("steps", count),
+            shown("step_seconds", duration) + source,
+            shown("steps_per_second", amount),
+            *(shown(f"{word}_per_second", amount) for word in work),
+            shown("mfu", percent),
+            shown("hfu", percent),
+            *(or_absent((loop.get("recorded") or {}).get(key), amount) for key in recorded),
+        )
+    return table
+
+
+def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+    """What was compiled, and how long each phase took."""
+    found = document.get("functions") or {}
+    if not found:
+        return None
+    phases = ("trace", "lower", "backend", "cache_read")
+    titles = [phase.replace("_", " ") for phase in phases]
+    columns = ("function", "compiles", "recompiles", "seconds", *titles)
+    table = TextTable(columns, title="compiled functions", left=("recompiles",))
+    rows = [(total(function.get("seconds")), name, function) for name, function in found.items()]
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    for spent, name, function in rows[:DEAREST_FUNCTIONS]:
+        seconds = function.get("seconds") or {}
+        table.add(
+            name,
+            or_absent(function.get("compilations"), count),
+            _causes(function.get("recompilations")),
+            f"{spent:.3f}",
+            *(f"{seconds.get(phase) or 0.0:.3f}" for phase in phases),
+        )
+    left_out = (document.get("functions_left_out") or 0) + len(rows[DEAREST_FUNCTIONS:])
+    if left_out:
+        spent = sum(row[0] for row in rows[DEAREST_FUNCTIONS:])
+        spent += document.get("functions_left_out_seconds") or 0.0
+        table.caption = f"{left_out:,} cheaper ones are not shown, {spent:.3f} seconds in all"
+    return table
+
+
+def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+    """What was compiled again for most seconds: which argument changed, from what to what, called from where."""
+    found = [
+        (row, name)
+        for name, function in (document.get("functions") or {}).items()
+        for row in function.get("recompilations") or []
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda pair: -(pair[0].get("seconds") or 0.0))
+    left = ("cause", "argument", "from", "to", "called at")
+    table = TextTable(
+        ("function", "cause", "argument", "from", "to", "times", "seconds", "called at"),
+        title="compiled again", left=left,
+    )  # fmt: skip
+    for row, name in found[:DEAREST_RECOMPILATIONS]:
+        told = [str(row.get(key) or ABSENT) for key in ("argument", "old", "new")]
+        site = str(row.get("call_site") or ABSENT).rpartition("/")[2]
+        table.add(
+            name, str(row["cause"]), *told, count(row["count"]), f"{row.get('seconds') or 0.0:.3f}", site
+        )
+    if len(found) > DEAREST_RECOMPILATIONS:
+        table.caption = f"{len(found) - DEAREST_RECOMPILATIONS} cheaper ones are not shown"
+    return table
+
+
+def executables(document: Document, reasons: Reasons) -> TextTable | None:
+    """The executables that take most device time; those of a function that differ in their hash alone share a row."""
+    found = sorted(document.get("executables") or [], key=_weight, reverse=True)
+    if not found:
+        return None
+    columns = ("function", "executable", "runs", "FLOPs", "FLOP/byte", "per run", "efficiency", "bottleneck")
+    table = TextTable(columns, title="executables", left=("bottleneck",))
+    rows: dict[tuple[str, ...], list[str]] = {}
+    left_out = 0
+    for executable in found:
+        own = Reasons() if len(rows) >= LARGEST_EXECUTABLES else reasons  # of rows that are not shown
+        function, cells = _executable(executable, own)
+        if (function, *cells) not in rows and len(rows) >= LARGEST_EXECUTABLES:
+            left_out += 1
+            continue
+        rows.setdefault((function, *cells), []).append(str(executable.get("executable"))[:8])
+    for (function, *rest), hashes in rows.items():
+        table.add(function, hashes[0] if len(hashes) == 1 else f"{len(hashes)} alike", *rest)
+    table.caption = f"{left_out} smaller ones are not shown" if left_out else ""
+    return table
+
+
+def _executable(executable: Document, reasons: Reasons) -> tuple[str, tuple[str, ...]]:
+    """The function, and the cells behind that of the hash."""
+    function = str(executable.get("function"))
+    shown = _row(executable, function, reasons)
+    cost = executable.get("cost") or {}
+    if executable.get("cost") is None:
+        shown("cost", amount)  # notes the reason of the columns made from it
+    bound = "" if cost.get("exact", True) else "≥ "
+    runs, per_run = shown("runs", count), shown("seconds_per_run", duration)
+    if executable.get("source") == "sampled" and executable.get("runs") is not None:
+        runs = f"{runs} {MARK}"
+        reasons.note(MARK, SAMPLED, "runs", function)
+    return function, (
+        runs,
+        bound + or_absent(cost.get("flops"), amount),
+        or_absent(cost.get("intensity"), amount),
+        per_run,
+        shown("efficiency", percent),
+        _verdict(executable.get("bottleneck")),
+    )
+
+
+def operations(document: Document, reasons: Reasons) -> TextTable | None:
+    """The operations that took most device time in the profiler windows that were read."""
+    found = document.get("operations") or []
+    if not found:
+        return None
+    columns = ("operation", "function", "share", "FLOP/s", "efficiency", "bottleneck", "scope and line")
+    table = TextTable(
+        columns,
+        title="largest operations in profiler windows",
+        left=("function", "bottleneck", "scope and line"),
+    )
+    for operation in found[:LARGEST_OPERATIONS]:
+        shown = _row(operation, str(operation.get("operation")), reasons)
+        line = str(operation.get("source") or "")
+        table.add(
+            str(operation.get("operation")),
+            str(operation.get("function") or ABSENT),
+            shown("share", percent),
+            shown("achieved_flops_per_second", amount),
+            shown("efficiency", percent),
+            str(operation.get("bottleneck") or ABSENT),
+            " ".join(filter(None, (operation.get("scope"), line.rpartition("/")[2]))) or ABSENT,
+        )
+    return table
+
+
+def or_absent(value: float | None, write: Callable[[float], str]) -> str:
+    """The value as text, or `–`."""
+    return ABSENT if value is None else write(value)
+
+
+def total(phases: Mapping[str, float | None] | None) -> float:
+    """Seconds of all phases; one that is not known adds nothing."""
+    return sum(seconds or 0.0 for seconds in (phases or {}).values())
+
+
+def _row(values: Document, row: str, reasons: Reasons) -> Callable[[str, Callable[[float], str]], str]:
+    return lambda key, write: reasons.cell(values, key, write, row)
+
+
+def _causes(recompilations: Any) -> str:
+    """`2 shape, 1 dtype`: how often for each cause, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for found in recompilations or []:
+        counts[str(found["cause"])] += found["count"]
+    return ", ".join(f"{count} {cause}" for cause, count in counts.most_common() if count) or "0"
+
+
+def _weight(executable: Document) -> tuple[float, float]:
+    """Device seconds decide what is largest, else FLOPs."""
+    return executable.get("seconds") or 0.0, (executable.get("cost") or {}).get("flops") or 0.0
+
+
+def _verdict(bottleneck: Document | None) -> str:
+    """`compute`, or `compute or latency` where the two are close."""
+    label = (bottleneck or {}).get("label")
+    if not bottleneck or not label:
+        return ABSENT
+    close = bottleneck.get("runner_up") and (bottleneck.get("confidence") or 0.0) < CLOSE
+    return f"{label} or {bottleneck['runner_up']}" if close and label not in NO_VERDICT else str(label)
+
+
+NO_VERDICT: Final = ("unknown", "unmodelled")

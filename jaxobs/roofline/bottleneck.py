@@ -1,0 +1,76 @@
+"""What limits an operation or an executable: a unit, the memory, or the time that it takes to start at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxobs.roofline.bounds import Bound
+
+LATENCY_FACTOR = 10.0
+"""An executable whose device time is this many times its bound time is limited by neither unit nor memory but by
+launching and waiting. Measured kernels of real models keep within 10 % of the roof or above it; chains of small ones
+come out at 1 % and below."""
+
+HALF_SURE_STEPS = 10
+"""With this many steps the number of samples halves the confidence: n / (n + 10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A bottleneck: `label` with its runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
+
+    label: str
+    confidence: float
+    runner_up: str | None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "label": self.label,
+            "confidence": self.confidence,
+            "runner_up": self.runner_up,
+            "runner_up_reason": None if self.runner_up else self.reason or "nothing else took time",
+            "shares": dict(self.shares),
+            "reason": self.reason,
+        }
+
+
+def label_of_busy(bound: Bound | None, measured_seconds: float | None, *, complete: bool = True) -> str:
+    """What the device's time in an executable is charged to, of its measured and its bound time.
+
+    `complete`: the bound holds all work. Where it does not, what lies far above it may as well be the rest of the work.
+    """
+    if bound is None:
+        return "unmodelled"
+    if bound.seconds is None or bound.limit is None or measured_seconds is None:
+        return "unknown"
+    if measured_seconds > LATENCY_FACTOR * bound.seconds:
+        return "latency" if complete else "unmodelled"
+    return bound.limit
+
+
+def of_executable(
+    bound: Bound | None, measured_seconds: float | None, samples: int, *, complete: bool = True
+) -> Verdict:
+    """The bottleneck of one executable as a whole."""
+    label = label_of_busy(bound, measured_seconds, complete=complete)
+    if (
+        label in {"unknown", "unmodelled"}
+        or bound is None
+        or bound.seconds is None
+        or measured_seconds is None
+    ):
+        reason = "its device time is not known" if measured_seconds is None else "its bound time is not known"
+        if bound is not None and bound.seconds is not None and measured_seconds is not None:
+            reason = "it took far longer than the work that is modelled"
+        return Verdict(label, 0.0, None, reason=reason)
+    compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
+    beyond = max(0.0, measured_seconds - bound.seconds)
+    weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}
+    others = sorted((word for word in weights if word != label), key=lambda word: weights[word], reverse=True)
+    runner_up = others[0]
+    total = weights[label] + weights[runner_up]
+    margin = (weights[label] - weights[runner_up]) / total if total > 0 else 0.0
+    return Verdict(label, max(0.0, margin) * samples / (samples + HALF_SURE_STEPS / 2), runner_up)

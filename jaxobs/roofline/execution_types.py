@@ -1,0 +1,21 @@
+"""In which types a device runs the products of a cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jaxobs.hardware.peaks import Peaks
+    from jaxobs.model.cost import Cost
+
+
+def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:
+    """Matrix FLOPs by the type in which a device with these peaks multiplies, each pass counted."""
+    compiled = cost.executed_matrix_flops_by_type or cost.matrix_flops_by_type
+    return peaks.types_run_in(compiled, cost.float32_flops_by_precision)
+
+
+def run_on(cost: Cost, peaks: Peaks) -> Cost:
+    """The cost with these types, to be shown: the module alone does not tell them."""
+    return replace(cost, executed_matrix_flops_by_type=executed_flops(cost, peaks))

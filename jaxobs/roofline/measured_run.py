@@ -1,0 +1,156 @@
+"""One measured run of a program against the roofline of its device: what `jaxobs.roofline()` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost
+from jaxobs.report.units import ABSENT, amount, duration, percent
+from jaxobs.roofline.bottleneck import of_executable
+from jaxobs.roofline.bounds import Bound, Utilization, efficiency, model_flops_utilization
+from jaxobs.roofline.execution_types import run_on
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """How near a program came to the roof of its device. An absent value is None, and a reason says why.
+
+    Attributes:
+        cost: Work of one run on one device.
+        seconds: Median time of one run, s; as given where it is from numbers alone.
+        spread_seconds: Distance between the quartiles of those times, s.
+        achieved_flops_per_second: `cost.flops` over `seconds`.
+        attainable_flops_per_second: `cost.flops` over the bound time.
+        efficiency: Bound time over `seconds`, never clamped.
+        bound: What the bound time is that of: `compute`, `memory`, or `cache_resident` where the run was faster than
+            device memory allows.
+        bottleneck: One of the words of docs/bottlenecks.md, with `confidence` (0 to 1) and `runner_up`.
+        mfu: Matrix FLOPs without rematerialised ones, over `seconds` and the matrix peak of their types.
+        hfu: The same with rematerialised ones.
+        device: JAX's `device_kind`.
+        peaks: Of that device, each with its provenance.
+        reason: Why the efficiency is absent, is of a lower bound, or is above 1.
+        utilization_reason: Why `mfu` or `hfu` is absent.
+    """
+
+    cost: Cost
+    seconds: float
+    spread_seconds: float | None
+    achieved_flops_per_second: float | None
+    attainable_flops_per_second: float | None
+    efficiency: float | None
+    bound: str | None
+    bottleneck: str
+    confidence: float
+    runner_up: str | None
+    mfu: float | None
+    hfu: float | None
+    device: str
+    peaks: Peaks
+    reason: str | None
+    utilization_reason: str | None
+
+    def utilization(self, model_flops: float) -> Utilization:
+        """MFU and HFU where the MFU is of your own count: `model_flops`, the model's FLOPs of one run on one device.
+
+        They are shared out over the element types as the matrix FLOPs of `cost` are.
+        """
+        return model_flops_utilization(self.cost, self.seconds, self.peaks, model_flops)
+
+    def __str__(self) -> str:
+        """A few lines: the time, the rates, the bottleneck, the work, and what is not known."""
+        spread = f", quartiles {duration(self.spread_seconds)} apart" if self.spread_seconds else ""
+        rates = [
+            f"{amount(rate, 'FLOP/s')} {word}"
+            for rate, word in (
+                (self.achieved_flops_per_second, "achieved"),
+                (self.attainable_flops_per_second, "attainable"),
+            )
+            if rate is not None
+        ]
+        ratios = [
+            f"{word} {ABSENT if ratio is None else percent(ratio)}"
+            for word, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", self.hfu))
+        ]
+        second = f", then {self.runner_up}" if self.runner_up else ""
+        lines = [
+            f"{self.device}: {duration(self.seconds)} a run{spread}; {self.bottleneck}{second}",
+            f"  {', '.join([*ratios, *rates])}",
+            f"  work: {self.cost}",
+        ]
+        lines += self._other_types()
+        lines += [f"  {self.reason}"] if self.reason else []
+        said = not self.utilization_reason or self.utilization_reason in (self.reason or "")
+        return "\n".join(lines if said else [*lines, f"  {self.utilization_reason}"])
+
+    def _other_types(self) -> list[str]:
+        """Where the device multiplies float32 in another type, which."""
+        if not self.cost.matrix_flops_by_type.keys() & {"float32", "complex64"}:
+            return []
+        run = run_on(self.cost, self.peaks).executed_matrix_flops_by_type
+        others = sorted(
+            run.keys()
+            - self.cost.executed_matrix_flops_by_type.keys()
+            - self.cost.matrix_flops_by_type.keys()
+        )
+        return [f"  products asked for in float32 run in {' and '.join(others)} here"] if others else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        plain = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return plain | {"cost": self.cost.to_dict(), "peaks": self.peaks.to_dict()}
+
+
+def measured_run(
+    work: Cost,
+    bound: Bound,
+    seconds: float,
+    spread: float | None,
+    samples: int,
+    used: Utilization,
+    device: str,
+    peaks: Peaks,
+) -> Roofline:
+    """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
+    near = efficiency(bound, seconds)
+    lower = _lower_bound_reasons(work, bound)
+    complete = work.exact and not work.unmodelled and not any(map(_may_dominate, bound.missing))
+    verdict = of_executable(bound, seconds, samples, complete=complete)
+    reasons = (
+        near.reason,
+        "a lower bound: " + "; ".join(lower) if lower else None,
+        peaks.reason if near.value is None else None,
+    )
+    known = work.flops > 0
+    return Roofline(
+        cost=work,
+        seconds=seconds,
+        spread_seconds=spread,
+        achieved_flops_per_second=work.flops / seconds if known else None,
+        attainable_flops_per_second=work.flops / bound.seconds if known and bound.seconds else None,
+        efficiency=near.value,
+        bound=near.limit,
+        bottleneck=verdict.label,
+        confidence=verdict.confidence,
+        runner_up=verdict.runner_up,
+        mfu=used.mfu,
+        hfu=used.hfu,
+        device=device,
+        peaks=peaks,
+        reason="; ".join(reason for reason in reasons if reason) or None,
+        utilization_reason=used.reason,
+    )
+
+
+def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
+    """What the bound time leaves out; nothing where there is no bound, which then says so itself."""
+    if bound.seconds is None:
+        return []
+    reasons = [*work.inexact_reasons, *(f"{name} is unmodelled" for name in work.unmodelled)]
+    return reasons + [f"no peak for {name}" for name in bound.missing]
+
+
+def _may_dominate(missing: str) -> bool:
+    return missing.startswith(("matrix", "memory"))

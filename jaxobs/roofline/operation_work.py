@@ -1,0 +1,153 @@
+"""Time and modelled work of an operation, a module, a scope or a device, summed up part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jaxobs.model.cost import Cost
+from jaxobs.model.trace import OperationTime
+from jaxobs.roofline.bottleneck import label_of_busy
+from jaxobs.roofline.bounds import Bound, Efficiency, efficiency, total_bound
+
+LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
+"""Bottlenecks that follow from what an operation is: a loop's own time is what its body leaves."""
+
+BESIDE_OTHERS: Final = (
+    "it ran beside other operations, and its equal part of those moments may be less "
+    "than what the device gave it"
+)
+HIDDEN_BEHIND_OTHERS: Final = "it ran only beside operations to which that time is charged"
+
+LONGEST_LATENCY = 100e-6
+"""Seconds. A jitted call takes 5 µs of the host, launching a GPU's kernel some 2 to 10 µs, an operation of a CPU 0.3 to
+0.7 µs (measured with an 8 × 8 product): ten times the most of these is no launch."""
+
+
+@dataclass(slots=True)
+class Work:
+    """Time and modelled work of something, summed up part by part."""
+
+    seconds: float = 0.0
+    """Charged: moments shared by several operations are divided between them, so that these add up to the busy time."""
+    self_seconds: float = 0.0
+    """As if each had run alone: where they overlap, these add up to more."""
+    executions: int = 0
+    at_best_seconds: float = 0.0
+    """Self time if each execution had been as short as the shortest: what it takes where nothing disturbs it."""
+    cost: Cost = field(default_factory=Cost)
+    bounds: list[Bound] = field(default_factory=list)
+    unmodelled_seconds: float = 0.0
+    reasons: dict[str, None] = field(default_factory=dict)
+
+    def add(self, time: OperationTime, cost: Cost | None, bound: Bound | None, reason: str | None) -> None:
+        self.seconds += time.charged_seconds
+        self.self_seconds += time.self_seconds
+        self.executions += time.executions
+        fastest = None if time.fastest_seconds is None else time.fastest_seconds * time.executions
+        self.at_best_seconds += time.self_seconds if fastest is None else min(fastest, time.self_seconds)
+        if cost is None or bound is None:
+            if time.kind not in LABELS:
+                self.unmodelled_seconds += time.charged_seconds
+        else:
+            self.cost += cost
+            self.bounds.append(bound)
+        if reason:
+            self.reasons[reason] = None
+
+    def merge(self, other: Work) -> None:
+        """Add the same operation's work of another trace."""
+        self.seconds += other.seconds
+        self.self_seconds += other.self_seconds
+        self.executions += other.executions
+        self.at_best_seconds += other.at_best_seconds
+        self.cost += other.cost
+        self.bounds = [total_bound([*self.bounds, *other.bounds])] if self.bounds or other.bounds else []
+        self.unmodelled_seconds += other.unmodelled_seconds
+        self.reasons |= other.reasons
+
+    def label(self, kind: str) -> str:
+        """The bottleneck of one operation of that kind, in the words of a step's.
+
+        Whether it is far above its bound is told by its shortest executions: a core that was taken from it for a while,
+        or a first touch of memory, makes no `latency`. Nor can launching and waiting be what takes long in one that even
+        so takes more than LONGEST_LATENCY: it does its work badly, or work that is not modelled, such as integers'.
+        """
+        if kind in LABELS and not (kind == "control" and self.bounds):
+            return LABELS[kind]
+        if not self.bounds:
+            return "unmodelled"
+        bound = total_bound(self.bounds)
+        if bound.seconds is None and not bound.missing and not self.cost.unmodelled:
+            return "latency"  # it took time, and there is no work in it
+        label = label_of_busy(bound, self.at_best_seconds, complete=not self.cost.unmodelled)
+        if label != "latency" or self.at_best_seconds <= LONGEST_LATENCY * self.executions:
+            return label
+        floating = self.cost.flops > 0 or self.cost.transcendentals > 0
+        return bound.limit if floating and bound.limit else "unmodelled"
+
+    def efficiency(self, busy: float) -> Efficiency:
+        """Bound time over charged time: an operation, what it is part of and the device tell of the same seconds.
+
+        Above 1 it may be only because others took their equal parts of its moments. What it did take lies below its own
+        time and the whole `busy` seconds: a bound longer than either was beaten for certain.
+        """
+        found = efficiency(total_bound(self.bounds), self.seconds)
+        if found.value is None and self.bounds and self.self_seconds > 0 and not self.seconds > 0:
+            return Efficiency(None, HIDDEN_BEHIND_OTHERS, None)
+        if found.value is None or found.value <= 1:
+            return found
+        bound = total_bound(self.bounds)
+        assert bound.seconds is not None
+        if bound.seconds <= min(self.self_seconds, busy):
+            return Efficiency(found.value, BESIDE_OTHERS, bound.limit)
+        return found
+
+    def figures(self, busy: float) -> dict[str, Any]:
+        """Figures for JSON. `seconds` are charged ones, and so are those in rates, efficiency and the share of `busy`."""
+        known = bool(self.bounds)
+        bound = total_bound(self.bounds)
+        near = self.efficiency(busy)
+        flops, seconds = self.cost.flops, self.seconds
+        reasons = list(self.reasons)
+        if near.reason and near.reason not in reasons and known:
+            reasons.append(near.reason)
+        return {
+            "seconds": seconds,
+            "self_seconds": self.self_seconds,
+            "share": seconds / busy if busy else None,
+            "flops": flops if known else None,
+            "matrix_flops": self.cost.matrix_flops if known else None,
+            "executed_matrix_flops_by_type": dict(self.cost.executed_matrix_flops_by_type) if known else None,
+            "bytes": self.cost.bytes if known else None,
+            "collective_bytes": sum(self.cost.collective_bytes.values()) if known else None,
+            "intensity": self.cost.intensity if known else None,
+            "achieved_flops_per_second": flops / seconds if known and flops and seconds else None,
+            "achieved_bytes_per_second": self.cost.bytes / seconds if known and seconds else None,
+            "bound_seconds": bound.seconds,
+            "efficiency": near.value if known else None,
+            "efficiency_reason": near.reason if known else None,
+            "bound": near.limit if known else None,
+            "unmodelled_seconds": self.unmodelled_seconds,
+            "exact": self.cost.exact if known else None,
+            "unmodelled": list(self.cost.unmodelled),
+            "reason": "; ".join(reasons) or None,
+        }
+
+
+def repeated(bound: Bound, executions: float) -> Bound:
+    """The bound of so many executions, one after another."""
+
+    def scaled(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * executions
+
+    return Bound(
+        scaled(bound.matrix_seconds),
+        scaled(bound.vector_seconds),
+        scaled(bound.transcendental_seconds),
+        scaled(bound.memory_seconds),
+        scaled(bound.seconds),
+        bound.limit,
+        bound.missing,
+        scaled(bound.communication_seconds),
+    )

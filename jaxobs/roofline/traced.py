@@ -1,0 +1,264 @@
+"""A trace joined with costs and peaks: of each operation, module, named scope and device, the time beside the work.
+
+Times of an operation are summed over the devices that ran it; its cost is that of its executions there, so that a loop
+whose repetitions the compiler did not know is counted as often as it was seen to run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
+from jaxobs.roofline.bounds import Bound, bound_time, total_bound
+from jaxobs.roofline.execution_types import run_on
+from jaxobs.roofline.operation_work import Work, repeated
+
+HIDDEN = (
+    "what runs inside it was not seen: its whole time is set against all work that was not seen by itself"
+)
+"""Of a command buffer, and of a call that XLA compiled into one function."""
+
+Modules = Callable[[str, int | None], ModuleCost | str]
+"""The cost of a host's module by program id, or why there is none."""
+
+Key = tuple[str, str, str]
+"""Module name, fingerprint (the program id where the module is not known) and operation."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """One instruction of one module, on all devices that ran it."""
+
+    name: str
+    module: str | None
+    fingerprint: str | None
+    category: str
+    kind: Kind
+    operation_name: str
+    scope: str
+    source: str
+    kernels: tuple[str, ...]
+    count: int = 0
+    executions: int = 0
+    devices: int = 0
+    work: Work = field(default_factory=Work)
+
+    @property
+    def label(self) -> str:
+        """What its time is charged to."""
+        return self.work.label(self.kind)
+
+
+@dataclass(slots=True)
+class ProfiledModule:
+    """One module, on all devices that ran it."""
+
+    name: str
+    cost: ModuleCost | None
+    devices: int = 0
+    runs: int | None = None
+    run_seconds: float | None = 0.0
+    """As `ModuleTime.run_seconds`, of all devices."""
+    runs_reason: str | None = "the trace does not tell how often it ran"
+    cut_runs: int = 0
+    """Runs beside them of which the trace holds a part."""
+    work: Work = field(default_factory=Work)
+
+
+@dataclass(slots=True)
+class ProfiledDevice:
+    """One device; `keys` are those of its operations, in their order."""
+
+    trace: DeviceTrace
+    peaks: Peaks
+    keys: list[Key] = field(default_factory=list)
+    work: Work = field(default_factory=Work)
+
+
+@dataclass(slots=True)
+class Profiled:
+    """All that a trace and the costs of its modules say together."""
+
+    devices: list[ProfiledDevice] = field(default_factory=list)
+    operations: dict[Key, Operation] = field(default_factory=dict)
+    modules: dict[tuple[str, str], ProfiledModule] = field(default_factory=dict)
+    scopes: dict[str, Work] = field(default_factory=dict)
+    dtypes: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Element types of the floating-point work, by device kind."""
+    calls: dict[str, Counter[str]] = field(default_factory=dict)
+    """By stretch, how often the program called each jitted function."""
+
+    @property
+    def busy_seconds(self) -> float:
+        """Of all devices."""
+        return sum(device.trace.busy_seconds for device in self.devices)
+
+    def only_parts(self) -> frozenset[tuple[str, str]]:
+        """Modules of which no run is whole: the trace is shorter than they take, so nothing of them can be compared."""
+        return frozenset(place for place, ran in self.modules.items() if ran.cut_runs and not ran.runs)
+
+
+def join(
+    trace: Trace,
+    modules: Modules,
+    peaks: Mapping[tuple[str, str], Peaks],
+    working_sets: Mapping[str, float] | None = None,
+) -> Profiled:
+    """Join a trace with the costs of its modules.
+
+    `peaks` are those of each (host, device). `working_sets` are the bytes that a run of an executable touches, by its
+    fingerprint, for memory rates that were measured by size.
+    """
+    joined = Profiled()
+    for host in trace.hosts:
+        for stretch, calls in host.calls.items():
+            joined.calls.setdefault(stretch, Counter()).update(calls)
+    for device in trace.devices:
+        _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}).add()
+    return joined
+
+
+class _Device:
+    def __init__(
+        self,
+        joined: Profiled,
+        device: DeviceTrace,
+        peaks: Peaks,
+        modules: Modules,
+        working_sets: Mapping[str, float],
+    ) -> None:
+        self.joined, self.device, self.peaks = joined, device, peaks
+        self.modules, self.working_sets = modules, working_sets
+        self.found = ProfiledDevice(device, peaks)
+        self.known: dict[int | None, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = {}
+        self.runs = {ran.program_id: ran.runs for ran in device.modules}
+        self.hidden: dict[int | None, list[OperationTime]] = {}
+        for time in device.operations:
+            if _hides(time):
+                self.hidden.setdefault(time.program_id, []).append(time)
+
+    def add(self) -> None:
+        for time in self.device.operations:
+            self.add_operation(time)
+        for ran in self.device.modules:
+            self.add_module(ran)
+        self.joined.devices.append(self.found)
+
+    def add_operation(self, time: OperationTime) -> None:
+        module, costs, reason = self.costs(time.program_id)
+        modelled = costs.get(time.instruction) if time.instruction else None
+        cost: Cost | None
+        bound: Bound | None
+        why: str | None
+        if _hides(time):
+            cost, bound, why = self.whole(time, module, reason)
+        else:
+            once, why = _cost(time, module, modelled, reason)
+            bound = None if once is None else repeated(self.bound(once, module), time.executions)
+            cost = None if once is None else once.scaled(time.executions)
+        if cost is not None:
+            cost = run_on(cost, self.peaks)
+            names = cost.executed_matrix_flops_by_type or cost.vector_flops_by_type
+            self.joined.dtypes.setdefault(self.peaks.device_kind, {}).update(dict.fromkeys(names))
+        identity = module.fingerprint if module else str(time.program_id)
+        key = (time.module or "", identity, time.name)
+        operation = self.joined.operations.get(key)
+        if operation is None:
+            operation = self.joined.operations[key] = Operation(
+                time.name,
+                time.module,
+                module.fingerprint if module else None,
+                time.category,
+                time.kind,
+                modelled.operation_name if modelled else "",
+                modelled.scope if modelled else "",
+                modelled.source if modelled else "",
+                time.kernels,
+            )
+        operation.count += time.count
+        operation.executions += time.executions
+        operation.devices += 1
+        operation.work.add(time, cost, bound, why)
+        self.found.keys.append(key)
+        works = [self.found.work]
+        if time.module is not None:
+            place = (time.module, identity)
+            works.append(self.joined.modules.setdefault(place, ProfiledModule(time.module, module)).work)
+        if operation.scope:
+            works.append(self.joined.scopes.setdefault(operation.scope, Work()))
+        for work in works:
+            work.add(time, cost, bound, None)
+
+    def add_module(self, ran: ModuleTime) -> None:
+        module, _, _ = self.costs(ran.program_id)
+        known = self.joined.modules.get((ran.name, module.fingerprint if module else str(ran.program_id)))
+        if known is not None:
+            known.devices += 1
+            known.cut_runs += ran.cut_runs
+            if known.run_seconds is not None:
+                known.run_seconds = None if ran.run_seconds is None else known.run_seconds + ran.run_seconds
+            if ran.runs is not None:
+                known.runs, known.runs_reason = (known.runs or 0) + ran.runs, ran.runs_reason
+            elif known.runs is None:
+                known.runs_reason = ran.runs_reason
+
+    def costs(self, program_id: int | None) -> tuple[ModuleCost | None, dict[str, OperationCost], str | None]:
+        found = self.known.get(program_id)
+        if found is None:
+            module = self.modules(self.device.host, program_id)
+            if isinstance(module, str):
+                found = (None, {}, module)
+            else:
+                found = (module, {operation.name: operation for operation in module.operations}, None)
+            self.known[program_id] = found
+        return found
+
+    def bound(self, cost: Cost, module: ModuleCost | None) -> Bound:
+        return bound_time(cost, self.peaks, self.working_sets.get(module.fingerprint) if module else None)
+
+    def whole(
+        self, time: OperationTime, module: ModuleCost | None, reason: str | None
+    ) -> tuple[Cost | None, Bound | None, str]:
+        """The work of what is hidden in it: all operations of its module that were not seen by themselves.
+
+        Of several of one module each has its part by time.
+        """
+        if module is None:
+            return None, None, f"what runs inside it was not seen, and {reason}"
+        siblings = self.hidden[time.program_id]
+        runs = self.runs.get(time.program_id) or max(sibling.count for sibling in siblings)
+        together = sum(sibling.charged_seconds for sibling in siblings)
+        part = runs * (time.charged_seconds / together if together else 1 / len(siblings))
+        seen = {other.instruction for other in self.device.operations if other.program_id == time.program_id}
+        unseen = [operation for operation in module.operations if operation.name not in seen]
+        cost = sum((operation.cost for operation in unseen), Cost()).scaled(part)
+        bounds = (self.bound(operation.cost, module) for operation in unseen)
+        bound = repeated(total_bound(bounds), part)
+        return cost, bound, HIDDEN
+
+
+def _hides(time: OperationTime) -> bool:
+    """Whether other operations run inside it that the profiler may not have seen."""
+    return time.kind == "command_buffer" or time.category == "call"
+
+
+def _cost(
+    time: OperationTime, module: ModuleCost | None, known: OperationCost | None, reason: str | None
+) -> tuple[Cost | None, str | None]:
+    """The cost of one execution, or None and why there is none."""
+    if known is not None:
+        lacking = ", ".join(known.once.unmodelled)
+        return known.once, f"the work of {lacking} is not modelled" if lacking else None
+    if time.instruction is None:
+        return None, "the profiler did not say which instruction it belongs to"
+    if module is None:
+        return None, reason
+    if time.kind == "control":
+        return None, "what runs inside it is counted there"
+    if time.category.endswith(("-done", "-update")):
+        return Cost(), "its work is counted where it starts"
+    return None, "its module has no such instruction"

@@ -1,0 +1,51 @@
+"""The runs of a CPU device's programs, and which of them a trace holds as a whole.
+
+The profiler records no operation that was under way when it began or ended. So of a run at the edge of a trace it may
+have seen one small operation between two long ones, and its time would be that of this operation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxobs.trace.planes.cpu_endings import Endings
+from jaxobs.trace.timeline import Timeline
+
+
+def add_runs(device: Timeline, endings: Endings) -> None:
+    """Tell the device its runs, in the order of their beginnings."""
+    spans, operations = endings.runs(device.intervals)
+    programs = {run: device.operations[operation].program_id for run, operation in operations.items()}
+    ordered = sorted(spans, key=spans.__getitem__)
+    by_program: dict[int | None, list[bytes]] = {}
+    for run in ordered:
+        by_program.setdefault(programs[run], []).append(run)
+    seen = endings.operations_of(
+        {run for runs in by_program.values() for run in (runs[0], runs[len(runs) // 2], runs[-1])},
+        device.intervals,
+    )
+    cut: set[bytes] = set()
+    for program, runs in by_program.items():
+        cut |= _cut(device, program, runs, seen)
+    for run in ordered:
+        device.run_spans.append(spans[run])
+        device.run_programs.append(programs[run])
+        device.run_is_whole.append(run not in cut)
+
+
+def _cut(
+    device: Timeline, program: int | None, runs: list[bytes], seen: Mapping[bytes, set[int]]
+) -> set[bytes]:
+    """Which runs of a program the trace holds in part: the first and the last, where they lack an operation.
+
+    What a run must have is what one between them had, or else what the module's entry computation says.
+    """
+    if len(runs) > 2:  # one lies between the first and the last
+        between_them = seen[runs[len(runs) // 2]]
+        entered = {at for at in between_them if device.operations[at].in_entry}
+        wanted = entered or between_them  # where the module is not known all of them
+        return {run for run in (runs[0], runs[-1]) if not wanted <= seen[run]}
+    entry = device.entry_operations(program)
+    if entry is None:
+        return set(runs)
+    return {run for run in runs if not entry <= {device.operations[at].instruction or "" for at in seen[run]}}

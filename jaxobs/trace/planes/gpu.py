@@ -1,0 +1,144 @@
+"""A GPU's plane: kernels and copies, a line for each stream.
+
+Written by XLA's collectors for CUPTI and ROCm (``xla/backends/profiler/gpu/cupti_collector.cc`` and its sibling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from jaxobs.model.trace import StreamTime
+from jaxobs.trace.modules import ModuleIndex, unsigned
+from jaxobs.trace.operation_kinds import kind_of_event
+from jaxobs.trace.planes.event_stats import EventStats, payload
+from jaxobs.trace.planes.lines import Line, lines_of
+from jaxobs.trace.planes.metadata import PlaneMetadata
+from jaxobs.trace.protobuf_fields import Plane
+from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
+
+_TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"])
+_STREAM: Final = "Stream #"
+_GRAPH: Final = "cuda_graph_exec_id"
+_MEMORY: Final = ("MemoryAlloc", "MemoryFree", "MemoryResidency", "Memory Alloc", "Memory Free")
+"""Events of the allocator, which take no time of the device."""
+
+LONGEST_LAUNCH: Final = 20 * 10**6
+"""Picoseconds. Launching a kernel takes 2 to 10 µs; to dispatch the next executable takes the host far longer."""
+
+_Entry = tuple[int, int]
+_SKIPPED: Final[_Entry] = (-1, -1)
+
+
+def read_gpu(
+    plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]
+) -> tuple[Timeline, int]:
+    """One GPU and how many events were read; `copies` are the host's calls by correlation id. Raises TraceError."""
+    reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), copies)
+    reader.device.capabilities = metadata.stats
+    for line in lines_of(plane):
+        if line.name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
+            reader.read(line)
+    reader.device.launches = _launches(reader.device)
+    for name, spans in reader.streams.items():
+        reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
+    return reader.device, reader.events
+
+
+def _launches(device: Timeline) -> list[tuple[int, int]]:
+    """The waits of at most LONGEST_LAUNCH between two operations of one program, on whatever streams."""
+    found = []
+    reach, last = -1, None
+    for start, end, index in sorted(device.intervals):
+        program = device.operations[index].program_id
+        if program is not None and program == last and 0 <= reach < start <= reach + LONGEST_LAUNCH:
+            found.append((reach, start))
+        if end > reach:
+            reach, last = end, program
+    return found
+
+
+class _GpuPlane:
+    def __init__(self, metadata: PlaneMetadata, device: Timeline, copies: Mapping[bytes, str]) -> None:
+        self.device = device
+        self.events = 0
+        self.streams: dict[str, list[tuple[int, int]]] = {}
+        self._metadata, self._copies = metadata, copies
+        self._stats = EventStats(metadata, _TOLD_APART)
+        self._tables: dict[int, dict[tuple[int | None, ...], _Entry]] = {}
+
+    def read(self, line: Line) -> None:
+        base = line.base
+        tables, code, intervals = self._tables, self._stats.code, self.device.intervals
+        operations = self.device.operations
+        first_interval = len(intervals)
+        previous = first_kernel = -1
+        for event in line:
+            metadata_id = event.metadata_id
+            stats = event.stats[:]
+            key = tuple(map(code, stats))
+            table = tables.get(metadata_id)
+            entry = table.get(key) if table else None
+            if entry is None:
+                entry = self._find(metadata_id, stats)
+            index, correlation_at = entry
+            if index < 0:
+                continue
+            if correlation_at >= 0:
+                index = self._copy(metadata_id, payload(stats[correlation_at]), index)
+            start = base + event.offset_ps
+            duration = event.duration_ps
+            if duration < 0 or duration > LONGEST or start < 0:
+                self.device.wrong_times += 1
+                continue
+            intervals.append((start, start + duration, index))
+            # Kernels of one instruction follow each other: it runs anew where its first kernel comes again.
+            if index != previous or metadata_id == first_kernel:
+                operations[index].executions += 1
+                previous, first_kernel = index, metadata_id
+        self.events += line.count
+        spans = self.streams.setdefault(line.name, [])
+        own = intervals[first_interval:]
+        spans.extend((start, end) for start, end, _ in own)
+
+    def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
+        key = self._stats.learn(stats)
+        table = self._tables.setdefault(metadata_id, {})
+        if key not in table:
+            table[key] = self._classify(metadata_id, stats)
+        return table[key]
+
+    def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
+        """The operation's index, and where the correlation id stands if the host's call must tell what it is."""
+        known = self._metadata.events.get(metadata_id)
+        name = known.name if known else f"event {metadata_id}"
+        if name.startswith(_MEMORY):
+            return _SKIPPED
+        values = self._stats.read(stats)
+        instruction, module = values.get("hlo_op"), values.get("hlo_module")
+        program = values.get("program_id")
+        details = values.get("memcpy_details")
+        kind = kind_of_event(name, details if isinstance(details, str) else None)
+        hidden = _GRAPH in values or name == "CudaGraph"
+        index = self.device.operation(
+            name,
+            unsigned(program) if isinstance(program, int) else None,
+            instruction=instruction if isinstance(instruction, str) and instruction and not hidden else None,
+            module=module if isinstance(module, str) else None,
+            kind="command_buffer" if hidden else kind if kind != "compute" else None,
+            category="command-buffer" if hidden else None,
+        )
+        operation = self.device.operations[index]
+        operation.kernels[name] = None
+        asks_host = operation.instruction is None and operation.kind == "copy" and details is None
+        return index, self._stats.position(stats, "correlation_id") if asks_host else -1
+
+    def _copy(self, metadata_id: int, correlation: bytes, index: int) -> int:
+        """The operation of a copy whose kernel does not say between what: the call that launched it does."""
+        call = self._copies.get(correlation)
+        if call is None:
+            return index
+        name = self._metadata.events[metadata_id].name
+        return self.device.operation(
+            f"{name} ({call})", None, instruction=None, module=None, kind=kind_of_event(name, None, call)
+        )

@@ -1,0 +1,138 @@
+"""A TPU core's plane: lines of operations, asynchronous operations, modules and steps.
+
+What an operation is stands in its event metadata (names of lines and statistics: openxla/xla,
+``xla/tsl/profiler/utils/xplane_schema.cc``); where the device's own clock is given beside the host's, it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from jaxobs.model.trace import Step, StreamTime
+from jaxobs.trace.modules import ModuleIndex, unsigned
+from jaxobs.trace.planes.event_stats import EventStats
+from jaxobs.trace.planes.lines import Line, lines_of
+from jaxobs.trace.planes.metadata import PlaneMetadata
+from jaxobs.trace.protobuf_fields import Plane
+from jaxobs.trace.stretches import PICOSECONDS
+from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
+
+_OPERATIONS: Final = "XLA Ops"
+_ASYNCHRONOUS: Final = "Async XLA Ops"
+_MODULES: Final = "XLA Modules"
+_STEPS: Final = "Steps"
+_INSTRUCTION: Final = re.compile(r"%?([^ =]+)")
+_MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
+
+
+def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> tuple[Timeline, int]:
+    """One TPU core and how many events were read. Raises TraceError for corrupted bytes."""
+    reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
+    reader.device.capabilities = metadata.stats
+    later: list[Line] = []
+    for line in lines_of(plane):
+        if line.name == _MODULES:
+            reader.read_modules(line)
+        elif line.name == _STEPS:
+            reader.read_steps(line)
+        elif line.name in {_OPERATIONS, _ASYNCHRONOUS}:
+            later.append(line)
+    for line in later:  # the modules' names must be known first
+        reader.read_operations(line)
+    return reader.device, reader.events
+
+
+class _TpuPlane:
+    def __init__(self, metadata: PlaneMetadata, device: Timeline) -> None:
+        self.device = device
+        self.events = 0
+        self._metadata = metadata
+        self._stats = EventStats(metadata, ())
+        self._indices: dict[int, int] = {}
+        self._module_names: dict[int, str] = {}
+
+    def read_modules(self, line: Line) -> None:
+        """Names of modules, and their runs."""
+        for event in line:
+            known = self._metadata.events.get(event.metadata_id)
+            written = _MODULE.fullmatch(known.name) if known else None
+            if written:
+                program = unsigned(int(written[2]))
+                self._module_names[program] = written[1]
+                self.device.runs.setdefault(program, set()).add(line.base + event.offset_ps)
+                start, end = self._times(line.base, event)
+                if 0 <= start <= end <= start + LONGEST:
+                    self.device.run_spans.append((start, end))
+                    self.device.run_programs.append(program)
+                    self.device.run_is_whole.append(True)
+        self.events += line.count
+
+    def read_steps(self, line: Line) -> None:
+        """The device's own steps, named by their numbers."""
+        for event in line:
+            known = self._metadata.events.get(event.metadata_id)
+            if known and known.name.isdecimal():
+                start, end = self._times(line.base, event)
+                self.device.steps.append(
+                    Step("step", int(known.name), start / PICOSECONDS, (end - start) / PICOSECONDS)
+                )
+
+        self.events += line.count
+
+    def read_operations(self, line: Line) -> None:
+        """Operations; inside a loop's event lie those of its body."""
+        found: list[tuple[int, int, int]] = []
+        for event in line:
+            start, end = self._times(line.base, event)
+            if not 0 <= start <= end <= start + LONGEST:
+                self.device.wrong_times += 1
+                continue
+            found.append((start, end, self._operation(event.metadata_id)))
+        self.events += line.count
+        outer_first = sorted([(start, -end, index) for start, end, index in found])
+        found = [(start, -negated_end, index) for start, negated_end, index in outer_first]
+        stack: list[tuple[int, int]] = []
+        nested = self.device.nested
+        for start, end, index in found:
+            while stack and stack[-1][0] <= start:
+                stack.pop()
+            if stack and end <= stack[-1][0]:
+                nested[stack[-1][1]] = nested.get(stack[-1][1], 0) + end - start
+                self.device.operations[stack[-1][1]].kind = "control"
+            stack.append((end, index))
+        self.device.intervals.extend(found)
+        spans = [(start, end) for start, end, _ in found]
+        self.device.streams.append(StreamTime(line.name, len(spans), merged_seconds(spans)))
+
+    def _times(self, base: int, event: Any) -> tuple[int, int]:
+        start, duration = event.offset_ps, event.duration_ps
+        if event.stats:
+            values = self._stats.read(event.stats)
+            own_start, own_duration = values.get("device_offset_ps"), values.get("device_duration_ps")
+            if isinstance(own_start, int) and isinstance(own_duration, int):
+                start, duration = own_start, own_duration
+        return base + start, base + start + duration
+
+    def _operation(self, metadata_id: int) -> int:
+        index = self._indices.get(metadata_id)
+        if index is None:
+            index = self._indices[metadata_id] = self._classify(metadata_id)
+        return index
+
+    def _classify(self, metadata_id: int) -> int:
+        known = self._metadata.events.get(metadata_id)
+        if known is None:
+            return self.device.operation(f"event {metadata_id}", None, instruction=None, module=None)
+        stats = self._metadata.stats_of(known.stats)
+        program, category = stats.get("program_id"), stats.get("hlo_category")
+        program = unsigned(program) if isinstance(program, int) else None
+        # The name is the instruction's whole text, "%fusion.1 = …", where the display name is the name alone.
+        written = _INSTRUCTION.match(known.display_name or known.name)
+        return self.device.operation(
+            known.name,
+            program,
+            instruction=written[1] if written else None,
+            module=self._module_names.get(program) if program is not None else None,
+            category=category if isinstance(category, str) else None,
+        )
