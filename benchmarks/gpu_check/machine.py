@@ -53,9 +53,13 @@ def find_machine() -> Machine:
     """What there is. Raises RuntimeError with JAX's own words where it finds no device."""
     # A process that holds most of the device's memory would leave none for the checks.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK], capture_output=True, text=True, env=environment, timeout=START_SECONDS, check=False
-    )  # fmt: skip
+    command = [sys.executable, "-c", ASK]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=START_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"JAX found no device within {START_SECONDS:.0f} s") from None
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise RuntimeError(f"JAX finds no device: {said[-1] if said else f'status {done.returncode}'}")

@@ -27,8 +27,8 @@ class Reading(NamedTuple):
 
 
 READINGS = (
-    # NVML and nvidia-smi both give the mean of the last second on Ampere and newer (NVML API reference,
-    # nvmlDeviceGetPowerUsage; nvidia-smi manual, "Power Readings").
+    # nvidia-smi prints what NVML tells it (nvidia-smi manual, "DESCRIPTION"): tolerances are for the moments between the
+    # two, and for what it rounds to MiB.
     Reading("jaxobs_nvidia_power_watts", {}, "power.draw", 1.0, "W", relative=0.05),
     Reading("jaxobs_nvidia_power_limit_watts", {}, "enforced.power.limit", 1.0, "W", relative=0.001),
     Reading("jaxobs_nvidia_clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.05),
