@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,7 +36,14 @@ def own_seconds(path: Path) -> dict[tuple[str, str], float]:
     import jax
 
     found: dict[tuple[str, str], float] = defaultdict(float)
-    data = jax.profiler.ProfileData.from_file(str(path))
+    with warnings.catch_warnings():
+        # Python 3.12 warns of a type that this reader makes; as an error, it ends the process in C++ (jaxlib 0.11.2).
+        warnings.simplefilter("ignore", DeprecationWarning)
+        _read(jax.profiler.ProfileData.from_file(str(path)), found)
+    return dict(found)
+
+
+def _read(data: Any, found: dict[tuple[str, str], float]) -> None:
     for plane in data.planes:
         for line in plane.lines:
             # A GPU's other lines repeat what its streams say (xla/backends/profiler/gpu/cupti_collector.cc,
@@ -45,7 +53,6 @@ def own_seconds(path: Path) -> dict[tuple[str, str], float]:
             if plane.name.startswith(("/device:GPU:", "/host:CPU")):
                 for operation, nanoseconds in _self_times(_events(line.events, plane.name)):
                     found[operation] += nanoseconds / 1e9
-    return dict(found)
 
 
 def _events(events: Iterable[Any], plane: str) -> list[Event]:
