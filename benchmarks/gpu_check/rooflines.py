@@ -11,8 +11,9 @@ from benchmarks.gpu_check.timing import seconds_of_one_run
 TOLERANCE = 0.05
 """Of times, as the two are measured a second apart on a device whose clock follows its temperature and power."""
 
-TOLERANCE_OF_A_CPU = 0.5
-"""Programs are small there, and the processor is shared with others: only what is grossly wrong is seen."""
+TOLERANCE_OF_A_CPU = 1.0
+"""Programs are small there, the processor is shared with others, and `jaxobs.roofline` keeps the results of a batch: each
+is new memory, whose first touch takes as long again as a copy. Only what is grossly wrong is seen."""
 
 
 class Program(NamedTuple):
