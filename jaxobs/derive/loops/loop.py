@@ -24,7 +24,7 @@ from jaxobs.derive.loops.wall_time.stalls import STEPS_KEPT, Stalls
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
 from jaxobs.derive.metrics import catalogue as core
-from jaxobs.derive.metrics.series import LARGEST, Series
+from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.profiler_windows.windows import Profiles
@@ -71,8 +71,7 @@ class Loop:
         self.host = HostLines(name, series)
         self._work = LoopWork(name, series)
         self._device_time = LoopDeviceTime()
-        self.recent = self.settled = Slice(0)
-        self.did = Work()
+        self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
         self._owed: Mapping[str, float] = {}
         self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
@@ -121,12 +120,10 @@ class Loop:
         self, steps: PlainSteps, compiles: Compiles, executables: Executables, profiles: Profiles
     ) -> None:
         """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
-        longest = seconds(max(steps.bodies))
-        if steps.are_interrupted():
+        apart = compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
+        if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError
-        if not (steps.is_sound() and compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])):
-            raise NotPlainError
-        if self.stalls.is_long(longest):
+        if self.stalls.is_long(seconds(max(steps.bodies))):
             raise NotPlainError
         examples, tokens = steps.total(7), steps.total(8)
         profiles.steps_ended(self.name, steps)
@@ -140,9 +137,8 @@ class Loop:
             self._work.ran(run, calls)
             executables.ran_in_loop(run, calls)
         self._device_time.steps_ended(steps, executables)
-        pending = self._pending
-        pending.examples = min(pending.examples + self.amounts.take("examples", examples), LARGEST)
-        pending.tokens = min(pending.tokens + self.amounts.take("tokens", tokens), LARGEST)
+        amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
+        self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))
         self._last_end = steps.ends[-1]
         self.times.steps_ended(steps, executables)
 
@@ -282,8 +278,7 @@ class Loop:
             return Utilization(None, None, self.quiet)
         return self._work.utilization(
             self.settled, self.did, executables, elapsed=self.elapsed(), profile=self.profile,
-            unwatched=self._unwatched(executables), any_watched=self.times.watched,
-            ends_seen=self.times.completions_seen,
+            unwatched=self._unwatched(executables), times=self.times,
         )  # fmt: skip
 
     def elapsed(self) -> float:
