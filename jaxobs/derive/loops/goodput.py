@@ -30,6 +30,10 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 
+TELLING = 2.0
+"""Productive seconds outside any step from which on they are the run's work: as long as a run is that is told while it
+lasts (`LONG_RUN` of the probe)."""
+
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
 
@@ -187,7 +191,7 @@ class RunTime:
     def goodput(self) -> float | None:
         """The productive share of the process's age; None where nothing says what was productive."""
         total = sum(self.seconds.values())
-        known = self._first_step is not None or self.seconds["productive"] > 0
+        known = self._first_step is not None or self.seconds["productive"] >= TELLING
         return self.seconds["productive"] / total if known and total > 0 else None
 
     def _known_until(

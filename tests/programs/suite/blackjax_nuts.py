@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from truth import report, steps
 
-ROWS, COLUMNS, SAMPLES, CHAINS = 4000, 24, 400, 5
+ROWS, COLUMNS, SAMPLES, CHAINS = 4000, 24, 400, 41
 generator = np.random.default_rng(0)
 data = jnp.asarray(generator.standard_normal((ROWS, COLUMNS), np.float32))
 labels = jnp.asarray(generator.random(ROWS) < jax.nn.sigmoid(data @ jnp.linspace(-1, 1, COLUMNS)))

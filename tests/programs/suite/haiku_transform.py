@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from truth import dense_flops, report, steps, watch
 
-BATCH, STEPS, EVERY = 200, 250, 25
+BATCH, STEPS, EVERY = 200, 900, 25
 
 
 class TrainingState(NamedTuple):
