@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxobs.derive import catalogue as core
-from jaxobs.derive.roofline import ceiling
+from jaxobs.derive.roofline import ceiling, roof
 from jaxobs.derive.series import Series
 from jaxobs.derive.throttling import Reading, Taken, TakenLately, read_device
 from jaxobs.model.device_readings import DeviceReading
@@ -91,11 +91,17 @@ class Devices:
                 "platform": self.backend.platform,
                 "peaks": _with_reasons(self.peaks[kind]) if kind in self.peaks else None,
                 "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
+                "roofs": self._roofs_of(kind),
                 **memory(ordinal),
                 **clocks(self.read(ordinal), self._taken_lately(ordinal)),
             }
             for ordinal, kind, _ in self.backend.devices
         ]
+
+    def _roofs_of(self, kind: str) -> list[dict[str, Any]]:
+        """The same roofs as the series show, each by its two lines."""
+        drawn = [roof(self.peaks[kind], dtype) for named, dtype in sorted(self._roofs) if named == kind]
+        return [each._asdict() for each in drawn if each is not None]
 
     def _taken_lately(self, ordinal: int) -> Taken:
         return self._taken[ordinal].average() if ordinal in self._taken else Taken()

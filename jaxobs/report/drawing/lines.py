@@ -1,0 +1,130 @@
+"""One value over time as a line, with its newest value at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from jaxobs.model.wording import duration
+from jaxobs.report.drawing.axes import Scale, bands, seconds_ago
+from jaxobs.report.drawing.elements import Element, stretched, tag
+
+_TOP: Final = 14
+_AXIS: Final = 22
+_BANDS: Final = 60
+
+
+def line_chart(
+    times: Sequence[float],
+    values: Sequence[float],
+    span: float,
+    *,
+    name: str,
+    write: Callable[[float], str],
+    height: int = 92,
+    from_zero: bool = True,
+    limit: float | None = None,
+    with_times: bool = True,
+) -> Element | None:
+    """An `<svg>` element; None where fewer than two of the values are known.
+
+    Args:
+        times: Seconds, negative before now, ascending.
+        values: One for each time; NaN where it is not known, and there the line is broken.
+        span: Seconds that the axis reaches back.
+        name: What it is, for the label that a screen reader reads.
+        write: A value as text.
+        height: Of the whole, in pixels.
+        from_zero: Whether the axis begins at 0, as that of an amount should.
+        limit: A line across the chart at this value, such as what memory there is.
+        with_times: Whether the times stand below it; of several charts one above the other only the last needs them.
+    """
+    known = [(time, value) for time, value in zip(times, values, strict=True) if math.isfinite(value)]
+    if len(known) < 2:
+        return None
+    bottom = height - (_AXIS if with_times else 4)
+    up = _scale([value for _, value in known], bottom, from_zero, limit)
+    scale = Scale(-span, 0.0, 0.0, 100.0)
+    runs = [
+        [(scale.at(max(-span, time)), up.at(value)) for time, value in run]
+        for finite, run in groupby(
+            zip(times, values, strict=True), key=lambda pair: math.isfinite(pair[1])
+        )
+        if finite
+    ]  # fmt: skip
+    low, high = min(known, key=lambda pair: pair[1])[1], max(known, key=lambda pair: pair[1])[1]
+    last = known[-1]
+    return tag(
+        "svg",
+        *_levels(up, write),
+        stretched(height, *(shape for run in runs for shape in _line(run, bottom, fill=from_zero))),
+        _limit(up, limit, write),
+        tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
+        *_pointed_at(known, scale, bottom, write),
+        *(seconds_ago(scale, height - 6) if with_times else ()),
+        class_="jaxobs-chart line",
+        width="100%",
+        height=height,
+        role="img",
+        tabindex="0",
+        aria_label=f"{name} over time: now {write(last[1])}, lowest {write(low)}, highest {write(high)}",
+    )
+
+
+def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float | None) -> Scale:
+    low, high = min(values), max(values)
+    if limit is not None and limit <= _LIMIT_IN_SIGHT * high:
+        high = max(high, limit)
+    if from_zero:
+        low = min(0.0, low)
+    if high == low:
+        high, low = high + (abs(high) or 1.0) * 0.5, low - (0.0 if from_zero else (abs(low) or 1.0) * 0.5)
+    return Scale(low, high + (high - low) * 0.08, bottom, _TOP)
+
+
+_LIMIT_IN_SIGHT: Final = 3.0
+"""A limit further above the values than that would flatten them into a line at the bottom."""
+
+
+def _levels(up: Scale, write: Callable[[float], str]) -> Iterator[Element]:
+    for tick in up.ticks(3):
+        y = up.at(tick)
+        yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
+        if tick or up.low < 0:
+            yield tag("text", write(tick), class_="tick", x="0", y=y - 3)
+
+
+def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Element | None:
+    if limit is None or limit > up.high:
+        return None
+    y = up.at(limit)
+    return tag(
+        "g",
+        tag("line", class_="limit", x1="0", y1=y, x2="100%", y2=y),
+        tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end"),
+    )
+
+
+def _line(run: Sequence[tuple[float, float]], bottom: float, *, fill: bool) -> Iterator[Element]:
+    line = " ".join(f"{x:.2f},{y:.1f}" for x, y in run)
+    if fill and len(run) > 1:
+        yield tag(
+            "polygon",
+            class_="under-line",
+            points=f"{line} {run[-1][0]:.2f},{bottom} {run[0][0]:.2f},{bottom}",
+        )
+    yield tag("polyline", class_="line", points=line)
+
+
+def _pointed_at(
+    known: Sequence[tuple[float, float]], scale: Scale, bottom: float, write: Callable[[float], str]
+) -> Iterator[Element]:
+    across = [scale.at(max(scale.low, time)) for time, _ in known]
+    for index, start, end in bands(across, _BANDS):
+        time, value = known[index]
+        yield tag(
+            "rect", tag("title", f"{write(value)}\n{duration(-time)} ago"), class_="mark band",
+            x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=bottom - _TOP,
+        )  # fmt: skip
