@@ -18,10 +18,11 @@ from typing import Any, Final, TypeVar
 from jaxobs.cost_model import HloDecodeError, module_cost
 from jaxobs.derive.advice import advise_on_trace
 from jaxobs.derive.profiled import Operation, ProfiledDevice, ProfiledModule, join
-from jaxobs.derive.roofline import ceiling, model_flops_utilization
+from jaxobs.derive.roofline import model_flops_utilization, roof
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.hardware import Peaks
 from jaxobs.model.trace import Trace
+from jaxobs.report.drawing import Roof
 
 
 @dataclass(slots=True)
@@ -31,8 +32,8 @@ class Report:
     source: str
     document: dict[str, Any]
     """Plain data, ready for JSON."""
-    roofs: list[tuple[str, str, tuple[tuple[float, float], ...]]]
-    """Device kind, element type and (FLOP/byte, FLOP/s) of each roof that some operation stands under."""
+    roofs: list[Roof]
+    """Those that some operation stands under."""
 
 
 def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks]) -> Report:
@@ -59,11 +60,12 @@ def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peak
     document["advice"] = advise_on_trace(document)
     kinds = {device.peaks.device_kind: device.peaks for device in joined.devices}
     roofs = [
-        (kind, dtype, ceiling(kinds[kind], dtype))
+        Roof(kind, *found)
         for kind, names in joined.dtypes.items()
         for dtype in sorted(names)
+        if (found := roof(kinds[kind], dtype)) is not None
     ]
-    return Report(source, document, [roof for roof in roofs if roof[2]])
+    return Report(source, document, roofs)
 
 
 def _modules_of(trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -14,7 +14,7 @@ from jaxobs.report.drawing.elements import Element, tag
 _LEAST_TICKS: Final = 3
 """Two show the scale, and a third that it is logarithmic."""
 
-_TIME_STEPS: Final = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0)
+_TIME_STEPS: Final = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0)
 _MOST_TIME_TICKS: Final = 6
 """So many labels stand beside each other on a phone."""
 
@@ -31,13 +31,15 @@ class Scale:
     def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def ticks(self, most: int = 4) -> list[float]:
-        """Round values, at most `most`, of steps 1, 2 or 5 times a power of ten."""
-        least = (self.high - self.low) / most
-        power = 10.0 ** math.floor(math.log10(least))
-        step = next(power * times for times in (1, 2, 5, 10) if power * times >= least * (1 - 1e-9))
-        first = math.ceil(self.low / step - 1e-9)
-        return [index * step for index in range(first, math.floor(self.high / step + 1e-9) + 1)]
+    def ticks(self, wanted: int = 3, unit: float = 1.0) -> list[float]:
+        """Round values, nearly as many as `wanted`: steps of 1, 2 or 5 times a power of ten of `unit`."""
+        reach = (self.high - self.low) / unit
+        power = 10.0 ** (math.floor(math.log10(reach)) - 1)
+        step = min(
+            (power * times for times in (1, 2, 5, 10, 20, 50)), key=lambda step: abs(reach / step - wanted)
+        )
+        first, last = math.ceil(self.low / unit / step - 1e-9), math.floor(self.high / unit / step + 1e-9)
+        return [index * step * unit for index in range(first, last + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,15 @@ _ROOM_OF_A_LABEL: Final = 5.0
 """Percent of the width: half of a label's width on a phone, which would else be cut off."""
 
 
-def bands(positions: list[float], most: int) -> list[tuple[int, float, float]]:
-    """Which of the points at ascending `positions` can be pointed at, with the stretch around each: at most `most`."""
+def bands(positions: Sequence[float], most: int, first: float, last: float) -> list[tuple[int, float, float]]:
+    """Which of the points at ascending `positions` can be pointed at, with the stretch around each: at most `most`.
+
+    The stretches reach from `first` to `last`.
+    """
     if not positions:
         return []
     step = math.ceil(len(positions) / most)
     chosen = list(range(len(positions) - 1, -1, -step))[::-1]
     middles = [(positions[left] + positions[right]) / 2 for left, right in pairwise(chosen)]
-    edges = [positions[chosen[0]], *middles, positions[chosen[-1]]]
+    edges = [first, *middles, last]
     return [(index, start, end) for index, (start, end) in zip(chosen, pairwise(edges), strict=True)]

@@ -27,6 +27,7 @@ def line_chart(
     from_zero: bool = True,
     limit: float | None = None,
     with_times: bool = True,
+    tick_unit: float = 1.0,
 ) -> Element | None:
     """An `<svg>` element; None where fewer than two of the values are known.
 
@@ -40,6 +41,7 @@ def line_chart(
         from_zero: Whether the axis begins at 0, as that of an amount should.
         limit: A line across the chart at this value, such as what memory there is.
         with_times: Whether the times stand below it; of several charts one above the other only the last needs them.
+        tick_unit: What levels are round numbers of: 2**30 for bytes that are written in GiB.
     """
     known = [(time, value) for time, value in zip(times, values, strict=True) if math.isfinite(value)]
     if len(known) < 2:
@@ -58,7 +60,7 @@ def line_chart(
     last = known[-1]
     return tag(
         "svg",
-        *_levels(up, write),
+        *_levels(up, write, tick_unit),
         stretched(height, *(shape for run in runs for shape in _line(run, bottom, fill=from_zero))),
         _limit(up, limit, write),
         tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
@@ -88,8 +90,8 @@ _LIMIT_IN_SIGHT: Final = 3.0
 """A limit further above the values than that would flatten them into a line at the bottom."""
 
 
-def _levels(up: Scale, write: Callable[[float], str]) -> Iterator[Element]:
-    for tick in up.ticks(3):
+def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Iterator[Element]:
+    for tick in up.ticks(3, tick_unit):
         y = up.at(tick)
         yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
         if tick or up.low < 0:
@@ -122,7 +124,7 @@ def _pointed_at(
     known: Sequence[tuple[float, float]], scale: Scale, bottom: float, write: Callable[[float], str]
 ) -> Iterator[Element]:
     across = [scale.at(max(scale.low, time)) for time, _ in known]
-    for index, start, end in bands(across, _BANDS):
+    for index, start, end in bands(across, _BANDS, across[0], across[-1]):
         time, value = known[index]
         yield tag(
             "rect", tag("title", f"{write(value)}\n{duration(-time)} ago"), class_="mark band",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from jaxobs.model.wording import duration, rough_percent
@@ -64,37 +65,40 @@ def shares_bar(parts: Mapping[str, float]) -> Element | None:
 
 
 def shares_over_time(
-    times: Sequence[float],
+    edges: Sequence[float],
     shares: Mapping[str, Sequence[float]],
     span: float,
     marks: Sequence[tuple[float, str]] = (),
 ) -> Element | None:
-    """Parts of the time as a stack that adds up to 1; None for fewer than two moments.
+    """Parts of the time as a stack that adds up to 1; None where there is no stretch of time.
 
     Args:
-        times: Seconds, negative before now, ascending: where each stretch of time ends.
+        edges: Seconds, negative before now, ascending: where the stretches of time begin, and where the last one ends.
         shares: By component, a part of each stretch, 0 to 1.
         span: Seconds that the axis reaches back.
         marks: What happened when (seconds, negative before now), drawn as a tick on top.
     """
-    if len(times) < 2:
+    if len(edges) < 2:
         return None
     scale = Scale(-span, 0.0, 0.0, 100.0)
     shown = [name for name in _ordered(shares) if max(shares[name]) >= _LEAST_SHARE]
-    across = [scale.at(max(-span, time)) for time in times]
+    across = [scale.at(max(-span, edge)) for edge in edges]
+    events = [
+        tag(
+            "svg", tag("title", what), tag("path", d="M0 0 L4 -7 L-4 -7 Z"), class_="mark event",
+            x=f"{scale.at(time):.2f}%", y=_TOP, overflow="visible",
+        )
+        for time, what in marks
+        if time >= -span
+    ]  # fmt: skip
+    middle, bottom = (Scale(0.0, 1.0, _BOTTOM, _TOP).at(share) for share in (0.5, 0.0))
     return tag(
         "svg",
         stretched(_HEIGHT, *_areas(across, [shares[name] for name in shown], shown)),
-        *_levels(),
-        *(
-            tag(
-                "svg", tag("title", what), tag("path", d="M0 0 L4 -7 L-4 -7 Z"), class_="mark event",
-                x=f"{scale.at(time):.2f}%", y=_TOP, overflow="visible",
-            )
-            for time, what in marks
-            if time >= -span
-        ),
-        *_pointed_at(times, across, {name: shares[name] for name in shown}),
+        tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
+        tag("line", class_="grid", x1="0", y1=bottom, x2="100%", y2=bottom),
+        *_pointed_at(edges, across, {name: shares[name] for name in shown}),
+        *events,
         *seconds_ago(scale, _HEIGHT - 6),
         class_="jaxobs-chart",
         width="100%",
@@ -102,7 +106,7 @@ def shares_over_time(
         role="img",
         tabindex="0",
         aria_label="Where the time went, as parts of it over time: " + ", ".join(shown),
-    )  # fmt: skip
+    )
 
 
 def _ordered(names: Mapping[str, object]) -> list[str]:
@@ -113,31 +117,32 @@ def _ordered(names: Mapping[str, object]) -> list[str]:
 def _areas(
     across: Sequence[float], layers: Sequence[Sequence[float]], names: Sequence[str]
 ) -> Iterator[Element]:
+    """Each layer on those before it, level within a stretch: that is how much is known of when it was within it."""
     up = Scale(0.0, 1.0, _BOTTOM, _TOP)
-    below = [0.0] * len(across)
+    below = [0.0] * (len(across) - 1)
     for name, layer in zip(names, layers, strict=True):
         above = [low + share for low, share in zip(below, layer, strict=True)]
-        there = [f"{x:.2f},{up.at(min(1.0, y)):.1f}" for x, y in zip(across, above, strict=True)]
-        back = [f"{x:.2f},{up.at(min(1.0, y)):.1f}" for x, y in zip(across, below, strict=True)]
+        there, back = _steps(across, above, up), _steps(across, below, up)
         yield tag("polygon", class_=f"area is-{name}", points=" ".join([*there, *reversed(back)]))
         below = above
 
 
-def _levels() -> Iterator[Element]:
-    for share in (0.5, 1.0):
-        y = Scale(0.0, 1.0, _BOTTOM, _TOP).at(share)
-        yield tag("line", class_="level", x1="0", y1=y, x2="100%", y2=y)
-        yield tag("text", f"{share:.0%}".replace("%", " %"), class_="tick on-data", x="4", y=y + 13)
-    yield tag("line", class_="grid", x1="0", y1=_BOTTOM, x2="100%", y2=_BOTTOM)
+def _steps(across: Sequence[float], heights: Sequence[float], up: Scale) -> list[str]:
+    corners = []
+    for (start, end), height in zip(pairwise(across), heights, strict=True):
+        y = f"{up.at(min(1.0, height)):.1f}"
+        corners += [f"{start:.2f},{y}", f"{end:.2f},{y}"]
+    return corners
 
 
 def _pointed_at(
-    times: Sequence[float], across: list[float], shares: Mapping[str, Sequence[float]]
+    edges: Sequence[float], across: Sequence[float], shares: Mapping[str, Sequence[float]]
 ) -> Iterator[Element]:
-    for index, start, end in bands(across, _BANDS):
+    middles = [(start + end) / 2 for start, end in pairwise(across)]
+    for index, start, end in bands(middles, _BANDS, across[0], across[-1]):
         parts = sorted(((values[index], name) for name, values in shares.items()), reverse=True)
         lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
         yield tag(
-            "rect", tag("title", "\n".join([f"{duration(-times[index])} ago", *lines])), class_="mark band",
+            "rect", tag("title", "\n".join([f"{duration(-edges[index + 1])} ago", *lines])), class_="mark band",
             x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=_BOTTOM - _TOP,
         )  # fmt: skip

@@ -21,8 +21,8 @@ COLUMNS: Final = 120
 _SPACINGS: Final = (1.0, 2.0, 5.0, 10.0)
 """Seconds; at the last one POINTS reach over SECONDS."""
 
-_NEARLY: Final = 0.9
-"""Snapshots come once a second, give or take a little: a moment that is a little early counts."""
+_EARLY: Final = 0.3
+"""Seconds. Snapshots come once a second, give or take a little: a moment that is so early counts."""
 
 _LOOPS: Final = 4
 _RECORDED: Final = 8
@@ -65,7 +65,7 @@ class History:
     def add(self, seconds: float, document: Mapping[str, Any]) -> None:
         """What a snapshot's document says at `seconds`; left out where that is too soon after the last moment."""
         with self._lock:
-            if self._times and seconds - self._times[-1] < _NEARLY * _SPACINGS[self._spacing]:
+            if self._times and seconds - self._times[-1] < _SPACINGS[self._spacing] - _EARLY:
                 return
             values = dict(_values(document))
             for key in values:
@@ -98,7 +98,7 @@ class History:
         """Which moments stay at the present spacing: the newest, and backwards those far enough from the next."""
         kept = [len(self._times) - 1]
         for index in range(len(self._times) - 2, -1, -1):
-            if self._times[kept[-1]] - self._times[index] >= _NEARLY * _SPACINGS[self._spacing]:
+            if self._times[kept[-1]] - self._times[index] >= _SPACINGS[self._spacing] - _EARLY:
                 kept.append(index)
         return kept[::-1]
 

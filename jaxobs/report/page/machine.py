@@ -113,14 +113,17 @@ def _alike(found: list[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _peaks(row: Row) -> Element | None:
+    """Of the element types that were seen, and of memory; the others are in the snapshot."""
     peaks = row.get("peaks") or {}
-    shown = [
-        f"{dtype} {amount(peak['value'], 'FLOP/s')} ({peak['provenance']})"
-        for dtype, peak in (peaks.get("matrix") or {}).items()
+    matrix = peaks.get("matrix") or {}
+    seen = [roof["dtype"] for roof in row.get("roofs") or () if roof["dtype"] in matrix] or list(matrix)
+    found = [(dtype, matrix[dtype], "FLOP/s") for dtype in seen]
+    found += [("memory", peaks["memory"], "B/s")] if peaks.get("memory") else []
+    items = [
+        tag("li", f"{name} {amount(peak['value'], unit)}", tag("small", f" {peak['provenance']}"))
+        for name, peak, unit in found
     ]
-    if peaks.get("memory"):
-        shown.append(f"memory {amount(peaks['memory']['value'], 'B/s')} ({peaks['memory']['provenance']})")
-    return tag("ul", *(tag("li", text) for text in shown), class_="plain") if shown else None
+    return tag("ul", *items, class_="plain") if items else None
 
 
 def _clocks(row: Row) -> str | None:

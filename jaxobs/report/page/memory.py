@@ -22,7 +22,7 @@ def memory(view: View) -> Element | None:
     values = view.trend.column("memory", name)
     chart = line_chart(
         view.trend.times, values, view.span, name=f"memory of {name}", write=byte_size, height=130,
-        limit=found.get("limit_bytes"),
+        limit=found.get("limit_bytes"), tick_unit=_binary_unit(found["in_use_bytes"]),
     )  # fmt: skip
     live = (view.document.get("process") or {}).get("live_arrays") or {}
     devices = [
@@ -65,6 +65,11 @@ def _fullest(document: Document) -> tuple[str, Document | None]:
         return name, found
     process = (document.get("process") or {}).get("memory") or {}
     return "process", process if process.get("in_use_bytes") is not None else None
+
+
+def _binary_unit(size: float) -> float:
+    """The largest of KiB, MiB, … that is not above `size`."""
+    return 2.0 ** (10 * int(math.log2(max(size, 1.0)) // 10))
 
 
 def _in_words(name: str, found: Document) -> Iterator[Element | str]:

@@ -65,9 +65,8 @@ def figures(view: View) -> Element | None:
     shown = list(_figures(loop, view.document.get("process") or {}))
     if not shown:
         return None
-    return tag(
-        "dl", *(tag("div", tag("dt", title), tag("dd", value)) for title, value in shown), id="figures"
-    )
+    rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in shown]
+    return tag("dl", *rows, class_="figures", id="figures")
 
 
 def advice(view: View) -> Element | None:

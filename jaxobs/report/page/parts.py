@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.wording import ABSENT
@@ -20,6 +22,12 @@ class Column(NamedTuple):
     title: str
     show: Callable[[Row], Element | str | None]
     text: bool = False
+
+
+@cache
+def parts_style() -> str:
+    """CSS of all that is made here, below an element of class `jaxobs`; the charts have their own."""
+    return (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
 
 
 def card(title: str, *children: Element | str | None, name: str, note: str = "") -> Element:

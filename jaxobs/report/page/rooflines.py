@@ -13,6 +13,9 @@ from jaxobs.report.page.view import Document, View
 _ROWS: Final = 60
 """Of each table; the rest are in the snapshot."""
 
+_LEAST_SHARE: Final = 0.002
+"""Of device time: operations that take less are in the table, and would stretch the axes of the drawing."""
+
 
 def nearness(view: View) -> Element | None:
     """None where nothing was compiled."""
@@ -90,7 +93,7 @@ def _operations(rows: Sequence[Row]) -> Iterator[Point]:
             row.get("achieved_flops_per_second"),
             row.get("efficiency"),
         )
-        if not intensity or not rate:
+        if not intensity or not rate or (row.get("share") or 0.0) < _LEAST_SHARE:
             continue
         label = str(row.get("bottleneck") or "unknown")
         lines = [

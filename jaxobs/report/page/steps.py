@@ -32,8 +32,8 @@ def where_steps_go(view: View) -> Element | None:
     if bar is None:
         return card("Where a step goes", quiet("No step has ended yet."), name="steps")
     took = sum(parts.values())
-    times, shares = shares_of(view.trend, view.loop)
-    over_time = shares_over_time(times, shares, view.span, _recompilations(view.trend))
+    edges, shares = shares_of(view.trend, view.loop)
+    over_time = shares_over_time(edges, shares, view.span, _recompilations(view.trend))
     names = [
         name for name in COMPONENTS if parts.get(name, 0.0) >= _SEEN * took or _ever(shares.get(name, ()))
     ]
@@ -60,7 +60,10 @@ def where_steps_go(view: View) -> Element | None:
 
 
 def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[float]]]:
-    """Times (seconds before now) and parts of each stretch up to them, 0 to 1; stretches of no time are left out."""
+    """Edges of stretches (seconds, negative before now), and the parts of each stretch, 0 to 1.
+
+    A stretch in which nothing was charged is a part of the next one.
+    """
     columns = {
         name: trend.column("loops", loop, "components", name)
         for name in trend.names("loops", loop, "components")
@@ -72,18 +75,18 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
     ]
     step = max(1, math.ceil(len(known) / _MOMENTS))
     chosen = known[::-1][::step][::-1]
-    times: list[float] = []
+    edges = [trend.times[index] for index in chosen[:1]]
     shares: dict[str, list[float]] = {name: [] for name in columns}
     before = chosen[0] if chosen else 0
     for index in chosen[1:]:
         spent = {name: max(0.0, values[index] - values[before]) for name, values in columns.items()}
         whole = sum(spent.values())
         if whole > 0:
-            times.append(trend.times[index])
+            edges.append(trend.times[index])
             for name, seconds in spent.items():
                 shares[name].append(seconds / whole)
             before = index
-    return times, shares
+    return edges, shares
 
 
 def _parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:

@@ -14,6 +14,7 @@ from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.machine import devices, host_lines, own_cost
 from jaxobs.report.page.memory import memory
+from jaxobs.report.page.parts import parts_style
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.speed import over_time
 from jaxobs.report.page.steps import where_steps_go
@@ -63,7 +64,7 @@ def _footer() -> Element:
 
 @cache
 def _style() -> str:
-    return style() + (files("jaxobs.report.page") / "page.css").read_text(encoding="utf-8")
+    return style() + parts_style() + (files("jaxobs.report.page") / "page.css").read_text(encoding="utf-8")
 
 
 @cache
