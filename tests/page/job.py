@@ -15,7 +15,7 @@ import jaxobs
 WIDTH, LAYERS = 256, 3
 
 
-def main(shape_file: Path, seconds: float) -> None:
+def main(shape_file: Path, seconds: float, recorded: str = "gradient_norm") -> None:
     drawn = np.random.default_rng(0)
     until = time.monotonic() + seconds
 
@@ -48,8 +48,8 @@ def main(shape_file: Path, seconds: float) -> None:
         print(observer.address, flush=True)
         for batch in observer.steps(batches(), examples=128, tokens=128 * 64):
             weights, loss = step(weights, batch)
-            observer.record(loss=loss, **{"<img src=x onerror=alert(1)>": 1.0})
+            observer.record(loss=loss, **{recorded: float(loss) ** 0.5})
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:])

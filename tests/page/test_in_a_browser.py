@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,17 +101,24 @@ def test_a_browser_is_asked_for_the_token(start, look, tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("0af7651916cd43dd8448eb211c80319c")
     job = start(JAXOBS_METRICS_TOKEN_FILE=str(token))
-    assert look(job.address, token=token.read_text(), drawn=True)["status"] == 200
-    assert look(job.address)["status"] == 401
+    found = look(job.address, token=token.read_text(), drawn=True, follow=True)
+    assert found["status"] == 200
+    assert found["moment"]["executables"]
+    assert found["console"] == []
     job.process.kill()
 
 
-def test_screenshots_for_the_documentation(training, look, request):
+def test_screenshots_for_the_documentation(start, look, request):
     if not request.config.getoption("--write-screenshots"):
         pytest.skip("only with ARGS=--write-screenshots")
     images = Path(__file__).parents[2] / "docs" / "images"
     images.mkdir(exist_ok=True)
-    look(training.address, screenshots=str(images))
+    job = start()
+    for rows in (192, 256, 128):  # a minute of history, in which it compiles twice again
+        time.sleep(20)
+        job.shape_file.write_text(str(rows))
+    look(job.address, screenshots=str(images))
+    job.process.kill()
     assert sorted(path.name for path in images.glob("page-*.png")) == [
         "page-dark.png", "page-light.png", "page-phone.png",
     ]  # fmt: skip

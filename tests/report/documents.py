@@ -44,10 +44,14 @@ def loop(steps: int = 100, name: str = "loss", **seconds: float) -> dict[str, An
     components = dict.fromkeys(COMPONENTS, 0.0) | {"compute": 0.6, "input": 0.4} | seconds
     wall = sum(components.values())
     return {
-        "steps": steps, "wall_seconds": wall, "step_seconds": wall / steps, "steps_per_second": steps / wall if wall else None,
+        "steps": steps,
+        "wall_seconds": wall,
+        "step_seconds": wall / steps,
+        "steps_per_second": steps / wall if wall else None,
         "tokens": steps * 4096.0,
-        "tokens_per_second": 4096.0 * steps / wall if wall else None, "mfu": 0.4, "hfu": 0.4,
-        "components": components, "recorded": {name: 1.5, "absent": "not ready"},
+        "tokens_per_second": 4096.0 * steps / wall if wall else None,
+        "mfu": 0.4,
+        "hfu": 0.4, "components": components, "recorded": {name: 1.5, "absent": "not ready"},
         "bottleneck": {"label": "compute", "confidence": 0.8, "runner_up": "input",
                        "shares": {part: value / (wall or 1.0) for part, value in components.items()}, "reason": None},
         "host_lines": [{"line": "train.py:12 load", "waits_in": "", "activity": "input", "share": 0.3}],
