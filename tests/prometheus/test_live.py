@@ -98,7 +98,8 @@ def test_gzip_on_request(serve: Callable) -> None:
     for path in ("/", "/snapshot"):
         _, headers, body = server.get(path, Accept_Encoding="gzip")
         assert headers["content-encoding"] == "gzip"
-        assert len(gzip.decompress(body)) == len(server.get(path)[2])
+        assert gzip.decompress(body)[:30] == server.get(path)[2][:30]
+        assert len(body) < 0.6 * len(server.get(path)[2])
 
 
 def test_another_process_on_this_port_is_not_taken_for_this_one(serve: Callable) -> None:

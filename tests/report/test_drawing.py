@@ -122,6 +122,14 @@ def test_a_line_is_drawn_where_two_values_are_known_and_broken_where_none_is(val
     assert inside(text)
 
 
+def test_one_moment_far_above_the_others_does_not_flatten_them():
+    drawn = line_chart(list(range(-39, 1)), [300.0] + [10.0] * 39, 60.0, name="steps/s", write=str)
+    [line] = Read(markup(drawn)).all("polyline", class_="line")
+    heights = [float(corner.split(",")[1]) for corner in line["points"].split()]
+    assert heights[0] < 0  # beyond the top, where the layer ends
+    assert 14 < heights[-1] < 50  # of 92
+
+
 @given(st.lists(st.floats(0, 100), unique=True, max_size=500).map(sorted), st.integers(1, 60))
 def test_bands_cover_what_can_be_pointed_at_without_a_gap(positions, most):
     found = bands(positions, most, 0.0, 100.0)

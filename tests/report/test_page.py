@@ -71,7 +71,7 @@ def test_without_peaks_there_is_no_roof_and_the_reason():
     [device] = document()["devices"]
     device |= {"roofs": [], "peaks": None, "peaks_reason": "run `jaxobs calibrate`"}
     read = shown(document(devices=[device]))
-    assert "No roof: run `jaxobs calibrate`." in read.text
+    assert "No roof: run jaxobs calibrate." in read.text
     assert read.all("polyline", class_="roof") == []
     assert len(read.all("svg", class_="executable")) == 3
 

@@ -83,6 +83,11 @@ def short(tick: float) -> str:
     return f"{float(figure.replace(',', '')):g} {prefix}".rstrip()
 
 
+def level_name(text: str, y: float) -> Element:
+    """What a level is, in the gutter that a chart of class `with-levels` has at its left."""
+    return tag("text", text, class_="tick", x="-8", y=y + 4, text_anchor="end")
+
+
 def seconds_ago(scale: Scale, y: float) -> Iterator[Element]:
     """Labels of a time axis that ends now; `scale` is of seconds, negative before now."""
     span = scale.high - scale.low

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from jaxobs.model.wording import duration
-from jaxobs.report.drawing.axes import Scale, bands, seconds_ago
+from jaxobs.report.drawing.axes import Scale, bands, level_name, seconds_ago
 from jaxobs.report.drawing.elements import Element, stretched, tag
 
 _TOP: Final = 14
@@ -66,7 +66,7 @@ def line_chart(
         tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
         *_pointed_at(known, scale, bottom, write),
         *(seconds_ago(scale, height - 6) if with_times else ()),
-        class_="jaxobs-chart line",
+        class_="jaxobs-chart with-levels line",
         width="100%",
         height=height,
         role="img",
@@ -77,6 +77,9 @@ def line_chart(
 
 def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float | None) -> Scale:
     low, high = min(values), max(values)
+    usual = sorted(values)[int(_USUAL * (len(values) - 1))]
+    if from_zero and high > _FAR_ABOVE * usual > 0:
+        high = _ROOM_ABOVE * usual
     if limit is not None and limit <= _LIMIT_IN_SIGHT * high:
         high = max(high, limit)
     if from_zero:
@@ -86,6 +89,12 @@ def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float
     return Scale(low, high + (high - low) * 0.08, bottom, _TOP)
 
 
+_USUAL: Final = 0.95
+_FAR_ABOVE: Final = 3.0
+_ROOM_ABOVE: Final = 1.5
+"""One moment in twenty that is three times as high as the others, such as the first steps, which wait for nothing, would
+flatten all the rest: the line then leaves the chart at its top, and what it was is under the pointer."""
+
 _LIMIT_IN_SIGHT: Final = 3.0
 """A limit further above the values than that would flatten them into a line at the bottom."""
 
@@ -94,8 +103,7 @@ def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Itera
     for tick in up.ticks(3, tick_unit):
         y = up.at(tick)
         yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
-        if tick or up.low < 0:
-            yield tag("text", write(tick), class_="tick", x="0", y=y - 3)
+        yield level_name(write(tick) if tick else "0", y)
 
 
 def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Element | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from jaxobs.model.wording import amount
-from jaxobs.report.drawing.axes import LogScale, short
+from jaxobs.report.drawing.axes import LogScale, level_name, short
 from jaxobs.report.drawing.elements import Element, number, stretched, tag
 
 _HEIGHT: Final = 380
@@ -83,7 +83,7 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
         *(_mark(point, across, up) for point in largest_last),
         *(text for roof in roofs for text in _roof_names(roof, across, up)),
         *_names(points, across, up),
-        class_="jaxobs-chart",
+        class_="jaxobs-chart with-levels",
         width="100%",
         height=_HEIGHT,
         role="img",
@@ -96,12 +96,12 @@ def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
     for tick in up.ticks():
         y = up.at(tick)
         yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
-        yield tag("text", short(tick), class_="tick", x="0", y=y - 4)
+        yield level_name(short(tick), y)
     for tick in across.ticks():
         x = f"{across.at(tick):.2f}%"
         yield tag("line", class_="grid", x1=x, y1=_TOP, x2=x, y2=_BOTTOM)
         yield tag("text", f"{tick:g}", class_="tick", x=x, y=_BOTTOM + 16, text_anchor="middle")
-    yield tag("text", "FLOP/s", class_="tick axis", x="0", y=12)
+    yield level_name("FLOP/s", 12)
     yield tag(
         "text",
         "FLOP per byte of device memory",
@@ -197,14 +197,10 @@ def _names(points: Sequence[Point], across: LogScale, up: LogScale) -> Iterator[
         if any(abs(y - other) < 16 and abs(x - beside) < 30 for beside, other in placed):  # pixels, percent
             continue
         placed.append((x, y))
-        right = x < 70
-        away = (_radius(point) + 6) * (1 if right else -1)
-        yield tag(
-            "text",
-            point.name,
-            class_="mark-name",
-            x=f"{x:.2f}%",
-            dx=away,
-            y=y + 4,
-            text_anchor="start" if right else "end",
-        )
+        anchor = "start" if x < _NEAR_AN_EDGE else "end" if x > 100 - _NEAR_AN_EDGE else "middle"
+        above = y - _radius(point) - 5
+        yield tag("text", point.name, class_="mark-name", x=f"{x:.2f}%", y=above, text_anchor=anchor)
+
+
+_NEAR_AN_EDGE: Final = 12
+"""Percent of the width: a name in the middle above its point would be cut off there."""

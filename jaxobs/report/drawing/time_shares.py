@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from jaxobs.model.wording import duration, rough_percent
-from jaxobs.report.drawing.axes import Scale, bands, seconds_ago
+from jaxobs.report.drawing.axes import Scale, bands, level_name, seconds_ago
 from jaxobs.report.drawing.elements import Element, stretched, tag
 
 COMPONENTS: Final = (
@@ -97,10 +97,11 @@ def shares_over_time(
         stretched(_HEIGHT, *_areas(across, [shares[name] for name in shown], shown)),
         tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
         tag("line", class_="grid", x1="0", y1=bottom, x2="100%", y2=bottom),
+        *(level_name(text, y) for text, y in (("100 %", _TOP + 4), ("50 %", middle), ("0", bottom))),
         *_pointed_at(edges, across, {name: shares[name] for name in shown}),
         *events,
         *seconds_ago(scale, _HEIGHT - 6),
-        class_="jaxobs-chart",
+        class_="jaxobs-chart with-levels",
         width="100%",
         height=_HEIGHT,
         role="img",

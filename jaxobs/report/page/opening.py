@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from urllib.parse import quote
 
 from jaxobs.model.summary import CLEAR
 from jaxobs.model.wording import amount, duration, percent, rough_percent
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.page.parts import card, quiet
+from jaxobs.report.page.parts import card, prose, quiet
 from jaxobs.report.page.view import Document, View
 
 _RECORDED_SHOWN: Final = 3
@@ -33,9 +34,10 @@ def header(view: View) -> Element:
         else tag("a", rank.name, aria_current="page", href="#top")
         for rank in view.ranks
     ]
+    ranked = sorted(view.loops, key=lambda loop: -(view.loops[loop].get("wall_seconds") or 0.0))
     loops = [
         tag("a", loop, href=f"?loop={_quoted(loop)}", aria_current="true" if loop == view.loop else None)
-        for loop in (view.loops if len(view.loops) > 1 else ())
+        for loop in (ranked if len(ranked) > 1 else ())
     ]
     return tag(
         "header",
@@ -75,9 +77,9 @@ def advice(view: View) -> Element | None:
     items = [
         tag(
             "li",
-            tag("strong", str(piece.get("sentence"))),
+            tag("strong", *prose(str(piece.get("sentence")))),
             " ",
-            str(piece.get("remedy") or ""),
+            *prose(str(piece.get("remedy") or "")),
             tag("span", f" Gives back {rough_percent(piece['saves_ratio'])} of the time.", class_="saves")
             if piece.get("saves_ratio")
             else None,
@@ -182,6 +184,4 @@ def _is_number(value: Any) -> bool:
 
 
 def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
     return quote(text, safe="", errors="replace")

@@ -36,6 +36,14 @@ def card(title: str, *children: Element | str | None, name: str, note: str = "")
     return tag("section", heading, *children, class_="card", id=name)
 
 
+def prose(text: str) -> list[Element | str]:
+    """A sentence whose words in backquotes are code."""
+    words = text.split("`")
+    if len(words) % 2 == 0:  # one that is not closed
+        return [text]
+    return [tag("code", word) if index % 2 else word for index, word in enumerate(words)]
+
+
 def quiet(*reasons: str | None) -> Element | None:
     """Why something is not shown, each reason once; None where there is none."""
     told = list(dict.fromkeys(reason for reason in reasons if reason))[:REASONS_SHOWN]
@@ -94,4 +102,4 @@ def _lines(texts: Iterable[str]) -> Iterable[Element | str]:
     for index, text in enumerate(texts):
         if index:
             yield tag("br")
-        yield text
+        yield from prose(text)
