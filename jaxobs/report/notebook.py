@@ -89,15 +89,15 @@ def _work(cost: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     ):
         for dtype, flops in (cost.get(f"{key}_flops_by_type") or {}).items():
             if flops:
-                yield {"work": title, "type": dtype, "amount": amount(flops, "FLOP")}
+                yield {"work": f"{title}, {dtype}", "amount": amount(flops, "FLOP")}
     if cost.get("transcendentals"):
-        yield {"work": "transcendentals", "type": "", "amount": amount(cost["transcendentals"])}
-    yield {"work": "device memory", "type": "", "amount": byte_size(cost.get("bytes") or 0)}
+        yield {"work": "transcendentals", "amount": amount(cost["transcendentals"])}
+    yield {"work": "device memory", "amount": byte_size(cost.get("bytes") or 0)}
     for kind, sent in (cost.get("collective_bytes") or {}).items():
         if sent:
-            yield {"work": "sent", "type": kind, "amount": byte_size(sent)}
+            yield {"work": f"sent by {kind}", "amount": byte_size(sent)}
     if cost.get("intensity") is not None:
-        yield {"work": "intensity", "type": "", "amount": amount(cost["intensity"], "FLOP/byte")}
+        yield {"work": "intensity", "amount": amount(cost["intensity"], "FLOP/byte")}
 
 
 def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
@@ -108,6 +108,5 @@ def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
 
 _AMOUNTS: Final = (
     Column("work", lambda row: row["work"], text=True),
-    Column("type", lambda row: row["type"], text=True),
     Column("a run", lambda row: row["amount"]),
 )

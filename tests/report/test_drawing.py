@@ -50,7 +50,7 @@ def test_each_point_and_roof_of_a_roofline_is_there_and_on_the_chart(found, with
     read = Read(text)
     marks = read.all("svg", class_="mark")
     shown = {(float(mark["data-intensity"]), float(mark["data-flops-per-second"])) for mark in marks}
-    assert shown == set(found)
+    assert shown == {(float(f"{x:.9g}"), float(f"{y:.9g}")) for x, y in found}
     assert len(read.all("polyline", class_="roof")) == with_roof
     assert inside(text)
     assert "nan" not in text

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from jaxobs.report.page import History, Rank, View, page
-from jaxobs.report.page.steps import shares_of
+from jaxobs.report.page.steps import recompilations_of, shares_of
 from tests.report.documents import document, executable, loop, operation, recompilation
 from tests.report.markup_reading import Read
 
@@ -127,6 +127,17 @@ def test_a_page_of_300_executables_is_small_and_quick():
     assert len(text.encode()) < 300_000
     assert min(took) < 0.05
     assert json.dumps(found)  # it is a document of a snapshot
+
+
+def test_a_storm_of_recompiles_is_marked_and_stays_small():
+    kept = History()
+    for second in range(400):
+        storm = {f"f{number}": {"recompilation_count": second + 1} for number in range(300)}
+        kept.add(float(second), document(functions=storm, loops={"train": loop(100, compute=1.0 + second)}))
+    marks = recompilations_of(kept.trend())
+    assert len(marks) == 60
+    assert marks[-1][1] == "f0, f1, f2 and 37 more compiled again\n0 s ago"
+    assert kept.trend().names("memory") == ["device 0"]
 
 
 def test_between_sections_it_gives_way():

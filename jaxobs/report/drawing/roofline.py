@@ -125,8 +125,8 @@ def _roof(roof: Roof, across: LogScale, up: LogScale, low: float, high: float) -
         tag("title", about),
         tag("polygon", class_="under-roof", points=under),
         tag("polyline", class_="roof", points=line),
-        data_flops_per_second=repr(roof.flops_per_second),
-        data_bytes_per_second=repr(roof.bytes_per_second),
+        data_flops_per_second=f"{roof.flops_per_second:.9g}",
+        data_bytes_per_second=f"{roof.bytes_per_second:.9g}",
         data_dtype=roof.dtype,
     )
 
@@ -183,8 +183,8 @@ def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
         x=f"{across.at(point.intensity):.2f}%",
         y=y,
         overflow="visible",
-        data_flops_per_second=repr(point.rate),
-        data_intensity=repr(point.intensity),
+        data_flops_per_second=f"{point.rate:.9g}",
+        data_intensity=f"{point.intensity:.9g}",
     )
 
 

@@ -30,6 +30,9 @@ _RECORDED: Final = 8
 
 _OF_A_LOOP: Final = ("steps", "tokens", "steps_per_second", "tokens_per_second", "examples_per_second", "mfu")
 
+_FUNCTIONS: Final = 40
+"""Whose recompiles are kept."""
+
 Key = tuple[str, ...]
 
 
@@ -69,12 +72,17 @@ class History:
                 return
             values = dict(_values(document))
             for key in values:
-                if key not in self._columns and len(self._columns) < COLUMNS:
+                if key not in self._columns and self._has_room(key):
                     self._columns[key] = array("d", [math.nan] * len(self._times))
             self._times.append(seconds)
             for key, column in self._columns.items():
                 column.append(values.get(key, math.nan))
             self._forget(seconds)
+
+    def _has_room(self, key: Key) -> bool:
+        """Functions are kept first come: one that took another's place would look as if it had just been compiled."""
+        functions = sum(known[0] == "functions" for known in self._columns) if key[0] == "functions" else 0
+        return len(self._columns) < COLUMNS and functions < _FUNCTIONS
 
     def trend(self) -> Trend:
         with self._lock:
@@ -119,10 +127,6 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
         yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
         yield from _numbers(("loops", name, "components"), loop.get("components"))
         yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
-    for function, compiled in (document.get("functions") or {}).items():
-        if compiled.get("recompilation_count"):
-            count = {"recompilations": compiled["recompilation_count"]}
-            yield from _numbers(("functions", function), count)
     places = {"process": (document.get("process") or {}).get("memory")}
     places |= {
         f"device {device.get('device')}": device.get("memory") for device in document.get("devices") or ()
@@ -130,6 +134,9 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
     yield from _numbers(
         ("memory",), {place: (found or {}).get("in_use_bytes") for place, found in places.items()}
     )
+    for name, compiled in (document.get("functions") or {}).items():  # last: there may be many
+        if count := compiled.get("recompilation_count"):
+            yield from _numbers(("functions", name), {"recompilations": count})
 
 
 def _numbers(prefix: Key, values: Any) -> Iterator[tuple[Key, float]]:

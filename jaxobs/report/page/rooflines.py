@@ -10,7 +10,7 @@ from jaxobs.report.drawing import Element, Point, Roof, legend, roofline
 from jaxobs.report.page.parts import Column, Row, absent, card, folded, last_name, quiet, table
 from jaxobs.report.page.view import Document, View
 
-_ROWS: Final = 60
+_ROWS: Final = 40
 """Of each table; the rest are in the snapshot."""
 
 _LEAST_SHARE: Final = 0.002

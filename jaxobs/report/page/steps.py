@@ -19,6 +19,10 @@ _RECENT: Final = 30.0
 _MOMENTS: Final = 120
 """More could not be told apart on a screen."""
 
+_MARKS: Final = 60
+_NAMES: Final = 3
+"""Of recompiles that are marked: a storm of them must not make the page large."""
+
 _SEEN: Final = 0.005
 """Smaller parts round to 0 %."""
 
@@ -33,7 +37,7 @@ def where_steps_go(view: View) -> Element | None:
         return card("Where a step goes", quiet("No step has ended yet."), name="steps")
     took = sum(parts.values())
     edges, shares = shares_of(view.trend, view.loop)
-    over_time = shares_over_time(edges, shares, view.span, _recompilations(view.trend))
+    over_time = shares_over_time(edges, shares, view.span, recompilations_of(view.trend))
     names = [
         name for name in COMPONENTS if parts.get(name, 0.0) >= _SEEN * took or _ever(shares.get(name, ()))
     ]
@@ -110,18 +114,21 @@ def _parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     ), "since the loop began"
 
 
-def _recompilations(trend: Trend) -> list[tuple[float, str]]:
-    """When a function was compiled again."""
-    marks = []
+def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
+    """When which functions were compiled again; the newest, one entry a moment."""
+    found: dict[int, list[str]] = {}
     for function in dict.fromkeys(key[1] for key in trend.columns if key[0] == "functions"):
         counts = trend.column("functions", function, "recompilations")
         for index in range(1, len(counts)):
             before = counts[index - 1] if math.isfinite(counts[index - 1]) else 0.0
             if counts[index] > before:
-                marks.append(
-                    (trend.times[index], f"{function} compiled again\n{duration(-trend.times[index])} ago")
-                )
-    return sorted(marks)
+                found.setdefault(index, []).append(function)
+    marks = []
+    for index in sorted(found)[-_MARKS:]:
+        names, more = found[index][:_NAMES], len(found[index]) - _NAMES
+        who = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+        marks.append((trend.times[index], f"{who} compiled again\n{duration(-trend.times[index])} ago"))
+    return marks
 
 
 def _ever(shares: object) -> bool:
