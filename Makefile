@@ -11,7 +11,7 @@ SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -109,6 +109,10 @@ prove-grafana: .venv/installed check-prometheus  ## every panel and rule shown a
 	@JAXOBS_GRAFANA_DATA="$$(.ci/tools.sh grafana-data)" && JAXOBS_PINT="$$(.ci/tools.sh pint)" && \
 	  export JAXOBS_GRAFANA_DATA JAXOBS_PINT && \
 	  .venv/bin/python -m pytest -m slow tests/grafana $(ARGS)
+
+prove-page: .venv/installed  ## the live page in a real browser on a real training (ARGS="--write-screenshots" for those in docs/)
+	@JAXOBS_PAGE_BROWSER="$$(.ci/tools.sh page-browser)" && export JAXOBS_PAGE_BROWSER && \
+	  .venv/bin/python -m pytest -m slow tests/page $(ARGS)
 
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
 	.venv/bin/python -m benchmarks.accuracy $(ARGS)

@@ -77,14 +77,14 @@ collector() {
   echo "$program"
 }
 
-# Grafana's own transformation code, from the npm registry: the path of its package.json.
-grafana_data() {
-  local manifest="$here/../tests/grafana/node"
+# Packages of the npm registry, as a folder's package-lock.json pins them: the path of their package.json.
+npm_packages() { # name, folder in the checkout, what they are for
+  local manifest="$here/../$2"
   local sum; sum="$(sha256sum "$manifest/package-lock.json" | cut -c1-12)"
-  local folder="$tools/grafana-data-$sum"
+  local folder="$tools/$1-$sum"
   if [ ! -d "$folder" ]; then
     { command -v node && command -v npm; } >/dev/null || {
-      echo "jaxobs: no Node found, and Grafana's code runs in it: apt install nodejs npm (18 or newer)" >&2
+      echo "jaxobs: no Node found, and $3 in it: apt install nodejs npm (18 or newer)" >&2
       exit 3
     }
     rm -rf "$folder.draft"
@@ -117,6 +117,7 @@ if [ "${1:-}" = --list ]; then
   awk 'NF { print $1, $3 }' <<<"$PINS"
   echo "collector $(sed -n 's/^ *version: //p' "$here/collector.yaml" | head -1)"
   echo "grafana-data $(sed -n 's/.*"@grafana\/data": "\(.*\)".*/\1/p' "$here/../tests/grafana/node/package.json")"
+  sed -n 's/^ *"\(playwright-core\|axe-core\)": "\(.*\)".*/\1 \2/p' "$here/../tests/page/node/package.json"
   exit
 fi
 [ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -124,7 +125,8 @@ mkdir -p "$tools"
 for name in "$@"; do
   case "$name" in
     collector) collector ;;
-    grafana-data) grafana_data ;;
+    grafana-data) npm_packages grafana-data tests/grafana/node "Grafana's code runs" ;;
+    page-browser) npm_packages page-browser tests/page/node "what drives the browser runs" ;;
     kubernetes-schemas) kubernetes_schemas ;;
     *) build "$name" ;;
   esac

@@ -191,6 +191,10 @@ class Observer:
             return absent_snapshot(f"the agent did not answer within {timeout} s")
         return Snapshot(now(), answer)
 
+    def _repr_html_(self) -> str:
+        """What is known now, where a notebook shows the object."""
+        return self.snapshot()._repr_html_()
+
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
         timeout = given_timeout("shutdown", self.settings.shutdown_timeout if timeout is None else timeout)

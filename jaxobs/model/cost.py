@@ -108,6 +108,12 @@ class Cost:
         reasons = [*self.inexact_reasons, *(f"{name} is unmodelled" for name in self.unmodelled)]
         return least + ", ".join(parts) + self._most() + (f"; {'; '.join(reasons)}" if reasons else "")
 
+    def _repr_html_(self) -> str:
+        """A table, where a notebook shows the object."""
+        from jaxobs.report.notebook import cost_html
+
+        return cost_html(self.to_dict(), str(self))
+
     def _most(self) -> str:
         """Of the upper bound what lies above these figures."""
         if self.at_most is None:

@@ -56,6 +56,12 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"<Snapshot {digest(self.document)}; print() shows more, .to_dict() has everything>"
 
+    def _repr_html_(self) -> str:
+        """Pictures and tables, where a notebook shows the object."""
+        from jaxobs.report.notebook import snapshot_html
+
+        return snapshot_html(self.document)
+
     def __getitem__(self, key: str) -> Any:
         return self.document[key]
 

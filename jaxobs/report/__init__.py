@@ -1,1 +1,1 @@
-"""Figures as text for people: units, tables, and the summary of a snapshot. Plain values in, text out."""
+"""Figures as people read them: units, tables, summaries, pictures and pages. Plain values in, text out."""

@@ -70,6 +70,14 @@ class Bound:
         }
 
 
+class Roof(NamedTuple):
+    """What work of an element type can attain: the smaller of `flops_per_second` and intensity × `bytes_per_second`."""
+
+    dtype: str
+    flops_per_second: float
+    bytes_per_second: float
+
+
 class Efficiency(NamedTuple):
     """Bound time over measured time, as it is: above 1 it is not clamped."""
 
@@ -232,19 +240,30 @@ def model_flops_utilization(
 def ceiling(peaks: Peaks, dtype: str, points: int = CEILING_POINTS) -> tuple[tuple[float, float], ...]:
     """The roof: (FLOP/byte, attainable FLOP/s) at log-spaced intensities from 2**-7 to 2**14.
 
-    It is that of the matrix unit, or of the vector units for a type the matrix unit has no peak for; of float32 that of
-    JAX's default precision. Empty
-    where the compute or the memory peak is unknown. Raises ValueError for fewer than two points.
+    Empty where `roof` knows none. Raises ValueError for fewer than two points.
     """
     if points < 2:
         raise ValueError(f"a ceiling has at least two points, not {points}")
-    runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
-    peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
-    if peak is None or memory is None:
+    above = roof(peaks, dtype)
+    if above is None:
         return ()
     step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (points - 1))
     intensities = [_LEAST_INTENSITY * step**index for index in range(points)]
-    return tuple((intensity, min(intensity * memory, peak.value)) for intensity in intensities)
+    return tuple(
+        (intensity, min(intensity * above.bytes_per_second, above.flops_per_second))
+        for intensity in intensities
+    )
+
+
+def roof(peaks: Peaks, dtype: str) -> Roof | None:
+    """The two lines that bound work of an element type; None where the compute or the memory peak is unknown.
+
+    The first is that of the matrix unit, or of the vector units for a type the matrix unit has no peak for; for float32
+    that of JAX's default precision.
+    """
+    runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
+    peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
+    return None if peak is None or memory is None else Roof(dtype, peak.value, memory)
 
 
 def _typed_seconds(

@@ -9,7 +9,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.report.units import ABSENT, amount, duration, percent
 from jaxobs.roofline_model.bottleneck import of_executable
-from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization
+from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof
 from jaxobs.roofline_model.execution_types import run_on
 
 
@@ -84,6 +84,14 @@ class Roofline:
         lines += [f"  {self.reason}"] if self.reason else []
         said = not self.utilization_reason or self.utilization_reason in (self.reason or "")
         return "\n".join(lines if said else [*lines, f"  {self.utilization_reason}"])
+
+    def _repr_html_(self) -> str:
+        """A picture and a table, where a notebook shows the object."""
+        from jaxobs.report.notebook import roofline_html
+
+        dtypes = [dtype for dtype, flops in self.cost.matrix_flops_by_type.items() if flops]
+        roofs = [roof(self.peaks, dtype) for dtype in dtypes or self.cost.vector_flops_by_type]
+        return roofline_html(self.to_dict(), [one for one in roofs if one is not None])
 
     def _other_types(self) -> list[str]:
         """Where the device multiplies float32 in another type, which."""

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.cli.analysis.roofline_plot import roofline_plot
 from jaxobs.cli.analysis.table import report_text
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -143,20 +142,7 @@ def test_the_page_stands_alone(tmp_path):
     assert "url(" not in text
     assert "http" not in text.replace("http-equiv", "")
     assert page.tags.count("polyline") == 1  # one element type, one roof
-    assert page.tags.count("circle") == 5 + 1  # the legend, and the one operation with floating-point work
-
-
-def test_every_axis_of_the_plot_has_ticks_that_can_be_read():
-    one = {"name": "dot", "module": "jit_f", "intensity": 56.0, "achieved_flops_per_second": 104e12, "share": 1.0,
-           "seconds": 1.0, "efficiency": 0.5, "label": "memory", "source": ""}  # fmt: skip
-    for far in (1.0, 1.5, 7.0, 1e3, 1e7):
-        other = one | {"intensity": 56.0 * far, "achieved_flops_per_second": 104e12 / far}
-        plot = roofline_plot([one, other], [])
-        across = re.findall(r'text-anchor="middle">([0-9.e+-]+)<', plot)
-        up = re.findall(r'text-anchor="end">([0-9.]+( [kMGTP])?)<', plot)
-        assert 3 <= len(across) <= 12, far
-        assert 3 <= len(up) <= 12, far
-    assert ">FLOP/s<" in plot
+    assert page.tags.count("circle") == 1  # the one operation with floating-point work
 
 
 def test_no_table_is_wider_than_a_screen(tmp_path):

@@ -51,7 +51,9 @@ def test_a_page_is_rendered_once_for_each_format(serve: Callable, families: tupl
 @pytest.mark.parametrize(
     ("method", "path", "status", "text"),
     [
-        ("GET", "/", 200, b"/metrics"),
+        ("GET", "/", 200, b'href="metrics"'),
+        ("GET", "/snapshot", 200, b'"version":1'),
+        ("POST", "/", 405, b"GET"),
         ("GET", "/-/healthy", 200, b"healthy"),
         ("GET", "/metrics?x=1", 200, b""),
         ("GET", "/metric", 404, b"/metrics"),

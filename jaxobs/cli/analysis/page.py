@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
 from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
 from jaxobs.cli.analysis.report import Report
-from jaxobs.cli.analysis.roofline_plot import roofline_plot
 from jaxobs.cli.analysis.table import bound_of, notes_of, where
+from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """
-:root { color-scheme: light dark; --line: #8884; --roof: #888; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+body { background: var(--surface); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
+  max-width: 75rem; padding: 0 1rem; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
-svg { width: 100%; height: auto; font-size: 12px; }
-svg text { fill: currentColor; } .grid { stroke: var(--line); } .roof-name { opacity: .75; }
-.roof { fill: none; stroke: var(--roof); stroke-width: 2; }
-circle { fill: #888; fill-opacity: .55; stroke: currentColor; stroke-width: .5; }
-.compute { fill: #1f77d0; } .memory { fill: #e08214; } .communication { fill: #8b5fbf; }
-.latency { fill: #c0392b; } .transfer { fill: #2c9c69; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
-th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line);
+th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--hair);
   vertical-align: top; }
 th:first-child, td:first-child, .text { text-align: left; }
 td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
-.more { opacity: .7; font-size: 12px; }
+.more { color: var(--quiet); font-size: 12px; }
 """
-_LEGEND: Final = ("compute", "memory", "latency", "communication", "transfer")
 Column = tuple[str, str, Any]
 """Heading, style class, and what a row shows there."""
 
@@ -81,21 +74,17 @@ def page(report: Report) -> str:
     """The whole page."""
     document = report.document
     title = f"Roofline of {report.source}"
-    plot = roofline_plot(document["operations"], report.roofs)
-    legend = " ".join(
-        f'<svg style="width:.9em" viewBox="0 0 10 10"><circle class="{name}" cx="5" cy="5" r="4.5"/></svg> {name}'
-        for name in _LEGEND
-    )
-    drawn = (
-        plot + f"\n<p>{legend}. The area of a dot is its share of the time; point at one to read more.</p>"
-    )
+    points = list(_points(document["operations"]))
+    plot = roofline(report.roofs, points) if points else None
     notes = "".join(f"<li>{escape(note)}</li>" for note in notes_of(document))
     advice = "".join(
         f"<li>{escape(piece['sentence'])} {escape(piece['remedy'])}</li>" for piece in document["advice"]
     )
     body = [
         f"<h1>{escape(title)}</h1>",
-        drawn if plot else "<p>No operation with known floating-point work and bytes: nothing to plot.</p>",
+        _drawn(plot, points)
+        if plot is not None
+        else "<p>No operation with known floating-point work and bytes: nothing to plot.</p>",
         _table("Devices", _DEVICES, document["devices"]),
         _table("Modules", _MODULES, document["modules"]),
         _table("Named scopes", _SCOPES, document["scopes"]),
@@ -106,13 +95,37 @@ def page(report: Report) -> str:
     head = (
         '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>"
+        f"<title>{escape(title)}</title>\n<style>{style()}{_STYLE}</style>"
     )
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n'
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body class="jaxobs">\n'
         + "\n".join(part for part in body if part)
         + "\n</body>\n</html>\n"
     )
+
+
+def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
+    for row in operations:
+        rate, near = row["achieved_flops_per_second"], row["efficiency"]
+        if not row["intensity"] or not rate:
+            continue
+        about = (
+            f"{row['name']} ({row['module'] or 'no module'})",
+            f"{seconds(row['seconds'])}, {percent(row['share'])} of the time",
+            f"{amount(rate, 'FLOP/s')} at {amount(row['intensity'])} FLOP/byte",
+            f"efficiency {percent(near)}, {row['label']}",
+            str(row["source"] or ""),
+        )
+        yield Point(
+            row["name"], "operation", row["intensity"], rate, row["share"] or 0.0, bound_of(row),
+            "\n".join(line for line in about if line), rate / near if near else None,
+        )  # fmt: skip
+
+
+def _drawn(plot: Element, points: Sequence[Point]) -> str:
+    names = dict.fromkeys(point.bottleneck for point in points)
+    said = "The area of a dot is its share of the time; point at one to read more."
+    return f"{markup(plot)}\n{markup(legend(names))}\n<p>{said}</p>"
 
 
 def _particulars(row: Mapping[str, Any]) -> str:

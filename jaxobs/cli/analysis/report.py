@@ -20,7 +20,8 @@ from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace
-from jaxobs.roofline_model.bounds import ceiling, model_flops_utilization
+from jaxobs.report.drawing import Roof
+from jaxobs.roofline_model.bounds import model_flops_utilization, roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
 
 
@@ -31,8 +32,8 @@ class Report:
     source: str
     document: dict[str, Any]
     """Plain data, ready for JSON."""
-    roofs: list[tuple[str, str, tuple[tuple[float, float], ...]]]
-    """Device kind, element type and (FLOP/byte, FLOP/s) of each roof that some operation stands under."""
+    roofs: list[Roof]
+    """Those that some operation stands under."""
 
 
 def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks]) -> Report:
@@ -59,11 +60,12 @@ def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peak
     document["advice"] = advise_on_trace(document)
     kinds = {device.peaks.device_kind: device.peaks for device in joined.devices}
     roofs = [
-        (kind, dtype, ceiling(kinds[kind], dtype))
+        Roof(kind, *found)
         for kind, names in joined.dtypes.items()
         for dtype in sorted(names)
+        if (found := roof(kinds[kind], dtype)) is not None
     ]
-    return Report(source, document, [roof for roof in roofs if roof[2]])
+    return Report(source, document, roofs)
 
 
 def _modules_of(trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:

@@ -11,7 +11,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
-from jaxobs.roofline_model.bounds import ceiling
+from jaxobs.roofline_model.bounds import ceiling, roof
 
 
 class Devices:
@@ -91,11 +91,17 @@ class Devices:
                 "platform": self.backend.platform,
                 "peaks": _with_reasons(self.peaks[kind]) if kind in self.peaks else None,
                 "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
+                "roofs": self._roofs_of(kind),
                 **memory(ordinal),
                 **clocks(self.read(ordinal), self._taken_lately(ordinal)),
             }
             for ordinal, kind, _ in self.backend.devices
         ]
+
+    def _roofs_of(self, kind: str) -> list[dict[str, Any]]:
+        """The same roofs as the series show, each by its two lines."""
+        drawn = [roof(self.peaks[kind], dtype) for named, dtype in sorted(self._roofs) if named == kind]
+        return [each._asdict() for each in drawn if each is not None]
 
     def _taken_lately(self, ordinal: int) -> Taken:
         return self._taken[ordinal].average() if ordinal in self._taken else Taken()

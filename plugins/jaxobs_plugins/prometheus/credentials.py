@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -35,8 +36,19 @@ class Token:
     def admits(self, authorization: str) -> bool:
         """Whether an `Authorization` header brings it; the time taken does not tell how much of it is right."""
         scheme, _, given = authorization.partition(" ")
-        digest = hashlib.sha256(given.strip().encode("latin-1", "replace")).digest()
-        return hmac.compare_digest(digest, self._digest) and scheme.lower() == "bearer"
+        return self._is(given.strip().encode("latin-1", "replace")) and scheme.lower() == "bearer"
+
+    def admits_browser(self, authorization: str) -> bool:
+        """Whether it brings the token as the password of a user of any name (`Basic`, RFC 7617), as browsers do."""
+        scheme, _, given = authorization.partition(" ")
+        try:
+            decoded = base64.b64decode(given.strip(), validate=True)
+        except ValueError:
+            return False
+        return self._is(decoded.partition(b":")[2]) and scheme.lower() == "basic"
+
+    def _is(self, given: bytes) -> bool:
+        return hmac.compare_digest(hashlib.sha256(given).digest(), self._digest)
 
 
 @dataclass(frozen=True, slots=True)

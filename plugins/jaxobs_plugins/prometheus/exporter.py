@@ -16,13 +16,15 @@ from jaxobs_plugins.prometheus.announcement import Announcement
 from jaxobs_plugins.prometheus.checking import remarks
 from jaxobs_plugins.prometheus.followed_credentials import FollowedCredentials, NotYetReadError
 from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames, refusal
+from jaxobs_plugins.prometheus.live import Live
+from jaxobs_plugins.prometheus.neighbours import Neighbours
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.routes import METRICS_PATH, answer
 from jaxobs_plugins.prometheus.server import HttpServer
 from jaxobs_plugins.prometheus.service_discovery import TargetFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from jaxobs.plugin.protocol import Agent, Batch, Remark
     from jaxobs_plugins.prometheus.messages import Request, Response
@@ -45,6 +47,7 @@ class PrometheusExporter(Exporter):
         self._server: HttpServer | None = None
         self._announcement: Announcement | None = None
         self._page = MetricsPage()
+        self._live = Live()
         self._credentials: FollowedCredentials | None = None
         self._hosts: AllowedHosts | None = None
         self._said_misdirected = False
@@ -65,6 +68,7 @@ class PrometheusExporter(Exporter):
             return
         self._credentials = FollowedCredentials(agent.settings, agent.log)
         self._page = self._make_page(agent, ())
+        self._live = self._make_live(agent)
         self._agent = agent  # before it serves: who asks at once is answered
         try:
             with suppress(NotYetReadError):
@@ -78,6 +82,7 @@ class PrometheusExporter(Exporter):
         if self._agent is None or self._credentials is None:
             return
         self._page = self._make_page(self._agent, batch.snapshot.families)
+        self._live.show(batch.snapshot)
         if self._server is None:
             self._serve(self._agent, self._credentials)
             return
@@ -135,7 +140,8 @@ class PrometheusExporter(Exporter):
         """On the server's thread."""
         assert self._credentials is not None
         assert self._hosts is not None
-        response = answer(request, self._page, self._hosts, self._credentials.token, self._ask_for_profile)
+        token, ask = self._credentials.token, self._ask_for_profile
+        response = answer(request, self._page, self._hosts, token, ask, self._live)
         agent = self._agent
         if response.status == HTTPStatus.MISDIRECTED_REQUEST and agent and not self._said_misdirected:
             self._said_misdirected = (
@@ -159,10 +165,17 @@ class PrometheusExporter(Exporter):
         return None
 
     def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
-        inline = (
-            agent.settings.get("agent") == "inline"
-        )  # then the training thread needs the same interpreter lock
-        return MetricsPage(families, dict(agent.resource), _give_way if inline else None)
+        return MetricsPage(families, dict(agent.resource), _pause_of(agent))
+
+    def _make_live(self, agent: Agent) -> Live:
+        directory = agent.settings.get("file_sd_directory")
+        ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
+        return Live(ranks, _pause_of(agent))
+
+
+def _pause_of(agent: Agent) -> Callable[[], None] | None:
+    """What gives way to the training thread where it needs the same interpreter lock."""
+    return _give_way if agent.settings.get("agent") == "inline" else None
 
 
 def _give_way() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from jaxobs_plugins.prometheus.hosts import AllowedHosts, refusal
+from jaxobs_plugins.prometheus.live import PAGE_PATH, SNAPSHOT_PATH, Live
 from jaxobs_plugins.prometheus.messages import Request, Response, plain
 from jaxobs_plugins.prometheus.negotiation import accepts_gzip, negotiate
 from jaxobs_plugins.prometheus.profile_request import PROFILE_PATH, AskForProfile, answer_profile_request
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"
 
+_COMPRESSION_LEVEL = 1  # as for the metrics: most of the gain, in half the time
+
 
 def answer(
     request: Request,
@@ -25,8 +30,9 @@ def answer(
     hosts: AllowedHosts,
     token: Token | None = None,
     ask: AskForProfile | None = None,
+    live: Live | None = None,
 ) -> Response:
-    """The response to `request`, from what `page` holds.
+    """The response to `request`, from what `page` and `live` hold.
 
     With a `token`, who does not bring it learns nothing, not even which paths there are. Only with one can `ask` be
     called, which asks the job for a profiler window: whoever may read must not be able to slow the job. Without one,
@@ -36,17 +42,35 @@ def answer(
     if token is None:
         if not hosts.admit(request.host):
             return plain(HTTPStatus.MISDIRECTED_REQUEST, refusal(request.host))
-        return _answer_reader(request, page)
-    if not token.admits(request.headers.get("authorization", "")):
-        challenge = {"WWW-Authenticate": 'Bearer realm="jaxobs"'}
-        return plain(HTTPStatus.UNAUTHORIZED, "bring the token: Authorization: Bearer …", challenge)
-    if request.path == PROFILE_PATH:
-        return answer_profile_request(request, ask)
-    return _answer_reader(request, page)
+        return _answer_reader(request, page, live)
+    authorization = request.headers.get("authorization", "")
+    if token.admits(authorization):
+        if request.path == PROFILE_PATH:
+            return answer_profile_request(request, ask)
+        return _answer_reader(request, page, live)
+    if token.admits_browser(authorization) and request.method in {"GET", "HEAD"}:
+        return _answer_reader(request, page, live)
+    return _ask_for_token(request)
 
 
-def _answer_reader(request: Request, page: MetricsPage) -> Response:
-    if request.path not in {METRICS_PATH, HEALTH_PATH, "/"}:
+def _ask_for_token(request: Request) -> Response:
+    """A browser asks its user where it is asked for Basic (RFC 7617): any name, and the token as the password.
+
+    So the token is in no address, which would stay in histories, logs and links, and in no cookie. But what a browser
+    sends by itself it sends for other web pages too: it opens what is read, which those pages cannot see, and no POST.
+    """
+    reads_pages = "text/html" in request.headers.get("accept", "")
+    challenge = (
+        'Basic realm="jaxobs: any name, and the token as password"'
+        if reads_pages
+        else 'Bearer realm="jaxobs"'
+    )
+    text = "bring the token: Authorization: Bearer …"
+    return plain(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": challenge, "Vary": "Accept"})
+
+
+def _answer_reader(request: Request, page: MetricsPage, live: Live | None) -> Response:
+    if request.path not in {METRICS_PATH, HEALTH_PATH, PAGE_PATH, SNAPSHOT_PATH}:
         if request.path == PROFILE_PATH:
             return plain(
                 HTTPStatus.NOT_FOUND, "set JAXOBS_METRICS_TOKEN_FILE to allow asking for profiler windows"
@@ -56,16 +80,28 @@ def _answer_reader(request: Request, page: MetricsPage) -> Response:
         return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD", {"Allow": "GET, HEAD"})
     if request.path == HEALTH_PATH:
         return plain(HTTPStatus.OK, "healthy")
-    if request.path == "/":
-        return plain(HTTPStatus.OK, f"jaxobs: the metrics of this training process are at {METRICS_PATH}")
-    return _metrics(request, page)
+    return _of_this_process(request, page, live or Live())
 
 
-def _metrics(request: Request, page: MetricsPage) -> Response:
-    """The page, unless another process's was asked for: one that had this port before, as a target file said."""
+def _of_this_process(request: Request, page: MetricsPage, live: Live) -> Response:
+    """Unless another process was asked for: one that had this port before, as a target file said."""
     wanted = parse_qs(request.query).get("instance", [page.instance])
     if wanted != [page.instance]:
         return plain(HTTPStatus.GONE, "another process was here; these are not its metrics")
+    if request.path == METRICS_PATH:
+        return _metrics(request, page)
+    return _compressed(request, live.page(request) if request.path == PAGE_PATH else live.snapshot())
+
+
+def _compressed(request: Request, response: Response) -> Response:
+    """As gzip where the client takes it."""
+    if not accepts_gzip(request.headers.get("accept-encoding", "")):
+        return response
+    body = gzip.compress(response.body, _COMPRESSION_LEVEL, mtime=0)
+    return replace(response, body=body, headers={**response.headers, "Content-Encoding": "gzip"})
+
+
+def _metrics(request: Request, page: MetricsPage) -> Response:
     content_type = negotiate(request.headers.get("accept", ""))
     compressed = accepts_gzip(request.headers.get("accept-encoding", ""))
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}

@@ -43,6 +43,16 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
     return [{"targets": [target], "labels": labels}]
 
 
+def files_of_host(directory: Path, host: str) -> list[Path]:
+    """The target files that processes of a host have there now, by name. Raises OSError."""
+    name = re.compile(rf"jaxobs-{re.escape(_host_in_names(host))}-\d{{1,10}}\.json")
+    return (
+        sorted(path for path in directory.iterdir() if name.fullmatch(path.name))
+        if directory.is_dir()
+        else []
+    )
+
+
 class TargetFile:
     """One file, named by this host and process, in a directory that several processes and hosts may share."""
 
@@ -51,7 +61,7 @@ class TargetFile:
         self._target = target
         self._scheme = scheme
         self._written = ""
-        self._host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+        self._host = _host_in_names(socket.gethostname())
         self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
 
     def publish(self, resource: Mapping[str, str]) -> None:
@@ -83,6 +93,10 @@ class TargetFile:
                     path.unlink(missing_ok=True)
                     stale.append(path)
         return stale
+
+
+def _host_in_names(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", host)
 
 
 def _is_alive(process: int) -> bool:

@@ -1,0 +1,140 @@
+"""One value over time as a line, with its newest value at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from jaxobs.report.drawing.axes import Scale, bands, level_name, seconds_ago
+from jaxobs.report.drawing.elements import Element, stretched, tag
+from jaxobs.report.units import duration
+
+_TOP: Final = 14
+_AXIS: Final = 22
+_BANDS: Final = 60
+
+
+def line_chart(
+    times: Sequence[float],
+    values: Sequence[float],
+    span: float,
+    *,
+    name: str,
+    write: Callable[[float], str],
+    height: int = 92,
+    from_zero: bool = True,
+    limit: float | None = None,
+    with_times: bool = True,
+    tick_unit: float = 1.0,
+) -> Element | None:
+    """An `<svg>` element; None where fewer than two of the values are known.
+
+    Args:
+        times: Seconds, negative before now, ascending.
+        values: One for each time; NaN where it is not known, and there the line is broken.
+        span: Seconds that the axis reaches back.
+        name: What it is, for the label that a screen reader reads.
+        write: A value as text.
+        height: Of the whole, in pixels.
+        from_zero: Whether the axis begins at 0, as that of an amount should.
+        limit: A line across the chart at this value, such as what memory there is.
+        with_times: Whether the times stand below it; of several charts one above the other only the last needs them.
+        tick_unit: What levels are round numbers of: 2**30 for bytes that are written in GiB.
+    """
+    known = [(time, value) for time, value in zip(times, values, strict=True) if math.isfinite(value)]
+    if len(known) < 2:
+        return None
+    bottom = height - (_AXIS if with_times else 4)
+    up = _scale([value for _, value in known], bottom, from_zero, limit)
+    scale = Scale(-span, 0.0, 0.0, 100.0)
+    runs = [
+        [(scale.at(max(-span, time)), up.at(value)) for time, value in run]
+        for finite, run in groupby(
+            zip(times, values, strict=True), key=lambda pair: math.isfinite(pair[1])
+        )
+        if finite
+    ]  # fmt: skip
+    low, high = min(known, key=lambda pair: pair[1])[1], max(known, key=lambda pair: pair[1])[1]
+    last = known[-1]
+    return tag(
+        "svg",
+        *_levels(up, write, tick_unit),
+        stretched(height, *(shape for run in runs for shape in _line(run, bottom, fill=from_zero))),
+        _limit(up, limit, write),
+        tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
+        *_pointed_at(known, scale, bottom, write),
+        *(seconds_ago(scale, height - 6) if with_times else ()),
+        class_="jaxobs-chart with-levels line",
+        width="100%",
+        height=height,
+        role="img",
+        tabindex="0",
+        aria_label=f"{name} over time: now {write(last[1])}, lowest {write(low)}, highest {write(high)}",
+    )
+
+
+def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float | None) -> Scale:
+    low, high = min(values), max(values)
+    usual = sorted(values)[int(_USUAL * (len(values) - 1))]
+    if from_zero and high > _FAR_ABOVE * usual > 0:
+        high = _ROOM_ABOVE * usual
+    if limit is not None and limit <= _LIMIT_IN_SIGHT * high:
+        high = max(high, limit)
+    if from_zero:
+        low = min(0.0, low)
+    if high == low:
+        high, low = high + (abs(high) or 1.0) * 0.5, low - (0.0 if from_zero else (abs(low) or 1.0) * 0.5)
+    return Scale(low, high + (high - low) * 0.08, bottom, _TOP)
+
+
+_USUAL: Final = 0.95
+_FAR_ABOVE: Final = 3.0
+_ROOM_ABOVE: Final = 1.5
+"""One moment in twenty that is three times as high as the others, such as the first steps, which wait for nothing, would
+flatten all the rest: the line then leaves the chart at its top, and what it was is under the pointer."""
+
+_LIMIT_IN_SIGHT: Final = 3.0
+"""A limit further above the values than that would flatten them into a line at the bottom."""
+
+
+def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Iterator[Element]:
+    for tick in up.ticks(3, tick_unit):
+        y = up.at(tick)
+        yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
+        yield level_name(write(tick) if tick else "0", y)
+
+
+def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Element | None:
+    if limit is None or limit > up.high:
+        return None
+    y = up.at(limit)
+    return tag(
+        "g",
+        tag("line", class_="limit", x1="0", y1=y, x2="100%", y2=y),
+        tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end"),
+    )
+
+
+def _line(run: Sequence[tuple[float, float]], bottom: float, *, fill: bool) -> Iterator[Element]:
+    line = " ".join(f"{x:.2f},{y:.1f}" for x, y in run)
+    if fill and len(run) > 1:
+        yield tag(
+            "polygon",
+            class_="under-line",
+            points=f"{line} {run[-1][0]:.2f},{bottom} {run[0][0]:.2f},{bottom}",
+        )
+    yield tag("polyline", class_="line", points=line)
+
+
+def _pointed_at(
+    known: Sequence[tuple[float, float]], scale: Scale, bottom: float, write: Callable[[float], str]
+) -> Iterator[Element]:
+    across = [scale.at(max(scale.low, time)) for time, _ in known]
+    for index, start, end in bands(across, _BANDS, across[0], across[-1]):
+        time, value = known[index]
+        yield tag(
+            "rect", tag("title", f"{write(value)}\n{duration(-time)} ago"), class_="mark band",
+            x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=bottom - _TOP,
+        )  # fmt: skip

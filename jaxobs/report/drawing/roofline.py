@@ -1,0 +1,206 @@
+"""The roofline: FLOP/s over FLOP/byte on logarithmic axes, a roof for each element type, a dot for each measured thing.
+
+The picture is that of Williams, Waterman and Patterson, CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from jaxobs.report.drawing.axes import LogScale, level_name, short
+from jaxobs.report.drawing.elements import Element, number, stretched, tag
+from jaxobs.report.units import amount
+
+_HEIGHT: Final = 380
+_TOP, _BOTTOM = 24, 336
+_LEFT, _RIGHT = 0.0, 100.0
+_LEAST_RADIUS, _MOST_RADIUS = 4.0, 15.0
+_MARGIN: Final = 0.35
+"""Decades left free around what is drawn."""
+
+_NAMED: Final = 4
+"""Of the points the largest executables have their names beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """What one kind of device can attain with one element type: `min(intensity × bytes/s, FLOP/s)`."""
+
+    device_kind: str
+    dtype: str
+    flops_per_second: float
+    bytes_per_second: float
+
+    @property
+    def ridge(self) -> float:
+        """The intensity, in FLOP/byte, from which on the roof is flat."""
+        return self.flops_per_second / self.bytes_per_second
+
+    def at(self, intensity: float) -> float:
+        """FLOP/s that work of this intensity can attain."""
+        return min(intensity * self.bytes_per_second, self.flops_per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Something that was measured: an executable or one of its operations. `intensity` and `rate` are above 0."""
+
+    name: str
+    kind: Literal["executable", "operation"]
+    intensity: float
+    """FLOP/byte."""
+    rate: float
+    """FLOP/s."""
+    share: float
+    """Part of the time of its kind, 0 to 1: its area."""
+    bottleneck: str
+    """A word of docs/bottlenecks.md: its colour."""
+    about: str
+    """What is shown of it under the pointer: lines of text."""
+    attainable: float | None = None
+    """FLOP/s at its bound time; drawn as a line up to it under the pointer."""
+
+
+def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
+    """An `<svg>` element; None where there is neither a roof nor a point."""
+    if not roofs and not points:
+        return None
+    across = LogScale.around(
+        [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, _LEFT, _RIGHT
+    )
+    low, high = across.ends
+    near = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
+    attainable = [point.attainable for point in points if point.attainable]
+    up = LogScale.around([*(point.rate for point in points), *attainable, *near], _MARGIN, _BOTTOM, _TOP)
+    largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
+    return tag(
+        "svg",
+        *_grid(across, up),
+        stretched(_HEIGHT, *(_roof(roof, across, up, low, high) for roof in roofs)),
+        *(_mark(point, across, up) for point in largest_last),
+        *(text for roof in roofs for text in _roof_names(roof, across, up)),
+        *_names(points, across, up),
+        class_="jaxobs-chart with-levels",
+        width="100%",
+        height=_HEIGHT,
+        role="img",
+        tabindex="0",
+        aria_label=f"Roofline: FLOP per second over FLOP per byte, {len(points)} points, {len(roofs)} roofs",
+    )
+
+
+def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
+    for tick in up.ticks():
+        y = up.at(tick)
+        yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
+        yield level_name(short(tick), y)
+    for tick in across.ticks():
+        x = f"{across.at(tick):.2f}%"
+        yield tag("line", class_="grid", x1=x, y1=_TOP, x2=x, y2=_BOTTOM)
+        yield tag("text", f"{tick:g}", class_="tick", x=x, y=_BOTTOM + 16, text_anchor="middle")
+    yield level_name("FLOP/s", 12)
+    yield tag(
+        "text",
+        "FLOP per byte of device memory",
+        class_="tick axis",
+        x="100%",
+        y=_HEIGHT - 8,
+        text_anchor="end",
+    )
+
+
+def _roof(roof: Roof, across: LogScale, up: LogScale, low: float, high: float) -> Element:
+    corners = [low, *([roof.ridge] if low < roof.ridge < high else []), high]
+    line = " ".join(f"{across.at(x):.2f},{up.at(roof.at(x)):.1f}" for x in corners)
+    about = (
+        f"{roof.device_kind}, {roof.dtype}: {amount(roof.flops_per_second, 'FLOP/s')},"
+        f" {amount(roof.bytes_per_second, 'B/s')}, ridge at {amount(roof.ridge, 'FLOP/byte')}"
+    )
+    under = f"{line} {number(across.end)},{number(up.start)} {number(across.start)},{number(up.start)}"
+    return tag(
+        "g",
+        tag("title", about),
+        tag("polygon", class_="under-roof", points=under),
+        tag("polyline", class_="roof", points=line),
+        data_flops_per_second=f"{roof.flops_per_second:.9g}",
+        data_bytes_per_second=f"{roof.bytes_per_second:.9g}",
+        data_dtype=roof.dtype,
+    )
+
+
+def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]:
+    yield tag(
+        "text",
+        f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}",
+        class_="roof-name",
+        x="100%",
+        y=up.at(roof.flops_per_second) - 7,
+        text_anchor="end",
+    )
+    if across.at(roof.ridge) > _SLOPE_TO_NAME:
+        x = 10.0 ** (across.low + (across.high - across.low) * _SLOPE_NAME_AT / 100)
+        text = amount(roof.bytes_per_second, "B/s")
+        yield tag(
+            "text",
+            text,
+            class_="roof-name",
+            x=f"{_SLOPE_NAME_AT}%",
+            y=up.at(roof.at(x)) - 8,
+            text_anchor="end",
+        )
+
+
+_SLOPE_NAME_AT: Final = 22
+_SLOPE_TO_NAME: Final = 30
+"""Percent of the width: a shorter slope has no room for its name."""
+
+
+def _radius(point: Point) -> float:
+    return _LEAST_RADIUS + (_MOST_RADIUS - _LEAST_RADIUS) * math.sqrt(min(1.0, max(0.0, point.share)))
+
+
+def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
+    """A diamond for an executable, a circle for an operation."""
+    y, radius = up.at(point.rate), _radius(point)
+    r = number(radius)
+    shape = (
+        tag("path", d=f"M0 -{r} L{r} 0 L0 {r} L-{r} 0 Z")
+        if point.kind == "executable"
+        else tag("circle", r=radius)
+    )
+    room = None
+    if point.attainable is not None:
+        room = tag("line", class_="room", x1="0", y1="0", x2="0", y2=up.at(point.attainable) - y)
+    return tag(
+        "svg",
+        tag("title", point.about),
+        room,
+        shape,
+        class_=f"mark {point.kind} is-{point.bottleneck}",
+        x=f"{across.at(point.intensity):.2f}%",
+        y=y,
+        overflow="visible",
+        data_flops_per_second=f"{point.rate:.9g}",
+        data_intensity=f"{point.intensity:.9g}",
+    )
+
+
+def _names(points: Sequence[Point], across: LogScale, up: LogScale) -> Iterator[Element]:
+    """Names of the largest executables where they lie far enough from each other."""
+    placed: list[tuple[float, float]] = []
+    executables = sorted((one for one in points if one.kind == "executable"), key=lambda one: -one.share)
+    for point in executables[:_NAMED]:
+        x, y = across.at(point.intensity), up.at(point.rate)
+        if any(abs(y - other) < 16 and abs(x - beside) < 30 for beside, other in placed):  # pixels, percent
+            continue
+        placed.append((x, y))
+        anchor = "start" if x < _NEAR_AN_EDGE else "end" if x > 100 - _NEAR_AN_EDGE else "middle"
+        above = y - _radius(point) - 5
+        yield tag("text", point.name, class_="mark-name", x=f"{x:.2f}%", y=above, text_anchor=anchor)
+
+
+_NEAR_AN_EDGE: Final = 12
+"""Percent of the width: a name in the middle above its point would be cut off there."""

@@ -1,0 +1,149 @@
+"""Where the time went: one bar whose parts add up to a step, and parts of the time over the last hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from jaxobs.report.drawing.axes import Scale, bands, level_name, seconds_ago
+from jaxobs.report.drawing.elements import Element, stretched, tag
+from jaxobs.report.units import duration, rough_percent
+
+COMPONENTS: Final = (
+    "compute", "memory", "communication", "transfer", "latency", "unmodelled", "unknown", "input", "host",
+    "checkpoint", "compile",
+)  # fmt: skip
+"""From the bottom of a stack: what the device does, what is not known, then what it waits for."""
+
+_BAR: Final = 34
+_HEIGHT: Final = 200
+_TOP, _BOTTOM = 8, 176
+_BANDS: Final = 60
+_LEAST_SHARE: Final = 0.0005
+"""Smaller parts are narrower than a pixel, and round to 0 %."""
+
+_ROOM_FOR_A_NAME: Final = 0.14
+"""Of the width: so long is a word on a phone."""
+
+
+def shares_bar(parts: Mapping[str, float]) -> Element | None:
+    """One bar as wide as all `parts`, seconds by component, together; None where they add up to nothing."""
+    whole = sum(parts.values())
+    if whole <= 0:
+        return None
+    shapes: list[Element] = []
+    start = 0.0
+    for name in _ordered(parts):
+        share = parts[name] / whole
+        if share >= _LEAST_SHARE:
+            said = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
+            shapes.append(
+                tag(
+                    "svg",
+                    tag("title", said),
+                    tag("rect", class_=f"is-{name}", width="100%", height=_BAR),
+                    tag("text", name, class_=f"on-{name}", x="8", y=_BAR / 2 + 4)
+                    if share >= _ROOM_FOR_A_NAME
+                    else None,
+                    class_="mark part",
+                    x=f"{100 * start:.3f}%",
+                    width=f"{100 * share:.3f}%",
+                    height=_BAR,
+                )
+            )
+        start += share
+    label = "; ".join(
+        f"{name} {rough_percent(parts[name] / whole)}"
+        for name in _ordered(parts)
+        if parts[name] / whole >= 0.005
+    )
+    return tag(
+        "svg", *shapes, class_="jaxobs-chart bar", width="100%", height=_BAR, role="img", tabindex="0",
+        aria_label=f"Where a step goes: {label}",
+    )  # fmt: skip
+
+
+def shares_over_time(
+    edges: Sequence[float],
+    shares: Mapping[str, Sequence[float]],
+    span: float,
+    marks: Sequence[tuple[float, str]] = (),
+) -> Element | None:
+    """Parts of the time as a stack that adds up to 1; None where there is no stretch of time.
+
+    Args:
+        edges: Seconds, negative before now, ascending: where the stretches of time begin, and where the last one ends.
+        shares: By component, a part of each stretch, 0 to 1.
+        span: Seconds that the axis reaches back.
+        marks: What happened when (seconds, negative before now), drawn as a tick on top.
+    """
+    if len(edges) < 2:
+        return None
+    scale = Scale(-span, 0.0, 0.0, 100.0)
+    shown = [name for name in _ordered(shares) if max(shares[name]) >= _LEAST_SHARE]
+    across = [scale.at(max(-span, edge)) for edge in edges]
+    events = [
+        tag(
+            "svg", tag("title", what), tag("path", d="M0 0 L4 -7 L-4 -7 Z"), class_="mark event",
+            x=f"{scale.at(time):.2f}%", y=_TOP, overflow="visible",
+        )
+        for time, what in marks
+        if time >= -span
+    ]  # fmt: skip
+    middle, bottom = (Scale(0.0, 1.0, _BOTTOM, _TOP).at(share) for share in (0.5, 0.0))
+    return tag(
+        "svg",
+        stretched(_HEIGHT, *_areas(across, [shares[name] for name in shown], shown)),
+        tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
+        tag("line", class_="grid", x1="0", y1=bottom, x2="100%", y2=bottom),
+        *(level_name(text, y) for text, y in (("100 %", _TOP + 4), ("50 %", middle), ("0", bottom))),
+        *_pointed_at(edges, across, {name: shares[name] for name in shown}),
+        *events,
+        *seconds_ago(scale, _HEIGHT - 6),
+        class_="jaxobs-chart with-levels",
+        width="100%",
+        height=_HEIGHT,
+        role="img",
+        tabindex="0",
+        aria_label="Where the time went, as parts of it over time: " + ", ".join(shown),
+    )
+
+
+def _ordered(names: Mapping[str, object]) -> list[str]:
+    known = [name for name in COMPONENTS if name in names]
+    return known + sorted(set(names) - set(known))
+
+
+def _areas(
+    across: Sequence[float], layers: Sequence[Sequence[float]], names: Sequence[str]
+) -> Iterator[Element]:
+    """Each layer on those before it, level within a stretch: that is how much is known of when it was within it."""
+    up = Scale(0.0, 1.0, _BOTTOM, _TOP)
+    below = [0.0] * (len(across) - 1)
+    for name, layer in zip(names, layers, strict=True):
+        above = [low + share for low, share in zip(below, layer, strict=True)]
+        there, back = _steps(across, above, up), _steps(across, below, up)
+        yield tag("polygon", class_=f"area is-{name}", points=" ".join([*there, *reversed(back)]))
+        below = above
+
+
+def _steps(across: Sequence[float], heights: Sequence[float], up: Scale) -> list[str]:
+    corners = []
+    for (start, end), height in zip(pairwise(across), heights, strict=True):
+        y = f"{up.at(min(1.0, height)):.1f}"
+        corners += [f"{start:.2f},{y}", f"{end:.2f},{y}"]
+    return corners
+
+
+def _pointed_at(
+    edges: Sequence[float], across: Sequence[float], shares: Mapping[str, Sequence[float]]
+) -> Iterator[Element]:
+    middles = [(start + end) / 2 for start, end in pairwise(across)]
+    for index, start, end in bands(middles, _BANDS, across[0], across[-1]):
+        parts = sorted(((values[index], name) for name, values in shares.items()), reverse=True)
+        lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
+        yield tag(
+            "rect", tag("title", "\n".join([f"{duration(-edges[index + 1])} ago", *lines])), class_="mark band",
+            x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=_BOTTOM - _TOP,
+        )  # fmt: skip

@@ -1,0 +1,112 @@
+"""What notebooks show of an object instead of its text: a picture and tables, in light and dark themes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from jaxobs.report.drawing import Element, Point, Roof, markup, roofline, style, tag
+from jaxobs.report.page import opening
+from jaxobs.report.page.compiles import compilations
+from jaxobs.report.page.memory import memory
+from jaxobs.report.page.parts import Column, parts_style, quiet, table
+from jaxobs.report.page.rooflines import nearness
+from jaxobs.report.page.steps import where_steps_go
+from jaxobs.report.page.view import View
+from jaxobs.report.units import amount, byte_size, duration, percent
+
+_SECTIONS: Final = (
+    opening.sentence, opening.figures, opening.absent_figures, opening.advice, where_steps_go, nearness,
+    compilations, memory,
+)  # fmt: skip
+
+
+def snapshot_html(document: Mapping[str, Any]) -> str:
+    """The page of a snapshot without what takes time to gather, and the way to the live one."""
+    address = (document.get("process") or {}).get("address")
+    live = str(address).removesuffix("metrics") if address else None
+    link = (
+        tag("p", tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer")) if live else None
+    )
+    return _shown(*(section(View(document)) for section in _SECTIONS), link)
+
+
+def cost_html(cost: Mapping[str, Any], summary: str) -> str:
+    """`Cost.to_dict()` by kind of work and element type; `summary` is what `str()` says."""
+    rows = list(_work(cost))
+    return _shown(
+        tag("p", summary), table(_AMOUNTS, rows, caption="Work of one run on one device"), _why_inexact(cost)
+    )
+
+
+def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]]) -> str:
+    """`Roofline.to_dict()` under `roofs`: element type, FLOP/s and bytes/s of each."""
+    cost, device = measured["cost"], str(measured["device"])
+    intensity, rate = cost.get("intensity"), measured.get("achieved_flops_per_second")
+    label = str(measured["bottleneck"])
+    points = []
+    if intensity and rate:
+        about = f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}\nlimited by {label}"
+        attainable = measured.get("attainable_flops_per_second")
+        points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
+    shown = roofline([Roof(device, *roof) for roof in roofs], points)
+    figures = list(_figures(measured))
+    rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in figures]
+    return _shown(
+        tag("dl", *rows, class_="figures"),
+        shown,
+        table(_AMOUNTS, list(_work(cost)), caption="Work of one run on one device"),
+        quiet(measured.get("reason"), measured.get("utilization_reason")),
+        _why_inexact(cost),
+    )
+
+
+def _shown(*elements: Element | None) -> str:
+    css = tag("style", style() + parts_style())
+    whole = tag("div", css, *elements, class_="jaxobs in-notebook")
+    for element in whole.iter():
+        element.attrib.pop("id", None)  # there may be many in one notebook
+    return markup(whole)
+
+
+def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "a run", duration(measured["seconds"])
+    for key, title in (("efficiency", "efficiency"), ("mfu", "MFU"), ("hfu", "HFU")):
+        if measured.get(key) is not None and not (key == "hfu" and measured["hfu"] == measured["mfu"]):
+            yield title, percent(measured[key])
+    for key, title in (("achieved", "achieved"), ("attainable", "attainable")):
+        if (rate := measured.get(f"{key}_flops_per_second")) is not None:
+            yield title, amount(rate, "FLOP/s")
+    yield "limited by", str(measured["bottleneck"])
+    yield "device", str(measured["device"])
+
+
+def _work(cost: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    for key, title in (
+        ("matrix", "matrix"),
+        ("vector", "vector"),
+        ("rematerialized", "rematerialised matrix"),
+    ):
+        for dtype, flops in (cost.get(f"{key}_flops_by_type") or {}).items():
+            if flops:
+                yield {"work": f"{title}, {dtype}", "amount": amount(flops, "FLOP")}
+    if cost.get("transcendentals"):
+        yield {"work": "transcendentals", "amount": amount(cost["transcendentals"])}
+    yield {"work": "device memory", "amount": byte_size(cost.get("bytes") or 0)}
+    for kind, sent in (cost.get("collective_bytes") or {}).items():
+        if sent:
+            yield {"work": f"sent by {kind}", "amount": byte_size(sent)}
+    if cost.get("intensity") is not None:
+        yield {"work": "intensity", "amount": amount(cost["intensity"], "FLOP/byte")}
+
+
+def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
+    unmodelled = (f"{name} is unmodelled" for name in cost.get("unmodelled") or ())
+    reasons = [*(cost.get("inexact_reasons") or ()), *unmodelled]
+    return quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None
+
+
+_AMOUNTS: Final = (
+    Column("work", lambda row: row["work"], text=True),
+    Column("a run", lambda row: row["amount"]),
+)

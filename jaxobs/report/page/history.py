@@ -1,0 +1,143 @@
+"""The last hour of what the page draws over time, in bounded memory: at most POINTS moments of COLUMNS values.
+
+A run's first minutes are kept second by second. When there are too many moments the spacing grows, and those that lie
+closer are let go of. Counters are kept as they are, so that what lies between two moments is exact at any spacing.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+POINTS: Final = 360
+SECONDS: Final = 3600.0
+COLUMNS: Final = 120
+"""With POINTS of 8 bytes each: 350 kB at most. A loop has some 25."""
+
+_SPACINGS: Final = (1.0, 2.0, 5.0, 10.0)
+"""Seconds; at the last one POINTS reach over SECONDS."""
+
+_EARLY: Final = 0.3
+"""Seconds. Snapshots come once a second, give or take a little: a moment that is so early counts."""
+
+_LOOPS: Final = 4
+_RECORDED: Final = 8
+"""Values of the user's own that are kept for each loop."""
+
+_OF_A_LOOP: Final = ("steps", "tokens", "steps_per_second", "tokens_per_second", "examples_per_second", "mfu")
+
+_FUNCTIONS: Final = 40
+"""Whose recompiles are kept."""
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A copy of the history. `times` are seconds, ascending, at most 0: before the newest snapshot."""
+
+    times: tuple[float, ...]
+    columns: Mapping[Key, tuple[float, ...]]
+    """One value for each time, NaN where it was not known: `("loops", "train", "components", "input")`, …"""
+
+    def column(self, *key: str) -> tuple[float, ...]:
+        """All NaN where it was never known."""
+        return self.columns.get(key) or (math.nan,) * len(self.times)
+
+    def names(self, *prefix: str) -> list[str]:
+        """What follows `prefix` in the keys that are one word longer, in order of appearance."""
+        return [key[-1] for key in self.columns if key[:-1] == prefix]
+
+
+NO_TREND: Final = Trend((), {})
+
+
+class History:
+    """What the snapshots of the last hour said, in few numbers. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._times = array("d")
+        self._columns: dict[Key, array[float]] = {}
+        self._spacing = 0
+
+    def add(self, seconds: float, document: Mapping[str, Any]) -> None:
+        """What a snapshot's document says at `seconds`; left out where that is too soon after the last moment."""
+        if self._times and seconds - self._times[-1] < _SPACINGS[self._spacing] - _EARLY:
+            return
+        values = dict(_values(document))
+        for key in values:
+            if key not in self._columns and self._has_room(key):
+                self._columns[key] = array("d", [math.nan] * len(self._times))
+        self._times.append(seconds)
+        for key, column in self._columns.items():
+            column.append(values.get(key, math.nan))
+        self._forget(seconds)
+
+    def _has_room(self, key: Key) -> bool:
+        """Functions are kept first come: one that took another's place would look as if it had just been compiled."""
+        functions = sum(known[0] == "functions" for known in self._columns) if key[0] == "functions" else 0
+        return len(self._columns) < COLUMNS and functions < _FUNCTIONS
+
+    def trend(self) -> Trend:
+        """The times, in seconds before the newest, and every column."""
+        newest = self._times[-1] if self._times else 0.0
+        return Trend(
+            tuple(time - newest for time in self._times),
+            {key: tuple(column) for key, column in self._columns.items()},
+        )
+
+    def _forget(self, now: float) -> None:
+        while len(self._times) > POINTS and self._spacing + 1 < len(_SPACINGS):
+            self._spacing += 1
+            self._keep(self._spaced())
+        first = max(0, len(self._times) - POINTS)
+        while self._times[first] < now - SECONDS:
+            first += 1
+        if first:
+            self._keep(list(range(first, len(self._times))))
+
+    def _spaced(self) -> list[int]:
+        """Which moments stay at the present spacing: the newest, and backwards those far enough from the next."""
+        kept = [len(self._times) - 1]
+        for index in range(len(self._times) - 2, -1, -1):
+            if self._times[kept[-1]] - self._times[index] >= _SPACINGS[self._spacing] - _EARLY:
+                kept.append(index)
+        return kept[::-1]
+
+    def _keep(self, indices: list[int]) -> None:
+        self._times = array("d", [self._times[index] for index in indices])
+        for key, column in self._columns.items():
+            self._columns[key] = array("d", [column[index] for index in indices])
+        self._columns = {
+            key: column for key, column in self._columns.items() if not all(map(math.isnan, column))
+        }
+
+
+def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
+    loops = document.get("loops") or {}
+    longest = sorted(loops, key=lambda name: -(loops[name].get("wall_seconds") or 0.0))
+    for name in longest[:_LOOPS]:
+        loop = loops[name]
+        yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
+        yield from _numbers(("loops", name, "components"), loop.get("components"))
+        yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
+    places = {"process": (document.get("process") or {}).get("memory")}
+    places |= {
+        f"device {device.get('device')}": device.get("memory") for device in document.get("devices") or ()
+    }
+    yield from _numbers(
+        ("memory",), {place: (found or {}).get("in_use_bytes") for place, found in places.items()}
+    )
+    for name, compiled in (document.get("functions") or {}).items():  # last: there may be many
+        if count := compiled.get("recompilation_count"):
+            yield from _numbers(("functions", name), {"recompilations": count})
+
+
+def _numbers(prefix: Key, values: Any) -> Iterator[tuple[Key, float]]:
+    """Those of the values that are finite numbers; others are reasons, or not known."""
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            yield (*prefix, str(name)), float(value)

@@ -1,0 +1,187 @@
+"""The top of the page: what runs where, how it goes in one sentence, the figures that matter, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+from jaxobs.report.drawing import Element, tag
+from jaxobs.report.page.parts import card, prose, quiet
+from jaxobs.report.page.view import Document, View
+from jaxobs.report.summary import CLEAR
+from jaxobs.report.units import amount, duration, percent, rough_percent
+
+_RECORDED_SHOWN: Final = 3
+"""Of the user's own values, beside the figures; all are in the charts."""
+
+
+def header(view: View) -> Element:
+    """The run, its place, and the way to the other ranks."""
+    process = view.document.get("process") or {}
+    name = process.get("run") or process.get("service_name") or "JAX"
+    index, count = process.get("process_index"), process.get("process_count")
+    facts = [
+        f"rank {index} of {count}" if index is not None and (count or 1) > 1 else None,
+        process.get("host_name"),
+        _devices(view.document),
+        f"JAX {process['jax']}" if process.get("jax") else None,
+        f"observed for {duration(process['seconds'])}" if process.get("seconds") is not None else None,
+    ]
+    links = [
+        tag("a", rank.name, href=rank.address, rel="noreferrer")
+        if rank.address
+        else tag("a", rank.name, aria_current="page", href="#top")
+        for rank in view.ranks
+    ]
+    ranked = sorted(view.loops, key=lambda loop: -(view.loops[loop].get("wall_seconds") or 0.0))
+    loops = [
+        tag("a", loop, href=f"?loop={_quoted(loop)}", aria_current="true" if loop == view.loop else None)
+        for loop in (ranked if len(ranked) > 1 else ())
+    ]
+    return tag(
+        "header",
+        tag("h1", str(name)),
+        tag("p", " · ".join(str(fact) for fact in facts if fact), class_="facts"),
+        tag("p", id="state", class_="quiet", role="status"),
+        tag("nav", *links, aria_label="Ranks") if len(links) > 1 else None,
+        tag("nav", *loops, aria_label="Loops") if loops else None,
+        id="top",
+    )
+
+
+def sentence(view: View) -> Element:
+    """What a person would say who was asked how it goes."""
+    name = view.loop
+    if name is None:
+        return tag("p", _without_loops(view.document), class_="sentence", id="sentence")
+    loop = view.loops[name]
+    return tag("p", *_speed(name, loop), " ", *_limit(loop), class_="sentence", id="sentence")
+
+
+def figures(view: View) -> Element | None:
+    """Large numbers, those alone that are known."""
+    if view.loop is None:
+        return None
+    loop = view.loops[view.loop]
+    shown = list(_figures(loop, view.document.get("process") or {}))
+    if not shown:
+        return None
+    rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in shown]
+    return tag("dl", *rows, class_="figures", id="figures")
+
+
+def advice(view: View) -> Element | None:
+    """What to do about it; nothing where there is nothing."""
+    found = view.document.get("advice") or []
+    items = [
+        tag(
+            "li",
+            tag("strong", *prose(str(piece.get("sentence")))),
+            " ",
+            *prose(str(piece.get("remedy") or "")),
+            tag("span", f" Gives back {rough_percent(piece['saves_ratio'])} of the time.", class_="saves")
+            if piece.get("saves_ratio")
+            else None,
+        )
+        for piece in found
+    ]
+    return card("What to do", tag("ol", *items, class_="advice"), name="advice") if items else None
+
+
+def absent_figures(view: View) -> Element | None:
+    """Why a figure that others have is not here."""
+    if view.loop is None:
+        return None
+    loop = view.loops[view.loop]
+    by_reason: dict[str, list[str]] = {}
+    for key, title in (("step_seconds", "step time"), ("mfu", "MFU"), ("hfu", "HFU")):
+        if loop.get(key) is None and loop.get(f"{key}_reason"):
+            by_reason.setdefault(str(loop[f"{key}_reason"]), []).append(title)
+    return quiet(*(f"No {' and '.join(names)}: {reason}." for reason, names in by_reason.items()))
+
+
+def _figures(loop: Document, process: Document) -> Iterator[tuple[str, str]]:
+    written: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+        ("step_seconds", "step time", duration),
+        ("steps_per_second", "steps/s", amount),
+        ("tokens_per_second", "tokens/s", amount),
+        ("examples_per_second", "examples/s", amount),
+        ("mfu", "MFU", percent),
+        ("hfu", "HFU", percent),
+    )
+    for key, title, write in written:
+        same = key == "hfu" and loop.get("hfu") == loop.get("mfu")
+        if loop.get(key) is not None and not same:
+            yield title, write(loop[key])
+    recorded = [(name, value) for name, value in (loop.get("recorded") or {}).items() if _is_number(value)]
+    yield from ((name, amount(value)) for name, value in recorded[:_RECORDED_SHOWN])
+    if process.get("goodput") is not None:
+        yield "goodput", rough_percent(process["goodput"])
+
+
+def _speed(name: str, loop: Document) -> Iterator[Element | str]:
+    yield tag("b", name)
+    rate, took = loop.get("steps_per_second"), loop.get("step_seconds")
+    if rate is not None:
+        yield (
+            f" runs at {amount(rate)} steps/s"
+            if rate >= 1 or took is None
+            else f" takes {duration(took)} a step"
+        )
+    else:
+        yield f" has done {loop.get('steps') or 0:,} steps"
+    yield f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else "."
+
+
+def _limit(loop: Document) -> Iterator[Element | str]:
+    verdict = loop.get("bottleneck") or {}
+    label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
+    confidence = verdict.get("confidence") or 0.0
+    if not label:
+        yield f"What limits it is not known: {verdict.get('reason') or 'too little was seen'}."
+        return
+    share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
+    next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
+    if label == "unknown":
+        yield f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known"
+        yield (
+            f"; {second} takes {rough_percent(shares[second])}."
+            if second in shares and second != label
+            else "."
+        )
+        return
+    if confidence < CLEAR and second:
+        yield f"Two things limit it about as much: {label}{share} and {second}{next_share}."
+        return
+    yield "It is limited by "
+    yield tag("b", str(label))
+    yield f"{share}" + (f", then {second}{next_share}." if second else ".")
+
+
+def _without_loops(document: Document) -> str:
+    if not document.get("process"):
+        return (
+            f"Nothing is known yet: {document.get('process_reason') or 'the first snapshot is on its way'}."
+        )
+    return (
+        "No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`; compiles, memory and"
+        " devices are below."
+    )
+
+
+def _devices(document: Document) -> str | None:
+    kinds = [device.get("kind") for device in document.get("devices") or ()]
+    named = [
+        f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else str(kind)
+        for kind in dict.fromkeys(kinds)
+    ]
+    return ", ".join(named) or None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="replace")

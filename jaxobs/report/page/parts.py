@@ -1,0 +1,105 @@
+"""What sections are made of: cards, tables that leave out what nobody knows, and reasons in small letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from jaxobs.report.drawing import Element, tag
+from jaxobs.report.units import ABSENT
+
+Row = Mapping[str, Any]
+
+REASONS_SHOWN: Final = 4
+"""More would be a list that nobody reads; all are in the snapshot."""
+
+
+class Column(NamedTuple):
+    """A heading, what a row shows below it (None: not known), and whether it is text, which begins at the left."""
+
+    title: str
+    show: Callable[[Row], Element | str | None]
+    text: bool = False
+
+
+@cache
+def parts_style() -> str:
+    """CSS of all that is made here, below an element of class `jaxobs`; the charts have their own."""
+    return (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
+
+
+def card(title: str, *children: Element | str | None, name: str, note: str = "") -> Element:
+    """A section with a heading; `name` is its place in the page's address."""
+    heading = tag("h2", title, tag("small", f" {note}") if note else None)
+    return tag("section", heading, *children, class_="card", id=name)
+
+
+def prose(text: str) -> list[Element | str]:
+    """A sentence whose words in backquotes are code."""
+    words = text.split("`")
+    if len(words) % 2 == 0:  # one that is not closed
+        return [text]
+    return [tag("code", word) if index % 2 else word for index, word in enumerate(words)]
+
+
+def quiet(*reasons: str | None) -> Element | None:
+    """Why something is not shown, each reason once; None where there is none."""
+    told = list(dict.fromkeys(reason for reason in reasons if reason))[:REASONS_SHOWN]
+    return tag("p", *_lines(told), class_="quiet") if told else None
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more: str = "") -> Element | None:
+    """None where there are no rows. A column in which no row has anything is left out."""
+    if not rows:
+        return None
+    cells = [[column.show(row) for row in rows] for column in columns]
+    kept = [
+        (column, values)
+        for column, values in zip(columns, cells, strict=True)
+        if any(value is not None and value != "" for value in values)
+    ]
+    head = tag("tr", *(tag("th", column.title, scope="col", class_=_style(column)) for column, _ in kept))
+    body = [
+        tag("tr", *(_cell(column, values[index], first=not at) for at, (column, values) in enumerate(kept)))
+        for index in range(len(rows))
+    ]
+    inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *body))
+    region = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return tag("div", region, tag("p", more, class_="quiet")) if more else region
+
+
+def folded(summary: str, *children: Element | None, name: str) -> Element | None:
+    """What opens on demand; `name` keeps it open while the page follows the run. None where there is nothing in it."""
+    if all(child is None for child in children):
+        return None
+    return tag("details", tag("summary", summary), *children, id=name)
+
+
+def absent(value: float | None, write: Callable[[float], str]) -> str | None:
+    """The value as text; None where it is not known."""
+    return None if value is None else write(value)
+
+
+def last_name(path: object) -> str | None:
+    """`train.py:12` of `/home/ada/train.py:12`: the file's folder is under the pointer."""
+    return str(path).rpartition("/")[2] if path else None
+
+
+def _cell(column: Column, value: Element | str | None, *, first: bool) -> Element:
+    shown = ABSENT if value is None or value == "" else value
+    if first:
+        return tag("th", shown, scope="row", class_=_style(column))
+    return tag("td", shown, class_=_style(column))
+
+
+def _style(column: Column) -> str | None:
+    return "text" if column.text else None
+
+
+def _lines(texts: Iterable[str]) -> Iterable[Element | str]:
+    for index, text in enumerate(texts):
+        if index:
+            yield tag("br")
+        yield from prose(text)

@@ -1,0 +1,163 @@
+"""The roofline of a snapshot: its roofs, its executables and the largest operations, and both as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from jaxobs.report.drawing import Element, Point, Roof, legend, roofline
+from jaxobs.report.page.parts import Column, Row, absent, card, folded, last_name, quiet, table
+from jaxobs.report.page.view import Document, View
+from jaxobs.report.units import amount, duration, percent
+
+_ROWS: Final = 40
+"""Of each table; the rest are in the snapshot."""
+
+_LEAST_SHARE: Final = 0.002
+"""Of device time: operations that take less are in the table, and would stretch the axes of the drawing."""
+
+
+def nearness(view: View) -> Element | None:
+    """None where nothing was compiled."""
+    executables, operations = view.document.get("executables") or [], view.document.get("operations") or []
+    if not executables and not operations:
+        return None
+    points = points_of(view.document)
+    drawing = roofline(roofs_of(view.document), points)
+    key = legend(dict.fromkeys(point.bottleneck for point in points)) if points else None
+    return card(
+        "Roofline",
+        drawing if points else None,
+        key,
+        quiet(*_reasons(view.document, points)),
+        folded(
+            f"Executables ({len(executables)})",
+            table(_EXECUTABLES, executables[:_ROWS], caption="Executables", more=_more(executables)),
+            name="executables-table",
+        ),
+        folded(
+            f"Operations ({len(operations)})",
+            table(_OPERATIONS, operations[:_ROWS], caption="Operations", more=_more(operations)),
+            name="operations-table",
+        ),
+        name="roofline",
+        note="how near to what the device can do" if points else "",
+    )
+
+
+def roofs_of(document: Document) -> list[Roof]:
+    """Each kind of device once, with the element types that were seen."""
+    found: dict[tuple[str, str], Roof] = {}
+    for device in document.get("devices") or ():
+        for roof in device.get("roofs") or ():
+            one = Roof(
+                str(device.get("kind")), roof["dtype"], roof["flops_per_second"], roof["bytes_per_second"]
+            )
+            found.setdefault((one.device_kind, one.dtype), one)
+    return list(found.values())
+
+
+def points_of(document: Document) -> list[Point]:
+    """What has an intensity and a measured time: executables, and operations in profiler windows."""
+    executables, operations = document.get("executables") or [], document.get("operations") or []
+    return [*_executables(executables), *_operations(operations)]
+
+
+def _executables(rows: Sequence[Row]) -> Iterator[Point]:
+    whole = sum(row.get("seconds") or 0.0 for row in rows)
+    for row in rows:
+        intensity = (row.get("cost") or {}).get("intensity")
+        rate = row.get("achieved_flops_per_second")
+        if not intensity or not rate:
+            continue
+        label = _label(row.get("bottleneck"))
+        took = row.get("seconds_per_run")
+        lines = [
+            f"{row.get('function')}  {str(row.get('executable'))[:8]}",
+            f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}",
+            f"efficiency {percent(row['efficiency'])}" if row.get("efficiency") is not None else None,
+            f"limited by {label}" if label != "unknown" else None,
+            f"{duration(took)} a run" if took is not None else None,
+        ]
+        yield Point(
+            str(row.get("function")), "executable", intensity, rate,
+            (row.get("seconds") or 0.0) / whole if whole else 0.0, label,
+            "\n".join(line for line in lines if line), row.get("attainable_flops_per_second"),
+        )  # fmt: skip
+
+
+def _operations(rows: Sequence[Row]) -> Iterator[Point]:
+    for row in rows:
+        intensity, rate, near = (
+            row.get("intensity"),
+            row.get("achieved_flops_per_second"),
+            row.get("efficiency"),
+        )
+        if not intensity or not rate or (row.get("share") or 0.0) < _LEAST_SHARE:
+            continue
+        label = str(row.get("bottleneck") or "unknown")
+        lines = [
+            f"{row.get('operation')} in {row.get('function')}",
+            str(row["scope"]) if row.get("scope") else None,
+            last_name(row.get("source")),
+            f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}",
+            f"efficiency {percent(near)}" if near is not None else None,
+            f"limited by {label}" if label != "unknown" else None,
+            f"{percent(row['share'])} of device time" if row.get("share") is not None else None,
+        ]
+        yield Point(
+            str(row.get("operation")), "operation", intensity, rate, row.get("share") or 0.0, label,
+            "\n".join(line for line in lines if line), rate / near if near else None,
+        )  # fmt: skip
+
+
+def _label(verdict: Mapping[str, Any] | None) -> str:
+    return str((verdict or {}).get("label") or "unknown")
+
+
+def _reasons(document: Document, points: Sequence[Point]) -> Iterator[str]:
+    if not points:
+        yield "No executable has a known intensity and a measured time yet."
+    if not any(device.get("roofs") for device in document.get("devices") or ()):
+        reasons = (device.get("peaks_reason") for device in document.get("devices") or ())
+        yield from (f"No roof: {reason}." for reason in reasons if reason)
+    if not any(point.kind == "operation" for point in points) and document.get("operations_reason"):
+        yield f"No operations: {document['operations_reason']}."
+
+
+def _more(rows: Sequence[Row]) -> str:
+    return f"{len(rows) - _ROWS} smaller ones are in the snapshot." if len(rows) > _ROWS else ""
+
+
+def _of_cost(name: str, unit: str = "") -> Any:
+    return lambda row: absent((row.get("cost") or {}).get(name), lambda value: amount(value, unit))
+
+
+def _figure(name: str, write: Any) -> Any:
+    return lambda row: absent(row.get(name), write)
+
+
+_EXECUTABLES: Final = (
+    Column("function", lambda row: str(row.get("function")), text=True),
+    Column("executable", lambda row: str(row.get("executable") or "")[:8], text=True),
+    Column("runs", _figure("runs", lambda value: f"{value:,.0f}")),
+    Column("per run", _figure("seconds_per_run", duration)),
+    Column("FLOP", _of_cost("flops")),
+    Column("bytes", _of_cost("bytes", "B")),
+    Column("FLOP/byte", _of_cost("intensity")),
+    Column("FLOP/s", _figure("achieved_flops_per_second", amount)),
+    Column("attainable", _figure("attainable_flops_per_second", amount)),
+    Column("efficiency", _figure("efficiency", percent)),
+    Column("limited by", lambda row: _label(row.get("bottleneck")), text=True),
+)
+_OPERATIONS: Final = (
+    Column("operation", lambda row: str(row.get("operation")), text=True),
+    Column("function", lambda row: row.get("function"), text=True),
+    Column("scope", lambda row: row.get("scope"), text=True),
+    Column("line", lambda row: last_name(row.get("source")), text=True),
+    Column("of device time", _figure("share", percent)),
+    Column("FLOP/byte", _figure("intensity", amount)),
+    Column("FLOP/s", _figure("achieved_flops_per_second", amount)),
+    Column("efficiency", _figure("efficiency", percent)),
+    Column("limited by", lambda row: row.get("bottleneck"), text=True),
+)

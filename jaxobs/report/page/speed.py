@@ -1,0 +1,68 @@
+"""Rates, MFU and the user's own values, one below the other on one time axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from jaxobs.report.drawing import Element, line_chart, tag
+from jaxobs.report.page.parts import Column, card, folded, table
+from jaxobs.report.page.view import View
+from jaxobs.report.units import amount, percent
+
+_RATES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("steps_per_second", "steps/s", amount),
+    ("tokens_per_second", "tokens/s", amount),
+    ("mfu", "MFU", percent),
+)
+_ROWS: Final = 12
+"""Moments in the table beside the charts."""
+
+Line = tuple[str, Sequence[float], Callable[[float], str], bool]
+
+
+def over_time(view: View) -> Element | None:
+    """None where there is nothing to draw yet."""
+    if view.loop is None:
+        return None
+    lines = [line for line in _lines(view, view.loop) if sum(map(math.isfinite, line[1])) >= 2]
+    if not lines:
+        return None
+    shown = [
+        tag(
+            "figure",
+            tag("figcaption", name),
+            line_chart(
+                view.trend.times, values, view.span, name=name, write=write, from_zero=from_zero,
+                with_times=index == len(lines) - 1, height=100 if index == len(lines) - 1 else 82,
+            ),
+        )
+        for index, (name, values, write, from_zero) in enumerate(lines)
+    ]  # fmt: skip
+    return card(
+        "Over time",
+        *shown,
+        folded("As a table", _as_table(view, lines), name="speed-table"),
+        name="speed",
+    )
+
+
+def _lines(view: View, loop: str) -> Iterator[Line]:
+    for key, name, write in _RATES:
+        yield name, view.trend.column("loops", loop, key), write, True
+    for name in view.trend.names("loops", loop, "recorded"):
+        yield name, view.trend.column("loops", loop, "recorded", name), amount, False
+
+
+def _as_table(view: View, lines: Sequence[Line]) -> Element | None:
+    count = len(view.trend.times)
+    step = max(1, math.ceil(count / _ROWS))
+    rows = [{"index": index} for index in range(count - 1, -1, -step)]
+    columns = [Column("seconds ago", lambda row: f"{-view.trend.times[row['index']]:.0f}")]
+    columns += [Column(name, _writer(values, write)) for name, values, write, _ in lines]
+    return table(columns, rows, caption="Over time")
+
+
+def _writer(values: Sequence[float], write: Callable[[float], str]) -> Callable[..., str | None]:
+    return lambda row: write(values[row["index"]]) if math.isfinite(values[row["index"]]) else None

@@ -1,0 +1,145 @@
+"""Where a step goes: its parts, which add up to it, and how they changed over the last hour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from jaxobs.report.drawing import Element, legend, shares_bar, shares_over_time
+from jaxobs.report.drawing.time_shares import COMPONENTS
+from jaxobs.report.page.history import Trend
+from jaxobs.report.page.parts import Column, card, folded, quiet, table
+from jaxobs.report.page.view import View
+from jaxobs.report.units import duration, rough_percent
+
+_RECENT: Final = 30.0
+"""Seconds over which the parts of a step are averaged: the window of the bottleneck."""
+
+_MOMENTS: Final = 120
+"""More could not be told apart on a screen."""
+
+_MARKS: Final = 60
+_NAMES: Final = 3
+"""Of recompiles that are marked: a storm of them must not make the page large."""
+
+_SEEN: Final = 0.005
+"""Smaller parts round to 0 %."""
+
+
+def where_steps_go(view: View) -> Element | None:
+    """None where no loop was seen."""
+    if view.loop is None:
+        return None
+    parts, since = _parts_of_a_step(view)
+    bar = shares_bar(parts)
+    if bar is None:
+        return card("Where a step goes", quiet("No step has ended yet."), name="steps")
+    took = sum(parts.values())
+    edges, shares = shares_of(view.trend, view.loop)
+    over_time = shares_over_time(edges, shares, view.span, recompilations_of(view.trend))
+    names = [
+        name for name in COMPONENTS if parts.get(name, 0.0) >= _SEEN * took or _ever(shares.get(name, ()))
+    ]
+    rows = [
+        {"name": name, "seconds": parts[name], "share": parts[name] / took}
+        for name in COMPONENTS
+        if parts.get(name)
+    ]
+    columns = (
+        Column("part", lambda row: row["name"], text=True),
+        Column("a step", lambda row: duration(row["seconds"])),
+        Column("of the time", lambda row: rough_percent(row["share"])),
+    )
+    return card(
+        "Where a step goes",
+        bar,
+        over_time,
+        legend(names),
+        folded("As a table", table(columns, rows, caption="Where a step goes"), name="steps-table"),
+        _why_unknown(view, parts, took),
+        name="steps",
+        note=f"{duration(took)} on average {since}, all its parts together",
+    )
+
+
+def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[float]]]:
+    """Edges of stretches (seconds, negative before now), and the parts of each stretch, 0 to 1.
+
+    A stretch in which nothing was charged is a part of the next one.
+    """
+    columns = {
+        name: trend.column("loops", loop, "components", name)
+        for name in trend.names("loops", loop, "components")
+    }
+    known = [
+        index
+        for index in range(len(trend.times))
+        if all(math.isfinite(values[index]) for values in columns.values())
+    ]
+    step = max(1, math.ceil(len(known) / _MOMENTS))
+    chosen = known[::-1][::step][::-1]
+    edges = [trend.times[index] for index in chosen[:1]]
+    shares: dict[str, list[float]] = {name: [] for name in columns}
+    before = chosen[0] if chosen else 0
+    for index in chosen[1:]:
+        spent = {name: max(0.0, values[index] - values[before]) for name, values in columns.items()}
+        whole = sum(spent.values())
+        if whole > 0:
+            edges.append(trend.times[index])
+            for name, seconds in spent.items():
+                shares[name].append(seconds / whole)
+            before = index
+    return edges, shares
+
+
+def _parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
+    """Seconds by component on average, and over which time: lately where the history reaches so far."""
+    assert view.loop is not None
+    trend, name = view.trend, view.loop
+    steps = trend.column("loops", name, "steps")
+    names = trend.names("loops", name, "components")
+    columns = {part: trend.column("loops", name, "components", part) for part in names}
+    begin = max((index for index, time in enumerate(trend.times) if time <= -_RECENT), default=None)
+    if begin is not None and columns and steps[-1] > steps[begin]:
+        turns = steps[-1] - steps[begin]
+        lately = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
+        if all(map(math.isfinite, lately.values())):
+            return lately, f"over the last {duration(-trend.times[begin])}"
+    loop = view.loops[name]
+    turns = loop.get("steps") or 0
+    spent = loop.get("components") or {}
+    return (
+        {part: seconds / turns for part, seconds in spent.items()} if turns else {}
+    ), "since the loop began"
+
+
+def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
+    """When which functions were compiled again; the newest, one entry a moment."""
+    found: dict[int, list[str]] = {}
+    for function in dict.fromkeys(key[1] for key in trend.columns if key[0] == "functions"):
+        counts = trend.column("functions", function, "recompilations")
+        for index in range(1, len(counts)):
+            before = counts[index - 1] if math.isfinite(counts[index - 1]) else 0.0
+            if counts[index] > before:
+                found.setdefault(index, []).append(function)
+    marks = []
+    for index in sorted(found)[-_MARKS:]:
+        names, more = found[index][:_NAMES], len(found[index]) - _NAMES
+        who = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+        marks.append((trend.times[index], f"{who} compiled again\n{duration(-trend.times[index])} ago"))
+    return marks
+
+
+def _ever(shares: object) -> bool:
+    return isinstance(shares, list) and max(shares, default=0.0) >= _SEEN
+
+
+def _why_unknown(view: View, parts: Mapping[str, float], took: float) -> Element | None:
+    if parts.get("unknown", 0.0) < 0.05 * took or view.loop is None:
+        return None
+    loop = view.loops[view.loop]
+    reason = (
+        (loop.get("bottleneck") or {}).get("reason") or loop.get("mfu_reason") or loop.get("profile_reason")
+    )
+    return quiet(f"unknown: {reason}." if reason else None)

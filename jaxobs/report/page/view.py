@@ -1,0 +1,50 @@
+"""What the page is made from, and the choices that its sections share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jaxobs.report.page.history import NO_TREND, SECONDS, Trend
+
+Document = Mapping[str, Any]
+
+_LEAST_SPAN: Final = 60.0
+"""Seconds that a time axis has at least, so that the first moments of a run do not race across it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Another process of this job, or this one, that serves a page."""
+
+    name: str
+    address: str | None
+    """Of its page; None: this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One moment: `document` is a snapshot's, `trend` what came before, `ranks` the processes beside it."""
+
+    document: Document
+    trend: Trend = NO_TREND
+    ranks: tuple[Rank, ...] = ()
+    wanted_loop: str | None = None
+    """The loop that the reader has chosen; the one that took most time where there is none of that name."""
+
+    @property
+    def loops(self) -> Mapping[str, Document]:
+        return self.document.get("loops") or {}
+
+    @property
+    def loop(self) -> str | None:
+        """The loop that is shown in full; None where none was seen."""
+        if self.wanted_loop in self.loops:
+            return self.wanted_loop
+        return max(self.loops, key=lambda name: self.loops[name].get("wall_seconds") or 0.0, default=None)
+
+    @property
+    def span(self) -> float:
+        """Seconds that the time axes of this page reach back."""
+        return min(SECONDS, max(_LEAST_SPAN, -self.trend.times[0] if self.trend.times else 0.0))

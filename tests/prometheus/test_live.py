@@ -1,0 +1,198 @@
+"""The live page and the snapshot over HTTP: what is answered, to whom, and what the browser is told to refuse."""
+
+import base64
+import gzip
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.model.metrics import Family, Metric
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.protocol import Batch
+from jaxobs.report.page import Rank
+from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.credentials import Token
+from jaxobs_plugins.prometheus.live import Live
+from jaxobs_plugins.prometheus.messages import Request
+from jaxobs_plugins.prometheus.neighbours import Neighbours
+from jaxobs_plugins.prometheus.service_discovery import TargetFile, target_group
+from tests.report.documents import document, loop
+from tests.report.markup_reading import Read
+
+SECRET = "0af7651916cd43dd8448eb211c80319c"
+
+
+def basic(password: str, name: str = "anyone") -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def live(**changed) -> Live:
+    shown = Live()
+    shown.show(Snapshot(10**9, document(**changed)))
+    return shown
+
+
+def test_before_the_first_snapshot_the_page_says_so(serve: Callable) -> None:
+    status, headers, body = serve().get("/")
+    assert status == 200
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert "the first snapshot is on its way" in Read(body.decode()).text
+
+
+def test_the_page_and_the_snapshot_are_those_of_the_last_export(
+    make_agent: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    agent = make_agent()
+    exporter = PrometheusExporter()
+    exporter.start(agent)
+    try:
+        for steps in (100, 200):
+            found = document(loops={"train": loop(steps, compute=1.6)})
+            exporter.export(Batch(Snapshot(steps * 10**9, found), (), ()))
+            request = Request("GET", "/", {})
+            assert (
+                f"train runs at {steps / 2:g} steps/s" in Read(exporter._answer(request).body.decode()).text
+            )
+            told = json.loads(exporter._answer(Request("GET", "/snapshot", {})).body)
+            assert told["version"] == 1
+            assert told["unix_seconds"] == pytest.approx(time.time(), abs=60)
+            assert told["snapshot"] == found
+    finally:
+        exporter.stop(5)
+
+
+def test_a_page_is_drawn_once_for_each_snapshot_and_loop() -> None:
+    shown = live(loops={"train": loop(), "eval": loop()})
+    ask = Request("GET", "/", {})
+    assert shown.page(ask).body is shown.page(ask).body
+    elsewhere = [shown.page(Request("GET", "/", {}, query=f"loop=no{number}")).body for number in range(50)]
+    assert all(body is elsewhere[0] for body in elsewhere)  # what is asked for fills no memory
+    assert shown.page(Request("GET", "/", {}, query="loop=eval")).body is not elsewhere[0]
+
+
+def test_no_other_page_can_show_read_or_script_it() -> None:
+    shown = live()
+    page, snapshot = shown.page(Request("GET", "/", {})).headers, shown.snapshot().headers
+    directives = dict(each.strip().split(" ", 1) for each in page["Content-Security-Policy"].split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["frame-ancestors"] == directives["base-uri"] == directives["form-action"] == "'none'"
+    assert directives["connect-src"] == "'self'"
+    for kind in ("style-src", "script-src"):
+        assert directives[kind].startswith("'sha256-")
+        assert "unsafe" not in directives[kind]
+    for headers in (page, snapshot):
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_gzip_on_request(serve: Callable) -> None:
+    server = serve()
+    for path in ("/", "/snapshot"):
+        _, headers, body = server.get(path, Accept_Encoding="gzip")
+        assert headers["content-encoding"] == "gzip"
+        assert gzip.decompress(body)[:30] == server.get(path)[2][:30]
+        assert len(body) < 0.6 * len(server.get(path)[2])
+
+
+def test_another_process_on_this_port_is_not_taken_for_this_one(serve: Callable) -> None:
+    server = serve(**{"service.instance.id": "this"})
+    for path in ("/", "/snapshot"):
+        assert server.get(f"{path}?instance=this")[0] == 200
+        assert server.get(f"{path}?instance=other")[0] == 410
+
+
+def test_a_browser_is_asked_for_the_token_as_a_password(serve: Callable) -> None:
+    server = serve(token=Token(SECRET.encode()))
+    status, headers, _ = server.get("/", Accept="text/html,*/*;q=0.8")
+    assert status == 401
+    assert headers["www-authenticate"].startswith("Basic ")
+    for path in ("/", "/snapshot", "/metrics"):
+        assert server.get(path, Authorization=basic(SECRET))[0] == 200
+        assert server.get(path, Authorization=basic(SECRET, ""))[0] == 200
+        assert server.get(path, Authorization=basic(SECRET + "x"))[0] == 401
+
+
+def test_what_a_browser_sends_by_itself_asks_for_no_profile(serve: Callable) -> None:
+    """Any web page can have a browser send a POST with the password that it remembers."""
+    asked = []
+    server = serve(token=Token(SECRET.encode()), ask=lambda seconds, keep: asked.append(seconds))
+    assert server.get("/profile?seconds=1", "POST", Authorization=basic(SECRET))[0] == 401
+    assert asked == []
+    assert server.get("/profile?seconds=1", "POST", Authorization=f"Bearer {SECRET}")[0] == 202
+
+
+@given(st.text(st.characters(max_codepoint=255), max_size=60))
+def test_no_other_password_is_admitted(given: str) -> None:
+    token = Token(SECRET.encode())
+    assert token.admits_browser(basic(given)) is (given == SECRET)
+    assert not token.admits_browser(f"Basic {given}")
+    assert not token.admits_browser(f"Bearer {SECRET}")
+
+
+def test_ranks_of_one_job_on_one_host_link_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resource(rank: int, run: str = "first") -> dict[str, str]:
+        return {"jaxobs.run": run, "jax.process_index": str(rank), "service.instance.id": f"{run}-{rank}"}
+
+    for pid, (rank, run) in enumerate([(0, "first"), (1, "first"), (0, "second")]):
+        monkeypatch.setattr("os.getpid", lambda pid=pid: 1000 + pid)
+        TargetFile(tmp_path, f"node1:{9464 + pid}").publish(resource(rank, run))
+    name = next(tmp_path.iterdir()).name.rsplit("-", 1)[0]
+    hostile = target_group("javascript:alert(1)//x:1", resource(2))
+    for number, text in enumerate([json.dumps(hostile), "[]", "{", '[{"targets": 1, "labels": {}}]', "[1]"]):
+        (tmp_path / f"{name}-{2000 + number}.json").write_text(text)
+    (tmp_path / "jaxobs-elsewhere-1.json").write_text(json.dumps(target_group("node2:1", resource(3))))
+    neighbours = Neighbours(tmp_path, resource(0))
+    found: tuple[Rank, ...] = ()
+    deadline = time.monotonic() + 20
+    while not found and time.monotonic() < deadline:
+        found = neighbours.ranks()
+    assert found == (Rank("rank 0", None), Rank("rank 1", "http://node1:9465/"))
+
+
+def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:
+    neighbours = Neighbours(tmp_path / "absent", {})
+    for _ in range(5):
+        assert neighbours.ranks() == ()
+
+
+def test_the_page_of_a_large_job_answers_within_50_ms(serve: Callable) -> None:
+    """Processor time: 300 executables, an hour of history, 2 000 series beside it."""
+    shown = Live()
+    series = {(str(number),): 1.0 for number in range(2000)}
+    families = (Family(Metric("jaxobs_steps_total", "counter", "Steps.", ("loop",)), series),)
+    for second in range(0, 3600, 5):
+        found = document(300, 81, loops={"train": loop(1 + second, compute=1.0 + second)})
+        shown.show(Snapshot(second * 10**9, found, families))
+    took = []
+    for number in range(7):
+        shown.show(Snapshot((3600 + number) * 10**9, found, families))
+        began = time.process_time()
+        body = shown.page(Request("GET", "/", {})).body
+        took.append(time.process_time() - began)
+    assert min(took) < 0.05
+    assert len(body) < 300_000
+
+
+def test_nothing_is_drawn_unless_somebody_looks() -> None:
+    """A snapshot that nobody looks at costs microseconds, and the history no more memory than its bound."""
+    shown, found = Live(), document(300, 81)
+    shown.show(Snapshot(0, found))
+    tracemalloc.start()
+    began = time.process_time()
+    for second in range(2000):
+        shown.show(Snapshot(second * 10**9, found))
+    took = (time.process_time() - began) / 2000
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert took < 0.005  # 0.1 ms without tracemalloc
+    assert held < 1_000_000

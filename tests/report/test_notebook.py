@@ -1,0 +1,52 @@
+import pytest
+
+import jaxobs
+from jaxobs.hardware.peaks import peaks_for
+from jaxobs.model.cost import Cost
+from jaxobs.model.snapshot import Snapshot, absent_snapshot
+from jaxobs.roofline_model.bounds import Utilization, bound_time
+from jaxobs.roofline_model.measured_run import measured_run
+from tests.report.documents import document
+from tests.report.markup_reading import Read
+
+WORK = Cost({"bfloat16": 2e12}, {"bfloat16": 2e12}, {"float32": 1e9}, bytes=3e9, unmodelled=("custom<call>",))
+
+
+def test_a_snapshot_shows_pictures_and_tables():
+    read = Read(Snapshot(0, document())._repr_html_())
+    assert "train runs at 100 steps/s" in read.text
+    assert len(read.all("svg", class_="executable")) == 3
+    assert len(read.all("svg", class_="part")) == 2
+    assert [link["href"] for link in read.all("a")] == ["http://localhost:9464/"]
+    assert read.all("script") == []
+    assert not [given for _, given in read.elements if "id" in given]  # a notebook shows many
+
+
+def test_a_snapshot_of_nothing_says_why():
+    assert "the agent did not answer" in Read(absent_snapshot("the agent did not answer")._repr_html_()).text
+
+
+def test_a_cost_shows_its_work_by_unit_and_type():
+    read = Read(WORK._repr_html_())
+    assert "matrix, bfloat162 TFLOP" in read.text
+    assert "custom<call> is unmodelled" in read.text
+
+
+def test_a_measured_run_stands_under_its_roof():
+    peaks = peaks_for("NVIDIA H100 80GB HBM3", "gpu")
+    bound = bound_time(WORK, peaks)
+    run = measured_run(
+        WORK, bound, 0.004, None, 9, Utilization(0.5, 0.5, None), "NVIDIA H100 80GB HBM3", peaks
+    )
+    read = Read(run._repr_html_())
+    [mark] = read.all("svg", class_="mark")
+    assert float(mark["data-flops-per-second"]) == pytest.approx(run.achieved_flops_per_second)
+    [roof] = [given for _, given in read.elements if "data-dtype" in given]
+    assert float(roof["data-flops-per-second"]) == peaks.matrix["bfloat16"].value
+    assert "a run4 ms" in read.text
+
+
+def test_an_observer_that_was_never_started_says_so(monkeypatch):
+    monkeypatch.setenv("JAXOBS_ENABLED", "false")
+    with jaxobs.instrument() as observer:
+        assert "switched off" in Read(observer._repr_html_()).text

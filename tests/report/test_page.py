@@ -1,0 +1,146 @@
+import json
+import time
+
+import pytest
+
+from jaxobs.report.page import History, Rank, View, page
+from jaxobs.report.page.steps import recompilations_of, shares_of
+from tests.report.documents import document, executable, loop, operation, recompilation
+from tests.report.markup_reading import Read
+
+HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
+
+
+def history(found=None, seconds: int = 90) -> History:
+    kept = History()
+    for second in range(seconds):
+        changed = loop(100 + second, compute=0.6 + 0.6 * second, input=0.4 + 0.4 * second)
+        kept.add(float(second), (found or document()) | {"loops": {"train": changed}})
+    return kept
+
+
+def shown(found=None, **changed) -> Read:
+    return Read(page(View(found or document(), **changed)))
+
+
+def test_the_page_of_a_job_says_how_it_goes():
+    read = shown(trend=history().trend())
+    for said in (
+        "train runs at 100 steps/s, MFU 40 %. It is limited by compute (60 % of the time), then input (40 %).",
+        "The loop waits. Load ahead. Gives back 30 % of the time.",
+        "tokens: int32[8,128] → int32[8,96]",
+        "train.py:84",
+        "train.py:12 load",
+        "It grows, and reaches the limit in 15 min if that goes on.",
+        "nvidia failed: NVML: driver not loaded.",
+        "Clocks: no NVML.",
+        "rank 1 of 4",
+    ):
+        assert said in read.text
+    assert len(read.all("svg", class_="executable")) == 3
+    assert len(read.all("svg", class_="operation")) == 3
+
+
+def test_the_parts_of_a_step_add_up_to_it():
+    trend = history().trend()
+    edges, shares = shares_of(trend, "train")
+    assert len(edges) == len(shares["compute"]) + 1
+    for moment in zip(*shares.values(), strict=True):
+        assert sum(moment) == pytest.approx(1.0)
+    read = shown(document(loops={"train": loop(189, compute=54.0, input=36.0)}), trend=trend)
+    assert "1 s on average over the last 30 s, all its parts together" in read.text
+    assert {"compute", "600 ms", "60 %"} <= {text.strip() for text in read.text.split("\n")} or (
+        "compute600 ms60 %" in read.text
+    )
+
+
+@pytest.mark.parametrize(
+    "found",
+    [{}, {"process": None, "process_reason": "the agent did not answer"}, document(0, 0, loops={}),
+     document(loops={"train": {"steps": 0}}), document(devices=None, functions={}, advice=[], agent={})],
+    ids=["nothing", "no answer", "no loop", "no step", "no device"],
+)  # fmt: skip
+def test_what_is_not_known_is_left_out_or_says_why(found):
+    read = shown(found)
+    assert not [row for row in read.text.splitlines() if row.replace("–", "").strip() == "" and "–" in row]
+    if found.get("process_reason"):
+        assert "the agent did not answer" in read.text
+
+
+def test_without_peaks_there_is_no_roof_and_the_reason():
+    [device] = document()["devices"]
+    device |= {"roofs": [], "peaks": None, "peaks_reason": "run `jaxobs calibrate`"}
+    read = shown(document(devices=[device]))
+    assert "No roof: run jaxobs calibrate." in read.text
+    assert read.all("polyline", class_="roof") == []
+    assert len(read.all("svg", class_="executable")) == 3
+
+
+def test_names_of_a_program_are_text_everywhere():
+    found = document(
+        loops={HOSTILE: loop(name=HOSTILE), "eval": loop()},
+        functions={HOSTILE: {"compilations": 2, "recompilation_count": 1, "seconds": {"backend": 1.0},
+                             "recompilations": [recompilation(argument=HOSTILE, old=HOSTILE, call_site=HOSTILE)]}},
+        executables=[executable(function=HOSTILE)],
+        operations=[operation(name=HOSTILE) | {"scope": HOSTILE, "source": HOSTILE}],
+        advice=[{"sentence": HOSTILE, "remedy": HOSTILE}],
+        process=document()["process"] | {"run": HOSTILE, "host_name": HOSTILE},
+        sources={HOSTILE: {"kind": HOSTILE, "up": False, "reason": HOSTILE}},
+    )  # fmt: skip
+    trend = History()
+    for second in range(5):
+        trend.add(float(second), found)
+    read = shown(
+        found, trend=trend.trend(), ranks=(Rank(HOSTILE, None), Rank("rank 1", "http://node1:9465/"))
+    )
+    assert len(read.all("script")) == 1
+    assert read.all("img") == []
+    assert not [
+        name for _, given in read.elements for name in given if name.startswith("on") or name == "style"
+    ]
+    assert HOSTILE in read.text
+    for link in read.all("a"):
+        assert (link["href"] or "").split(":")[0] in {"http", "metrics", "snapshot", "#top"} or link[
+            "href"
+        ].startswith("?")
+
+
+def test_the_loop_that_took_most_time_is_shown_unless_another_is_chosen():
+    found = document(loops={"train": loop(compute=9.0), "eval": loop(compute=1.0)})
+    assert "train runs at" in shown(found).text
+    assert "train runs at" in shown(found, wanted_loop="nobody's").text
+    read = shown(found, wanted_loop="eval")
+    assert "eval runs at" in read.text
+    assert [link["href"] for link in read.all("a", aria_current="true")] == ["?loop=eval"]
+
+
+def test_a_page_of_300_executables_is_small_and_quick():
+    found = document(300, 81, functions={
+        f"function_{number}": {"compilations": 2, "recompilation_count": 1, "seconds": {"backend": 0.1},
+                               "recompilations": [recompilation()]} for number in range(300)})  # fmt: skip
+    trend = history(found, 4000).trend()
+    took = []
+    for _ in range(7):
+        began = time.process_time()
+        text = page(View(found, trend))
+        took.append(time.process_time() - began)
+    assert len(text.encode()) < 300_000
+    assert min(took) < 0.05
+    assert json.dumps(found)  # it is a document of a snapshot
+
+
+def test_a_storm_of_recompiles_is_marked_and_stays_small():
+    kept = History()
+    for second in range(400):
+        storm = {f"f{number}": {"recompilation_count": second + 1} for number in range(300)}
+        kept.add(float(second), document(functions=storm, loops={"train": loop(100, compute=1.0 + second)}))
+    marks = recompilations_of(kept.trend())
+    assert len(marks) == 60
+    assert marks[-1][1] == "f0, f1, f2 and 37 more compiled again\n0 s ago"
+    assert kept.trend().names("memory") == ["device 0"]
+
+
+def test_between_sections_it_gives_way():
+    paused = []
+    page(View(document()), lambda: paused.append(True))
+    assert len(paused) >= 10
