@@ -20,8 +20,9 @@ from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace
-from jaxobs.roofline_model.bounds import ceiling, model_flops_utilization
+from jaxobs.roofline_model.ceiling import ceiling
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
+from jaxobs.roofline_model.utilization import model_flops_utilization
 
 
 @dataclass(slots=True)

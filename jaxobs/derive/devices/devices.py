@@ -11,7 +11,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
-from jaxobs.roofline_model.bounds import ceiling
+from jaxobs.roofline_model.ceiling import ceiling
 
 
 class Devices:

@@ -11,10 +11,10 @@ from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.executables.executable import SAMPLES_KEPT
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.amounts import Amounts
-from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.run_work import Work, work_of
+from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.utilization import LoopWork
 from jaxobs.derive.loops.wall_time import bottleneck
@@ -34,7 +34,7 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.roofline_model.bounds import Utilization
+from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
 
 NAMES = 200

@@ -14,7 +14,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bounds import Utilization, model_flops_utilization
+from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
