@@ -23,8 +23,9 @@ from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.saying import warn
 from jaxobs.probe.watch.watched import Watched
-from jaxobs.roofline_model.bounds import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.roofline_model.bounds import bound_time, total_bound
 from jaxobs.roofline_model.measured_run import Roofline, measured_run
+from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
 
 WARM_UP = 3
 LEAST_BATCH_SECONDS = 0.005

@@ -6,21 +6,25 @@ multicore architectures", CACM 52(4), 2009, with a ceiling for each unit of the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jaxobs.roofline_model.execution_types import executed_flops
+from jaxobs.roofline_model.known_values import (
+    KnownSum,
+    largest,
+    seconds_of,
+    sum_known,
+    typed_seconds,
+    usable,
+    value_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
-    from jaxobs.hardware.peaks import Peak, Peaks
+    from jaxobs.hardware.peaks import Peaks
     from jaxobs.model.cost import Cost
-
-CEILING_POINTS: Final = 40
-_LEAST_INTENSITY: Final = 2.0**-7  # FLOP/byte; a copy with one addition for each 16-byte element has 2**-5
-_MOST_INTENSITY: Final = 2.0**14  # FLOP/byte; a product of 16 384-wide float8 matrices has 2**13.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Bound:
     @property
     def compute_seconds(self) -> float | None:
         """The largest known of the three compute parts."""
-        return _largest((self.matrix_seconds, self.vector_seconds, self.transcendental_seconds))
+        return largest((self.matrix_seconds, self.vector_seconds, self.transcendental_seconds))
 
     @property
     def reason(self) -> str | None:
@@ -70,14 +74,6 @@ class Bound:
         }
 
 
-class Roof(NamedTuple):
-    """What work of an element type can attain: the smaller of `flops_per_second` and intensity × `bytes_per_second`."""
-
-    dtype: str
-    flops_per_second: float
-    bytes_per_second: float
-
-
 class Efficiency(NamedTuple):
     """Bound time over measured time, as it is: above 1 it is not clamped."""
 
@@ -86,15 +82,6 @@ class Efficiency(NamedTuple):
     """Why there is no value, or what a value above 1 means."""
     limit: Literal["compute", "memory", "cache_resident"] | None
     """What bounds the work; `cache_resident` where it was faster than device memory allows."""
-
-
-class Utilization(NamedTuple):
-    """Share of the matrix peak that the matrix FLOPs took: of the model (MFU), and of all that ran (HFU)."""
-
-    mfu: float | None
-    hfu: float | None
-    reason: str | None
-    """Why one of them, or both, are absent."""
 
 
 def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None) -> Bound:
@@ -110,14 +97,18 @@ def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None)
     """
     missing: list[str] = []
     executed = executed_flops(cost, peaks)
-    matrix = _typed_seconds("matrix", executed, peaks.matrix_peak, missing)
-    vector = _typed_seconds("vector", cost.vector_flops_by_type, peaks.vector_peak, missing)
-    transcendental = _seconds("transcendentals", cost.transcendentals, _value(peaks.transcendentals), missing)
-    memory = _seconds("memory", cost.bytes, peaks.memory_rate(working_set_bytes), missing)
-    link = _value(peaks.link)
-    sent = [_seconds(f"link {kind}", amount, link, missing) for kind, amount in cost.collective_bytes.items()]
-    compute = _largest((matrix, vector, transcendental))
-    seconds = _usable(_largest((compute, memory)))
+    matrix = typed_seconds("matrix", executed, peaks.matrix_peak, missing)
+    vector = typed_seconds("vector", cost.vector_flops_by_type, peaks.vector_peak, missing)
+    transcendental = seconds_of(
+        "transcendentals", cost.transcendentals, value_of(peaks.transcendentals), missing
+    )
+    memory = seconds_of("memory", cost.bytes, peaks.memory_rate(working_set_bytes), missing)
+    link = value_of(peaks.link)
+    sent = [
+        seconds_of(f"link {kind}", amount, link, missing) for kind, amount in cost.collective_bytes.items()
+    ]
+    compute = largest((matrix, vector, transcendental))
+    seconds = usable(largest((compute, memory)))
     return Bound(
         matrix_seconds=matrix,
         vector_seconds=vector,
@@ -126,7 +117,7 @@ def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None)
         seconds=seconds,
         limit=None if seconds is None else "compute" if compute == seconds else "memory",
         missing=tuple(missing),
-        communication_seconds=_sum_known(sent),
+        communication_seconds=sum_known(sent),
     )
 
 
@@ -136,7 +127,7 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
     Bounds without `seconds` add nothing but the names of what they miss.
     """
     shares = {"compute": 0.0, "memory": 0.0}
-    matrix, vector, transcendental, memory, communication = sums = [_KnownSum() for _ in range(5)]
+    matrix, vector, transcendental, memory, communication = sums = [KnownSum() for _ in range(5)]
     missing: dict[str, None] = {}
     for bound in bounds:
         if bound.limit is not None and bound.seconds is not None:
@@ -149,7 +140,7 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
             total.add(part)
         if bound.missing:
             missing.update(dict.fromkeys(bound.missing))
-    seconds = _usable(sum(shares.values()))
+    seconds = usable(sum(shares.values()))
     return Bound(
         matrix_seconds=matrix.value,
         vector_seconds=vector.value,
@@ -164,12 +155,12 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
 
 def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
     """Bound time over measured time; absent with a reason where either is no positive, finite number."""
-    measured = _usable(measured_seconds)
+    measured = usable(measured_seconds)
     if bound.seconds is None:
         return Efficiency(None, bound.reason, None)
     if measured is None:
         return Efficiency(None, f"the measured time is no positive number: {measured_seconds} s", bound.limit)
-    value = _usable(bound.seconds / measured)
+    value = usable(bound.seconds / measured)
     if value is None:
         return Efficiency(None, f"bound {bound.seconds} s over {measured} s is out of range", bound.limit)
     if value <= 1:
@@ -189,142 +180,9 @@ def attainable_flops_per_second(
     The reason is also given where the bound is a lower one, so that the rate is an upper one.
     """
     bound = bound_time(cost, peaks, working_set_bytes)
-    flops = _usable(cost.flops)
+    flops = usable(cost.flops)
     if flops is None:
         return None, f"no floating-point work: {cost.flops} FLOP"
     if bound.seconds is None:
         return None, bound.reason
-    return _usable(flops / bound.seconds), bound.reason
-
-
-def model_flops_utilization(
-    cost: Cost, seconds: float | None, peaks: Peaks, model_flops: float | None = None
-) -> Utilization:
-    """MFU and HFU over wall time (PaLM, arXiv:2204.02311, appendix B; HFU counts rematerialised work too).
-
-    Each element type's FLOPs are set against its own peak, that of the type the program asked for; those in float32 whose
-    precision it left to the device, against the peak of what the device takes for it.
-
-    Args:
-        cost: Work on one device in `seconds`.
-        seconds: Wall time, s.
-        peaks: Of that device.
-        model_flops: The user's own count of FLOPs on one device in `seconds`, for the MFU; shared out
-            over the element types as the counted ones are.
-    """
-    missing: list[str] = []
-    asked = peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision)
-    repeated = peaks.types_run_in(
-        cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
-    )
-    hardware = _typed_seconds("matrix", asked, peaks.matrix_peak, missing)
-    again = _typed_seconds("rematerialised matrix", repeated, peaks.matrix_peak, missing)
-    wall = _usable(seconds)
-    if missing:
-        return Utilization(None, None, "no peak for " + ", ".join(dict.fromkeys(missing)))
-    if not hardware:
-        return Utilization(None, None, "no matrix work was counted")
-    if wall is None:
-        return Utilization(None, None, f"the wall time is no positive number: {seconds} s")
-    model: float | None = hardware - (again or 0.0)
-    if model_flops is not None:
-        model = hardware * model_flops / cost.matrix_flops if _usable(model_flops) else None
-    mfu, hfu = _usable(model / wall if model is not None else None), _usable(hardware / wall)
-    amount = "the model's matrix work" if model_flops is None else f"the FLOPs given, {model_flops},"
-    reason = None if mfu and hfu else f"{amount} over {wall} s is no positive number"
-    if reason is None and max(mfu or 0.0, hfu or 0.0) > 1:
-        reason = "above 1: the matrix peak is too low (measured while other work ran?), or the time is"
-    return Utilization(mfu, hfu, reason)
-
-
-def ceiling(peaks: Peaks, dtype: str, points: int = CEILING_POINTS) -> tuple[tuple[float, float], ...]:
-    """The roof: (FLOP/byte, attainable FLOP/s) at log-spaced intensities from 2**-7 to 2**14.
-
-    Empty where `roof` knows none. Raises ValueError for fewer than two points.
-    """
-    if points < 2:
-        raise ValueError(f"a ceiling has at least two points, not {points}")
-    above = roof(peaks, dtype)
-    if above is None:
-        return ()
-    step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (points - 1))
-    intensities = [_LEAST_INTENSITY * step**index for index in range(points)]
-    return tuple(
-        (intensity, min(intensity * above.bytes_per_second, above.flops_per_second))
-        for intensity in intensities
-    )
-
-
-def roof(peaks: Peaks, dtype: str) -> Roof | None:
-    """The two lines that bound work of an element type; None where the compute or the memory peak is unknown.
-
-    The first is that of the matrix unit, or of the vector units for a type the matrix unit has no peak for; for float32
-    that of JAX's default precision.
-    """
-    runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
-    peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
-    return None if peak is None or memory is None else Roof(dtype, peak.value, memory)
-
-
-def _typed_seconds(
-    unit: str, amounts: Mapping[str, float], peak_of: Callable[[str], Peak | None], missing: list[str]
-) -> float | None:
-    parts = [
-        _seconds(f"{unit} {dtype}", amount, _value(peak_of(dtype)), missing)
-        for dtype, amount in amounts.items()
-    ]
-    return _sum_known(parts)
-
-
-def _seconds(name: str, amount: float, rate: float | None, missing: list[str]) -> float | None:
-    """Time of an amount of work; 0 for none, and None, with its name noted, for what cannot be told."""
-    if amount == 0:
-        return 0.0
-    if _usable(amount) is None:
-        missing.append(f"{name} (the amount is {amount})")
-        return None
-    if rate is None:
-        missing.append(name)
-        return None
-    return amount / rate
-
-
-def _value(peak: Peak | None) -> float | None:
-    return peak.value if peak else None
-
-
-def _usable(value: float | None) -> float | None:
-    """The value if it is positive and finite, else None."""
-    return value if value is not None and 0 < value < math.inf else None
-
-
-def _largest(parts: Iterable[float | None]) -> float | None:
-    return max((part for part in parts if part is not None), default=None)
-
-
-def _sum_known(parts: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where there are parts and none is."""
-    total = _KnownSum()
-    for part in parts:
-        total.add(part)
-    return total.value
-
-
-class _KnownSum:
-    """The same, part by part."""
-
-    __slots__ = ("_known", "_parts", "_total")
-
-    def __init__(self) -> None:
-        self._parts = self._known = 0
-        self._total = 0.0
-
-    def add(self, part: float | None) -> None:
-        self._parts += 1
-        if part is not None:
-            self._known += 1
-            self._total += part
-
-    @property
-    def value(self) -> float | None:
-        return self._total if self._known or not self._parts else None
+    return usable(flops / bound.seconds), bound.reason

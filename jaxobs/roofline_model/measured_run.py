@@ -9,8 +9,10 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.report.units import ABSENT, amount, duration, percent
 from jaxobs.roofline_model.bottleneck import of_executable
-from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof
+from jaxobs.roofline_model.bounds import Bound, efficiency
+from jaxobs.roofline_model.ceiling import roof
 from jaxobs.roofline_model.execution_types import run_on
+from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
 
 
 @dataclass(frozen=True, slots=True)

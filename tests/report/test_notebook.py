@@ -4,8 +4,9 @@ import jaxobs
 from jaxobs.hardware.peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
-from jaxobs.roofline_model.bounds import Utilization, bound_time
+from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.roofline_model.measured_run import measured_run
+from jaxobs.roofline_model.utilization import Utilization
 from tests.report.documents import document
 from tests.report.markup_reading import Read
 

@@ -16,12 +16,12 @@ from jaxobs.roofline_model.bounds import (
     Bound,
     attainable_flops_per_second,
     bound_time,
-    ceiling,
     efficiency,
-    model_flops_utilization,
     total_bound,
 )
+from jaxobs.roofline_model.ceiling import ceiling
 from jaxobs.roofline_model.execution_types import executed_flops, run_on
+from jaxobs.roofline_model.utilization import model_flops_utilization
 
 
 def peak(value: float) -> Peak:

@@ -21,8 +21,9 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace
 from jaxobs.report.drawing import Roof
-from jaxobs.roofline_model.bounds import model_flops_utilization, roof
+from jaxobs.roofline_model.ceiling import roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
+from jaxobs.roofline_model.utilization import model_flops_utilization
 
 
 @dataclass(slots=True)

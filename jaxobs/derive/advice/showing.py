@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 
 
@@ -15,6 +15,10 @@ def show(advice: Iterable[Mapping[str, Any]], series: Series) -> None:
         (tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function")), piece)
         for piece in advice
     ]
-    series.replace(core.ADVICE_INFO, ((labels, 1.0) for labels, _ in given))
-    series.replace(core.ADVICE_SAVES, ((labels, piece.get("saves_ratio")) for labels, piece in given))
-    series.replace(core.ADVICE_SAVES_BYTES, ((labels, piece.get("saves_bytes")) for labels, piece in given))
+    series.replace(process_metrics.ADVICE_INFO, ((labels, 1.0) for labels, _ in given))
+    series.replace(
+        process_metrics.ADVICE_SAVES, ((labels, piece.get("saves_ratio")) for labels, piece in given)
+    )
+    series.replace(
+        process_metrics.ADVICE_SAVES_BYTES, ((labels, piece.get("saves_bytes")) for labels, piece in given)
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxobs.derive.compilation.persistent_cache import PersistentCache
 from jaxobs.derive.compilation.recompilations import Recompilations
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
@@ -50,7 +50,7 @@ class Compiles:
         self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for phase in PHASES:
-            series.total(core.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+            series.total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
         # Only outermost phases are told, so a thread has one at most: a new one ends a lost one.
@@ -67,7 +67,7 @@ class Compiles:
             intervals = self._intervals[event.thread]
             intervals.append((event.start, event.end))
             del intervals[:-INTERVALS_KEPT]
-        self._series.observe(core.COMPILE_SECONDS, (event.phase,), own)
+        self._series.observe(compilation_metrics.COMPILE_SECONDS, (event.phase,), own)
 
     def events_lost(self) -> None:
         """The ends of compiles under way may be among them: they are not known to be under way any more."""
@@ -163,11 +163,13 @@ class Compiles:
         self._rows = {name: self._row(name) if name in fresh else self._rows[name] for name in self._listed}
         for name in changed:
             shown = name if name in self._shown else OTHER
-            self._tell(core.COMPILATIONS, (name,), (shown,), self.count[name])
+            self._tell(compilation_metrics.COMPILATIONS, (name,), (shown,), self.count[name])
             for phase, amount in self.seconds[name].items():
-                self._tell(core.COMPILE_FUNCTION_SECONDS, (name, phase), (shown, phase), amount)
+                self._tell(
+                    compilation_metrics.COMPILE_FUNCTION_SECONDS, (name, phase), (shown, phase), amount
+                )
             for cause, times in self.recompilations.counts[name].items():
-                self._tell(core.RECOMPILATIONS, (name, cause), (shown, cause), times)
+                self._tell(compilation_metrics.RECOMPILATIONS, (name, cause), (shown, cause), times)
         oldest: dict[str, int] = {}
         for event in self._in_flight.values():
             oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
@@ -176,7 +178,9 @@ class Compiles:
             for name, since in oldest.items()
             if name in self._shown or not self._weights.get(name)
         }
-        self._series.replace(core.COMPILING, (((name,), age) for name, age in in_flight.items()))
+        self._series.replace(
+            compilation_metrics.COMPILING, (((name,), age) for name, age in in_flight.items())
+        )
 
     def document(self) -> dict[str, Any]:
         """As of the last `update`: `functions`, those with the most seconds first, and what is left out of them."""

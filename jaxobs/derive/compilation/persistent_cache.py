@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation
@@ -26,12 +26,12 @@ class PersistentCache:
         self.hits = self.misses = self.without = 0
         self.seconds_saved = 0.0
         self.seconds_without = self.seconds_not_kept = 0.0
-        series.total(core.CACHE_SECONDS_SAVED, (), 0.0)
+        series.total(compilation_metrics.CACHE_SECONDS_SAVED, (), 0.0)
 
     def compiled(self, event: Compilation) -> None:
         """Each executable is a hit, a miss, or was made with the cache off."""
         self.enabled = event.persistent_cache != "off"
-        self._series.set(core.CACHE_ENABLED, (), float(self.enabled))
+        self._series.set(compilation_metrics.CACHE_ENABLED, (), float(self.enabled))
         self.hits += event.persistent_cache == "hit"
         self.misses += event.persistent_cache == "miss"
         if not self.enabled:
@@ -45,7 +45,7 @@ class PersistentCache:
         if isinstance(saved, (int, float)) and math.isfinite(saved):
             self.seconds_saved += saved
             # Reading may take longer than compiling did: the counter counts gains, the document what is left of them.
-            self._series.add(core.CACHE_SECONDS_SAVED, (), max(0.0, saved))
+            self._series.add(compilation_metrics.CACHE_SECONDS_SAVED, (), max(0.0, saved))
 
     def document(self) -> dict[str, Any]:
         """`enabled` is of the latest compile, and has a reason too where not all compiles were so.

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.steps.intervals import Span, joined
 from jaxobs.model import events
@@ -77,7 +77,7 @@ class Recompilations:
         self._rows: defaultdict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
         self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=SPANS_KEPT))
         for cause in CAUSES:
-            series.total(core.RECOMPILATION_SECONDS, (cause,), 0.0)
+            series.total(compilation_metrics.RECOMPILATION_SECONDS, (cause,), 0.0)
 
     def compiled(self, event: events.Compilation) -> None:
         """A function's first compile is no row; its time is not that of a recompile around it either."""
@@ -86,7 +86,7 @@ class Recompilations:
             return
         lost = seconds(own)
         self.counts[event.function][event.recompilation] += 1
-        self._series.add(core.RECOMPILATION_SECONDS, (event.recompilation,), lost)
+        self._series.add(compilation_metrics.RECOMPILATION_SECONDS, (event.recompilation,), lost)
         attributes = dict(event.attributes)
         key: tuple[Any, ...] = (
             event.recompilation,

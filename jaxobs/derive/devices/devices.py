@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxobs.derive.devices.throttling import Reading, Taken, TakenLately, read_device
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import device_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
-from jaxobs.roofline_model.bounds import ceiling, roof
+from jaxobs.roofline_model.ceiling import ceiling, roof
 
 
 class Devices:
@@ -29,7 +29,7 @@ class Devices:
     def found(self, event: BackendFound) -> None:
         self.backend = event
         for ordinal, kind, identity in event.devices:
-            self._series.set(core.DEVICE_INFO, (str(ordinal), kind, identity), 1.0)
+            self._series.set(device_metrics.DEVICE_INFO, (str(ordinal), kind, identity), 1.0)
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         self.peaks[kind] = peaks
@@ -37,11 +37,13 @@ class Devices:
             if device_kind != kind:
                 continue
             for dtype, peak in peaks.matrix.items():
-                self._series.set(core.PEAK_FLOPS, (str(ordinal), dtype), peak.value)
-                self._series.set(core.PEAK_INFO, (str(ordinal), dtype, peak.provenance), 1.0)
+                self._series.set(device_metrics.PEAK_FLOPS, (str(ordinal), dtype), peak.value)
+                self._series.set(device_metrics.PEAK_INFO, (str(ordinal), dtype, peak.provenance), 1.0)
             if peaks.memory is not None:
-                self._series.set(core.PEAK_BYTES, (str(ordinal),), peaks.memory.value)
-                self._series.set(core.PEAK_INFO, (str(ordinal), "memory", peaks.memory.provenance), 1.0)
+                self._series.set(device_metrics.PEAK_BYTES, (str(ordinal),), peaks.memory.value)
+                self._series.set(
+                    device_metrics.PEAK_INFO, (str(ordinal), "memory", peaks.memory.provenance), 1.0
+                )
         self.draw_roofs(())
 
     def draw_roofs(self, dtypes: Iterable[str]) -> None:
@@ -53,7 +55,7 @@ class Devices:
                     continue
                 self._roofs.add((kind, dtype))
                 for intensity, rate in ceiling(peaks, dtype):
-                    self._series.set(core.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
+                    self._series.set(device_metrics.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
     def read(self, ordinal: int) -> Reading | None:
         """What collectors say of a device now."""
@@ -66,12 +68,12 @@ class Devices:
         for ordinal in ordinals:
             self._taken.setdefault(ordinal, TakenLately()).add(now, read[str(ordinal)].taken)
         for metric, values in (
-            (core.DEVICE_UTILIZATION, {device: told.utilization for device, told in read.items()}),
-            (core.DEVICE_CLOCK, {device: told.clock_ratio for device, told in read.items()}),
+            (device_metrics.DEVICE_UTILIZATION, {device: told.utilization for device, told in read.items()}),
+            (device_metrics.DEVICE_CLOCK, {device: told.clock_ratio for device, told in read.items()}),
         ):
             self._series.replace(metric, (((device,), value) for device, value in values.items()))
         held = (((device, reason), 1.0) for device, told in read.items() for reason in told.reasons or ())
-        self._series.replace(core.DEVICE_THROTTLED, held)
+        self._series.replace(device_metrics.DEVICE_THROTTLED, held)
 
     def document(
         self,

@@ -13,7 +13,7 @@ from jaxobs.derive.executables.gauges import GAUGES, fill_gauges
 from jaxobs.derive.executables.kept_operations import KeptOperations
 from jaxobs.derive.executables.profiled import absorb, bind
 from jaxobs.derive.memory.usage import memory_need
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
@@ -234,9 +234,9 @@ class Executables:
         for made in changed:
             if made.fingerprint and self._why_no_runs(made) is None:
                 name = (made.function, made.fingerprint) if made.number in shown else (OTHER, OTHER)
-                self._tell(core.EXECUTABLE_RUNS, made, name, made.runs)
+                self._tell(executable_metrics.EXECUTABLE_RUNS, made, name, made.runs)
                 if made.seconds:
-                    self._tell(core.EXECUTABLE_SECONDS, made, name, made.seconds)
+                    self._tell(executable_metrics.EXECUTABLE_SECONDS, made, name, made.seconds)
         gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in GAUGES}
         for number in sorted(shown):
             made = self._by_number[number]
@@ -283,7 +283,7 @@ class Executables:
             return
         self._unseen[watched.function] = watched.number
         self._changed.update(self._of_function[watched.function])
-        for metric in (core.EXECUTABLE_RUNS, core.EXECUTABLE_SECONDS):
+        for metric in (executable_metrics.EXECUTABLE_RUNS, executable_metrics.EXECUTABLE_SECONDS):
             for labels in [*self._series.gauges(metric.name)]:
                 if labels[0] == clean_label(watched.function):
                     self._series.set(metric, labels, None)

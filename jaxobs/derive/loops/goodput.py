@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.wall_time.stalls import FACTOR, Stalls
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps.intervals import Intervals
@@ -83,7 +83,7 @@ class RunTime:
         self._told = dict.fromkeys(TOLD, 0.0)
         self.seconds = dict.fromkeys(CATEGORIES, 0.0)
         for category in CATEGORIES:
-            series.add(core.RUN_SECONDS, (category,), 0.0)
+            series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
 
     def reported(self, time: int) -> None:
         """Of what happened in the job up to then everything has been told."""
@@ -186,7 +186,7 @@ class RunTime:
                 self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
             )
         self._told["productive"] = max(self._told["productive"], before["productive"] + early)
-        self._series.set(core.GOODPUT, (), self.goodput())
+        self._series.set(process_metrics.GOODPUT, (), self.goodput())
 
     def goodput(self) -> float | None:
         """The productive share of the process's age; None where nothing says what was productive."""
@@ -259,7 +259,7 @@ class RunTime:
 
     def _charge(self, category: str, amount: float) -> None:
         self.seconds[category] += amount
-        self._series.add(core.RUN_SECONDS, (category,), amount)
+        self._series.add(process_metrics.RUN_SECONDS, (category,), amount)
 
 
 def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:

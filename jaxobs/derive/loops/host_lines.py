@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.vocabulary.activities import ACTIVITIES
@@ -74,7 +74,7 @@ class HostLines:
             if len(self._in_series) < SERIES and self._seconds[line] >= LEAST_SHARE * total:
                 self._in_series.add(line)
             shown = line if line in self._in_series else OTHERS
-            self._series.add(core.HOST_LINE_SECONDS, (self._loop, *shown), new[line])
+            self._series.add(loop_metrics.HOST_LINE_SECONDS, (self._loop, *shown), new[line])
 
     def document(self) -> dict[str, Any]:
         """`host_lines`, the largest first; `share` is of all sampled time of this loop."""

@@ -23,7 +23,7 @@ from jaxobs.derive.loops.wall_time.host_evidence import host_shares
 from jaxobs.derive.loops.wall_time.stalls import STEPS_KEPT, Stalls
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
@@ -34,7 +34,7 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.roofline_model.bounds import Utilization
+from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
 
 NAMES = 200
@@ -184,7 +184,7 @@ class Loop:
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < NAMES, "too many recorded names")
         self.recorded[event.name] = event.value if math.isfinite(event.value) else None
-        self._series.set(core.RECORDED, (self.name, event.name), event.value)
+        self._series.set(loop_metrics.RECORDED, (self.name, event.name), event.value)
 
     def update(self, now: int, executables: Executables, profiles: Profiles) -> None:
         """Close the slice since the last time: charge its wall time, count its work."""
@@ -206,7 +206,7 @@ class Loop:
         piece.apart = sum(components[word] for word in ("compile", "checkpoint", "input"))
         for word, amount in components.items():
             self.components[word] += amount
-            self._series.add(core.COMPONENT_SECONDS, (self.name, word), amount)
+            self._series.add(loop_metrics.COMPONENT_SECONDS, (self.name, word), amount)
         if (pace := piece.pace) is not None:
             self._sampled_paces.extend([pace] * min(piece.samples, SAMPLES_KEPT))
         self.window.append(piece)
@@ -235,25 +235,25 @@ class Loop:
         # By what is known now: a window tells what the steps before it did, too.
         self.charged = self._charged(self.recent, executables)
         used, verdict = self.utilization(executables), self.verdict()
-        self._series.set(core.MFU, (self.name,), used.mfu)
-        self._series.set(core.HFU, (self.name,), used.hfu)
+        self._series.set(loop_metrics.MFU, (self.name,), used.mfu)
+        self._series.set(loop_metrics.HFU, (self.name,), used.hfu)
         for word in COMPONENTS:
-            self._series.set(core.BOTTLENECK, (self.name, word), verdict.shares.get(word))
-        self._series.set(core.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
+            self._series.set(loop_metrics.BOTTLENECK, (self.name, word), verdict.shares.get(word))
+        self._series.set(loop_metrics.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
 
     def _count(self) -> None:
         """Bring the counters of steps up to what was folded: once a snapshot, as there may be thousands of steps."""
         for metric, amount in (
-            (core.STEPS, self.steps),
-            (core.STEPS_FAILED, self.failed),
-            (core.EXAMPLES, self.amounts.total["examples"]),
-            (core.TOKENS, self.amounts.total["tokens"]),
+            (loop_metrics.STEPS, self.steps),
+            (loop_metrics.STEPS_FAILED, self.failed),
+            (loop_metrics.EXAMPLES, self.amounts.total["examples"]),
+            (loop_metrics.TOKENS, self.amounts.total["tokens"]),
         ):
             if amount is not None:
                 self._series.total(metric, (self.name,), float(amount))
         if self._last_end is not None:
             at = self._clock.wall_time(self._last_end) / NANOSECONDS
-            self._series.set(core.LAST_STEP, (self.name,), at)
+            self._series.set(loop_metrics.LAST_STEP, (self.name,), at)
 
     def verdict(self) -> Verdict:
         """Of the last window."""

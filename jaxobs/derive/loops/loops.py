@@ -8,7 +8,7 @@ from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, ch
 from jaxobs.derive.loops.inferred import InferredLoops
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.model.clock import ClockAnchor, seconds
@@ -80,6 +80,6 @@ class Loops:
         self.outside.update()
         verdicts = {name: loop.verdict() for name, loop in self.by_name.items()}
         self._series.replace(
-            core.BOTTLENECK_INFO,
+            loop_metrics.BOTTLENECK_INFO,
             (((name, verdict.label, verdict.runner_up or ""), 1.0) for name, verdict in verdicts.items()),
         )

@@ -10,12 +10,12 @@ from jaxobs.derive.loops.run_work import Work
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.wall_time.window import Slice
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bounds import Utilization, model_flops_utilization
+from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
@@ -47,9 +47,9 @@ class LoopWork:
             every, repeated = _by_peak(made.work, executables.peaks)
             for dtype, flops in every.items():
                 again = repeated.get(dtype, 0.0)
-                self._series.add(core.FLOPS, (self._name, dtype, "model"), times * (flops - again))
-                self._series.add(core.FLOPS, (self._name, dtype, "rematerialized"), times * again)
-            self._series.add(core.BYTES, (self._name,), times * made.work.bytes)
+                self._series.add(loop_metrics.FLOPS, (self._name, dtype, "model"), times * (flops - again))
+                self._series.add(loop_metrics.FLOPS, (self._name, dtype, "rematerialized"), times * again)
+            self._series.add(loop_metrics.BYTES, (self._name,), times * made.work.bytes)
         self._count_bounds(executables)
 
     def utilization(
@@ -95,10 +95,10 @@ class LoopWork:
             if bound.seconds is not None:
                 for word in ("compute", "memory"):
                     amount = count * bound.seconds if bound.limit == word else 0.0
-                    self._series.add(core.BOUND_SECONDS, (self._name, word), amount)
+                    self._series.add(loop_metrics.BOUND_SECONDS, (self._name, word), amount)
             if bound.communication_seconds is not None:
                 amount = count * bound.communication_seconds
-                self._series.add(core.BOUND_SECONDS, (self._name, "communication"), amount)
+                self._series.add(loop_metrics.BOUND_SECONDS, (self._name, "communication"), amount)
 
 
 def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapping[str, float]]:

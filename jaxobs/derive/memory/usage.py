@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxobs.derive.memory.trend import Forecast, Highest, forecast
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import memory_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.model.clock import seconds
@@ -72,9 +72,9 @@ class Memory:
             sizes[OTHER, OTHER, OTHER] = max(0, event.bytes - sum(sizes.values()))
             if made:
                 made[OTHER,] = max(0, event.bytes - sum(made.values()))
-        self._series.replace(core.LIVE_ARRAYS, counts.items())
-        self._series.replace(core.LIVE_ARRAYS_BYTES, sizes.items())
-        self._series.replace(core.LIVE_ARRAYS_LINE_BYTES, made.items())
+        self._series.replace(memory_metrics.LIVE_ARRAYS, counts.items())
+        self._series.replace(memory_metrics.LIVE_ARRAYS_BYTES, sizes.items())
+        self._series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, made.items())
 
     def device_document(self, device: int) -> dict[str, Any]:
         """`memory` of a device, or None with its reason."""
@@ -129,19 +129,19 @@ class Memory:
         ahead = self._forecasts.get(event.device)
         left = ahead.seconds if ahead is not None else None
         if event.device == PROCESS_MEMORY:
-            self._series.set(core.PROCESS_MEMORY_PEAK, (), event.peak)
-            self._series.set(core.PROCESS_MEMORY_LIMIT, (), event.limit)
-            self._series.set(core.PROCESS_MEMORY_EXHAUSTION, (), left)
+            self._series.set(memory_metrics.PROCESS_MEMORY_PEAK, (), event.peak)
+            self._series.set(memory_metrics.PROCESS_MEMORY_LIMIT, (), event.limit)
+            self._series.set(memory_metrics.PROCESS_MEMORY_EXHAUSTION, (), left)
             return
         labels = (str(event.device),)
         _, largest, fragmented, _ = fragmentation(event)
         for metric, value in (
-            (core.DEVICE_MEMORY_IN_USE, event.in_use),
-            (core.DEVICE_MEMORY_PEAK, event.peak),
-            (core.DEVICE_MEMORY_LIMIT, event.limit),
-            (core.DEVICE_MEMORY_LARGEST_FREE, largest),
-            (core.DEVICE_MEMORY_FRAGMENTED, fragmented),
-            (core.DEVICE_MEMORY_EXHAUSTION, left),
+            (memory_metrics.DEVICE_MEMORY_IN_USE, event.in_use),
+            (memory_metrics.DEVICE_MEMORY_PEAK, event.peak),
+            (memory_metrics.DEVICE_MEMORY_LIMIT, event.limit),
+            (memory_metrics.DEVICE_MEMORY_LARGEST_FREE, largest),
+            (memory_metrics.DEVICE_MEMORY_FRAGMENTED, fragmented),
+            (memory_metrics.DEVICE_MEMORY_EXHAUSTION, left),
         ):
             self._series.set(metric, labels, value)
 

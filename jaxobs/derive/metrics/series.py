@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.refusal import Refusals
 from jaxobs.model.exponential import bucket_index
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
@@ -187,7 +188,7 @@ class Series:
     def families(self) -> tuple[Family, ...]:
         """An immutable copy, in the order of names."""
         for name, count in self._limited.items():
-            self._plain.setdefault(core.SERIES_LIMITED.name, {})[name,] = float(count)
+            self._plain.setdefault(process_metrics.SERIES_LIMITED.name, {})[name,] = float(count)
         families = []
         for metric in self.catalogue:
             series: dict[Labels, Value] = dict(self._plain.get(metric.name, {}))

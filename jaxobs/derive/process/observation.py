@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process.document import IN_THE_JOB, agent_document, has_nothing_to_tell, source_document
 from jaxobs.derive.process.identity import run_labels
@@ -41,7 +41,7 @@ class Observation:
     def exporter_dropped(self, exporter: str, events: int, unknown: str = "") -> None:
         """So many events and spans it is known to have lost so far; `unknown` says why there may be more."""
         self._dropped_by[exporter] = (events, unknown)
-        self._series.total(core.EXPORTER_DROPPED, (exporter,), float(events))
+        self._series.total(process_metrics.EXPORTER_DROPPED, (exporter,), float(events))
 
     def source_reported(self, event: SourceReported) -> None:
         require(is_amount(event.seconds), "time spent that is no duration")
@@ -49,13 +49,15 @@ class Observation:
         if (held := self._sources.get(name)) is not None and held.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
         self._sources[name] = event
-        self._series.set(core.SOURCE_UP, (name,), None if has_nothing_to_tell(event) else float(event.up))
-        self._series.total(core.SOURCE_SECONDS, (name,), event.seconds)
+        self._series.set(
+            process_metrics.SOURCE_UP, (name,), None if has_nothing_to_tell(event) else float(event.up)
+        )
+        self._series.total(process_metrics.SOURCE_SECONDS, (name,), event.seconds)
         if event.last_success is not None:
             at = self._clock.wall_time(event.last_success) / NANOSECONDS
-            self._series.set(core.SOURCE_LAST_SUCCESS, (name,), at)
+            self._series.set(process_metrics.SOURCE_LAST_SUCCESS, (name,), at)
         if event.kind == "exporter":
-            self._series.total(core.EXPORTER_FAILURES, (event.source,), event.failures)
+            self._series.total(process_metrics.EXPORTER_FAILURES, (event.source,), event.failures)
 
     def probe_reported(self, event: ProbeReported) -> bool:
         """Whether more events were lost since the last report."""
@@ -69,7 +71,7 @@ class Observation:
     ) -> None:
         """Bring the series up to what was folded."""
         self._series.replace(
-            core.BUILD_INFO,
+            process_metrics.BUILD_INFO,
             [(
                 (
                     str(facts.get("jaxobs", "")), backend.jax_version if backend else "",
@@ -79,21 +81,23 @@ class Observation:
                 1.0,
             )],
         )  # fmt: skip
-        self._series.replace(core.RUN_INFO, [(run_labels(resource), 1.0)])
+        self._series.replace(process_metrics.RUN_INFO, [(run_labels(resource), 1.0)])
         heard = None if self.last_heard is None else self._clock.wall_time(self.last_heard) / NANOSECONDS
-        self._series.set(core.LAST_HEARD, (), heard)
+        self._series.set(process_metrics.LAST_HEARD, (), heard)
         for outcome, count in (
             ("accepted", self.accepted),
             ("dropped", self._probe.dropped),
             ("refused", self.refused + self._probe.refused),
         ):
-            self._series.total(core.EVENTS, (outcome,), float(count))
-        self._series.total(core.EVENTS_EMITTED, (), float(self._probe.emitted + self.emitted_here))
-        self._series.total(core.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
-        self._series.total(core.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
+            self._series.total(process_metrics.EVENTS, (outcome,), float(count))
+        self._series.total(process_metrics.EVENTS_EMITTED, (), float(self._probe.emitted + self.emitted_here))
+        self._series.total(process_metrics.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
+        self._series.total(process_metrics.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
         if self._cpu_of_agent is not None:
-            self._series.total(core.AGENT_CPU, ("agent",), self._cpu_of_agent)
-        self._series.set(core.AGENT_RESIDENT, (), None if self._resident is None else float(self._resident))
+            self._series.total(process_metrics.AGENT_CPU, ("agent",), self._cpu_of_agent)
+        self._series.set(
+            process_metrics.AGENT_RESIDENT, (), None if self._resident is None else float(self._resident)
+        )
 
     def sources_document(self) -> dict[str, Any]:
         """`sources`: by name, how each plugin fares."""

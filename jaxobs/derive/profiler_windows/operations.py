@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import profile_metrics
 from jaxobs.derive.metrics.selection import Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.metrics import Metric
@@ -100,19 +100,19 @@ class Operations:
                 now = (seen.work.seconds, seen.work.cost.flops, seen.work.cost.bytes)
                 for metric, value, before in zip(_COUNTERS, now, seen.told, strict=True):
                     if (
-                        metric is core.OPERATION_SECONDS or seen.work.bounds
+                        metric is profile_metrics.OPERATION_SECONDS or seen.work.bounds
                     ):  # work that is not modelled is not 0
                         self._series.add(metric, name, max(0.0, value - before))
                 seen.told = now
             if labels in shown:
                 newest = members[-1].operation
                 about[labels[0], labels[1], newest.scope, newest.source] = 1.0
-        self._series.replace(core.OPERATION_INFO, about.items())
+        self._series.replace(profile_metrics.OPERATION_INFO, about.items())
         functions = self._functions.choose({name: (busy,) for name, busy in self._busy.items() if name})
         ratios = {
             (name,): self._unmodelled[name] / self._busy[name] for name in functions if self._busy[name] > 0
         }
-        self._series.replace(core.UNMODELLED, ratios.items())
+        self._series.replace(profile_metrics.UNMODELLED, ratios.items())
 
     def _draw(self) -> None:
         """The rows of the snapshot, drawn when something is new."""
@@ -127,7 +127,11 @@ class Operations:
         self._scopes = [{"scope": scope} | _figures(work, busy) for scope, work in ranked]
 
 
-_COUNTERS: tuple[Metric, ...] = (core.OPERATION_SECONDS, core.OPERATION_FLOPS, core.OPERATION_BYTES)
+_COUNTERS: tuple[Metric, ...] = (
+    profile_metrics.OPERATION_SECONDS,
+    profile_metrics.OPERATION_FLOPS,
+    profile_metrics.OPERATION_BYTES,
+)
 
 
 def _row(seen: Seen, busy: float) -> dict[str, Any]:

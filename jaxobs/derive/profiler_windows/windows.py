@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import profile_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import (
     CALLS,
@@ -78,7 +78,7 @@ class Profiles:
         self.operations = Operations(series, limit)
         self.outcomes: Counter[str] = Counter()
         for outcome in OUTCOMES:
-            series.add(core.PROFILE_WINDOWS, (outcome,), 0.0)
+            series.add(profile_metrics.PROFILE_WINDOWS, (outcome,), 0.0)
 
     def steps_ended(self, loop: str, steps: StepSpan | PlainSteps) -> None:
         """One step, or many of which nothing is nested or compiled."""
@@ -140,8 +140,8 @@ class Profiles:
                 )
                 continue
             self._of_loops.setdefault(name, LoopProfiles()).add(profile)
-            self._series.add(core.PROFILED_SECONDS, (name,), profile.seconds)
-            self._series.add(core.PROFILED_STEPS, (name,), profile.steps)
+            self._series.add(profile_metrics.PROFILED_SECONDS, (name,), profile.seconds)
+            self._series.add(profile_metrics.PROFILED_STEPS, (name,), profile.steps)
 
     def of(self, loop: str, time: int) -> LoopProfile | None:
         """What the windows say of a loop at `time`; None where none holds."""
@@ -166,4 +166,4 @@ class Profiles:
 
     def _count(self, outcome: str) -> None:
         self.outcomes[outcome] += 1
-        self._series.add(core.PROFILE_WINDOWS, (outcome,), 1.0)
+        self._series.add(profile_metrics.PROFILE_WINDOWS, (outcome,), 1.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import executable_metrics, loop_metrics, process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.report.units import duration
 from jaxobs.roofline_model.bottleneck import Verdict
@@ -47,15 +47,18 @@ RESIDENT: Final = "stayed in cache"
 
 
 GAUGES: Final = {
-    "mfu": core.MFU,
-    "hfu": core.HFU,
-    "efficiency": core.EXECUTABLE_EFFICIENCY,
-    "achieved_flops_per_second": core.EXECUTABLE_ACHIEVED,
+    "mfu": loop_metrics.MFU,
+    "hfu": loop_metrics.HFU,
+    "efficiency": executable_metrics.EXECUTABLE_EFFICIENCY,
+    "achieved_flops_per_second": executable_metrics.EXECUTABLE_ACHIEVED,
 }
 """Of what may be withheld, by its key in the document."""
 
 
-INFORMATION: Final = {"seconds_per_run": core.EXECUTABLE_BOTTLENECK, "bottleneck": core.BOTTLENECK_INFO}
+INFORMATION: Final = {
+    "seconds_per_run": executable_metrics.EXECUTABLE_BOTTLENECK,
+    "bottleneck": loop_metrics.BOTTLENECK_INFO,
+}
 """Of the verdicts that rest on what is withheld."""
 
 
@@ -89,7 +92,7 @@ class Validation:
                     self._series.set(info, (*labels, verdict["label"], verdict["runner_up"] or ""), None)
                 if (labels, key) not in self._counted:
                     self._counted.add((labels, key))
-                    self._series.add(core.CONTRADICTIONS, (key,), 1.0)
+                    self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
         return withheld(document, found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.spans.spans import Spans
 from jaxobs.derive.spans.unattributed import PATIENCE, UnclaimedCompiles
@@ -87,7 +87,7 @@ class FinishedSpans:
         for phase, start, end in event.phases:
             if phase == "backend":
                 exemplar = self._exemplar(spans[0], end - start)
-                self._series.exemplify(core.COMPILE_SECONDS, ("backend",), exemplar)
+                self._series.exemplify(compilation_metrics.COMPILE_SECONDS, ("backend",), exemplar)
                 break
 
     def _exemplar(self, span: Span, duration: int) -> Exemplar:

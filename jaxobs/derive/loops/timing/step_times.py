@@ -13,7 +13,7 @@ from dataclasses import replace
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.timing.synchrony import Synchrony
 from jaxobs.derive.loops.timing.turns import TurnLog, Turns
-from jaxobs.derive.metrics import catalogue as core
+from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -93,7 +93,7 @@ class StepTimes:
         durations = list(map(seconds, turns.durations))
         self._host.extend(durations)
         self._newest.extend(durations if not compiling else (sum(durations) - seconds(compiling),))
-        self._series.observe_all(core.STEP_HOST_SECONDS, self._labels, durations)
+        self._series.observe_all(loop_metrics.STEP_HOST_SECONDS, self._labels, durations)
         self._observe_host_turns(sum(turns.durations) - compiling, len(durations), end)
         while self._waiting and self._waiting[0].step <= turns.last:
             self._space(self._waiting.popleft(), executables)
@@ -120,10 +120,10 @@ class StepTimes:
         turn = self._turns.duration(step)
         if turn is not None:
             at = replace(exemplar, value=seconds(turn))
-            self._series.exemplify(core.STEP_HOST_SECONDS, self._labels, at)
+            self._series.exemplify(loop_metrics.STEP_HOST_SECONDS, self._labels, at)
         if self._last_spacing is not None and self._last_spacing[0] == step:
             at = replace(exemplar, value=self._last_spacing[1])
-            self._series.exemplify(core.STEP_SECONDS, self._labels, at)
+            self._series.exemplify(loop_metrics.STEP_SECONDS, self._labels, at)
 
     def step_seconds(self) -> tuple[float | None, str | None, int]:
         """Seconds a step, whether they come from `completions` or from the `host`, and of how many steps."""
@@ -167,11 +167,11 @@ class StepTimes:
             self._spacings.clear()  # they are of another time
         self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
         if turns is None:
-            self._series.observe(core.STEP_SECONDS, self._labels, spacing, steps)
+            self._series.observe(loop_metrics.STEP_SECONDS, self._labels, spacing, steps)
         else:
             singly = list(map(seconds, turns))
             spacing = sum(singly) / steps
-            self._series.observe_all(core.STEP_SECONDS, self._labels, singly)
+            self._series.observe_all(loop_metrics.STEP_SECONDS, self._labels, singly)
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
         known = between.steps == steps >= STEPS_FOR_A_SPACING
@@ -191,4 +191,4 @@ class StepTimes:
         self._host_pending = [0, 0]
         self._host_blocks.append((seconds(turns), steps))
         if not self._awaits_completions(at):
-            self._series.observe(core.STEP_SECONDS, self._labels, seconds(turns) / steps, steps)
+            self._series.observe(loop_metrics.STEP_SECONDS, self._labels, seconds(turns) / steps, steps)
