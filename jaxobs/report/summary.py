@@ -6,21 +6,23 @@ A value that is not known is printed as `–`, one with a reserve with `*`, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
 from typing import Any, Final
 
 from jaxobs.report import summary_tables as tables
 from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
 from jaxobs.report.reasons import Reasons
+from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
 from jaxobs.report.summary_tables import NO_VERDICT, or_absent, total
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
 from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
-CLEAR: Final = 0.1
-"""A label with less confidence is as good as its runner-up, or rests on a few steps: no advice rests on it either."""
-
 LEAST_SHARE: Final = 0.005
 """Smaller shares round to 0 %, or are within what step times differ by."""
+
+SENTENCE_WIDTH: Final = 100
+"""Columns; longer lines are hard to read."""
 
 REFUSALS_SHOWN: Final = 3
 HOST_LINES: Final = 4
@@ -56,6 +58,10 @@ def digest(document: Document) -> str:
 
 def _parts(document: Document) -> Iterator[TextTable | str]:
     yield _headline(document)
+    if (name := main_loop(document)) is not None:
+        yield from wrap(
+            plain(sentence(document, name)), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  "
+        )
     yield from _about_the_run(document)
     peaks_are_missed: list[Reasons] = []
     for build in (

@@ -158,7 +158,9 @@ def test_where_goodput_is_not_known_the_reason_is_there_and_no_nought() -> None:
         "goodput_reason": "nothing was marked",
     }
     lines = render(document).splitlines()
-    assert lines[1:3] == ["  the run: other 9 s; goodput –", "  – goodput: nothing was marked"]
+    assert (
+        lines.index("  – goodput: nothing was marked") == lines.index("  the run: other 9 s; goodput –") + 1
+    )
 
 
 def test_the_run_and_its_memory_are_a_line_each() -> None:
@@ -177,10 +179,8 @@ def test_the_run_and_its_memory_are_a_line_each() -> None:
     small, large = ({"in_use_bytes": size * 2**30, "limit_bytes": 2**36} for size in (1, 60))
     document["devices"] = [{"device": 0, "memory": small}, {"device": 1, "memory": large}, {"device": 2}]
     lines = render(document).splitlines()
-    assert lines[1] == "  the run: productive 40 s, input 10 s, initialisation 9 s, compile 2 s; goodput 65 %"
-    assert lines[2] == (
-        "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB; process 1.5 GiB, at most 2 GiB"
-    )
+    assert "  the run: productive 40 s, input 10 s, initialisation 9 s, compile 2 s; goodput 65 %" in lines
+    assert "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB; process 1.5 GiB, at most 2 GiB" in lines
 
 
 def test_the_largest_operations_are_shown_once_windows_were_read() -> None:
@@ -216,10 +216,10 @@ def test_counts_that_do_not_begin_at_the_start_and_events_that_were_refused_are_
     document["process"]["counts_begin_seconds"] = 7.5
     document["agent"] |= {"events_refused": 2, "refused_reasons": ["Recorded: no number"]}
     lines = render(document).splitlines()
-    assert lines[1] == (
-        "  counts begin 7.5 s after the start: the agent was lost, and with it what it had counted"
+    assert (
+        "  counts begin 7.5 s after the start: the agent was lost, and with it what it had counted" in lines
     )
-    assert lines[2] == "  refused: Recorded: no number"
+    assert "  refused: Recorded: no number" in lines
 
 
 def test_what_was_lost_is_said() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, prose, quiet
 from jaxobs.report.page.view import Document, View
-from jaxobs.report.summary import CLEAR
+from jaxobs.report.sentence import sentence as in_a_sentence
 from jaxobs.report.units import amount, duration, percent, rough_percent
 
 _RECORDED_SHOWN: Final = 3
@@ -55,8 +55,10 @@ def sentence(view: View) -> Element:
     name = view.loop
     if name is None:
         return tag("p", _without_loops(view.document), class_="sentence", id="sentence")
-    loop = view.loops[name]
-    return tag("p", *_speed(name, loop), " ", *_limit(loop), class_="sentence", id="sentence")
+    said = (
+        tag("b", part.words) if part.strong else part.words for part in in_a_sentence(view.document, name)
+    )
+    return tag("p", *said, class_="sentence", id="sentence")
 
 
 def figures(view: View) -> Element | None:
@@ -118,45 +120,6 @@ def _figures(loop: Document, process: Document) -> Iterator[tuple[str, str]]:
     yield from ((name, amount(value)) for name, value in recorded[:_RECORDED_SHOWN])
     if process.get("goodput") is not None:
         yield "goodput", rough_percent(process["goodput"])
-
-
-def _speed(name: str, loop: Document) -> Iterator[Element | str]:
-    yield tag("b", name)
-    rate, took = loop.get("steps_per_second"), loop.get("step_seconds")
-    if rate is not None:
-        yield (
-            f" runs at {amount(rate)} steps/s"
-            if rate >= 1 or took is None
-            else f" takes {duration(took)} a step"
-        )
-    else:
-        yield f" has done {loop.get('steps') or 0:,} steps"
-    yield f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else "."
-
-
-def _limit(loop: Document) -> Iterator[Element | str]:
-    verdict = loop.get("bottleneck") or {}
-    label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
-    confidence = verdict.get("confidence") or 0.0
-    if not label:
-        yield f"What limits it is not known: {verdict.get('reason') or 'too little was seen'}."
-        return
-    share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
-    next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
-    if label == "unknown":
-        yield f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known"
-        yield (
-            f"; {second} takes {rough_percent(shares[second])}."
-            if second in shares and second != label
-            else "."
-        )
-        return
-    if confidence < CLEAR and second:
-        yield f"Two things limit it about as much: {label}{share} and {second}{next_share}."
-        return
-    yield "It is limited by "
-    yield tag("b", str(label))
-    yield f"{share}" + (f", then {second}{next_share}." if second else ".")
 
 
 def _without_loops(document: Document) -> str:

@@ -1,0 +1,61 @@
+import pytest
+
+from jaxobs.report.sentence import main_loop, plain, sentence
+
+LOOP = {
+    "wall_seconds": 60.0, "steps": 1_200, "steps_per_second": 18.0, "step_seconds": 0.055, "mfu": 0.24,
+    "bottleneck": {
+        "label": "compute", "runner_up": "input", "confidence": 0.6, "shares": {"compute": 0.63, "input": 0.2},
+    },
+}  # fmt: skip
+
+
+def said(*recompilations: dict[str, object], **loop: object) -> str:
+    document = {
+        "process": {"seconds": 100.0},
+        "loops": {"warm-up": {"wall_seconds": 1.0}, "train": LOOP | loop},
+        "functions": {"train_step": {"recompilations": list(recompilations)}},
+    }
+    name = main_loop(document)
+    assert name == "train"
+    return plain(sentence(document, name))
+
+
+def recompilation(**more: object) -> dict[str, object]:
+    return {
+        "cause": "shape",
+        "argument": "tokens",
+        "seconds": 12.0,
+        "call_site": "/home/ada/training.py:84",
+    } | more
+
+
+def test_pace_limit_and_what_was_compiled_again_are_said_as_a_person_would() -> None:
+    assert said(recompilation(), recompilation(seconds=0.2, argument="mask")) == (
+        "`train` runs at 18 steps/s, MFU 24 %. It is limited by compute (63 % of the time), then input (20 %)."
+        " 12 % of the run went into compiling `train_step` again,"
+        " because the shape of `tokens` changed at training.py:84."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps_per_second": 0.2, "step_seconds": 5.0}, "`train` takes 5 s a step, MFU 24 %."),
+        ({"steps_per_second": None, "mfu": None}, "`train` has done 1,200 steps."),
+        ({"bottleneck": {"label": None, "reason": "2 steps are too few"}}, "not known: 2 steps are too few."),
+        (
+            {"bottleneck": {**LOOP["bottleneck"], "confidence": 0.05}},
+            "compute (63 % of the time) and input (20 %).",
+        ),
+    ],
+)
+def test_what_is_not_known_or_not_clear_is_said_to_be(change: dict[str, object], words: str) -> None:
+    assert words in said(**change)
+
+
+def test_a_recompilation_that_took_little_or_has_no_argument_is_not_made_more_of() -> None:
+    assert "again" not in said(recompilation(seconds=0.5))
+    assert said(recompilation(cause="unknown", argument=None, call_site=None)).endswith(
+        "`train_step` again (unknown)."
+    )
