@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
@@ -33,9 +34,12 @@ from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.roofline_model.traced import Profiled
+from jaxobs.vocabulary.wall_time import CHECKPOINT
 
 SERIES_AN_OPERATION = 40
 """So many operations keep series of their own: one for 40 of the limit; each takes four, a tenth of the limit in all."""
+
+NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
 SERIES_A_ROW = 30
 """Series that a function or an executable takes at most, to share out the limit on series."""
@@ -129,14 +133,15 @@ class Fold:
         for steps in grouped(followed.rows) if followed.rows else ():
             self.executables.release(steps.runs)
             self.loops.named(steps.loop).inferred = True
-            self._fold_steps(steps)
+            self._fold_steps(steps, followed.saved)
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
 
-    def _fold_steps(self, steps: PlainSteps) -> None:
-        if not self._folded_at_once(steps):
+    def _fold_steps(self, steps: PlainSteps, saved: Mapping[tuple[str, int], int] = NOTHING_SAVED) -> None:
+        """`saved`: nanoseconds of checkpoints within a step, by its loop and number."""
+        if saved or not self._folded_at_once(steps):
             for event in steps.events():
-                self.apply(event)
+                self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
 
     def _folded_at_once(self, steps: PlainSteps) -> bool:
         """Whether that could be done; else nothing was changed."""
@@ -191,7 +196,7 @@ class Fold:
         self.compiles.update(now)
         self.devices.update(now)
         told = {
-            name: LoopTime(loop.wall, loop.components, loop.stalls)
+            name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)
             for name, loop in self.loops.by_name.items()
         }
         running = self.under_way.at(now)
@@ -268,7 +273,8 @@ class Fold:
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         if event.inside is None:
-            self.loops.inferred.phase_ended(event.start, event.end)
+            checkpoint = event.phase == CHECKPOINT
+            self.loops.inferred.phase_ended(event.start, event.end, checkpoint=checkpoint)
         self.run_time.phase_ended(event)
         self.spans.phase_ended(event)
         self.profiles.phase_ended(event)

@@ -20,5 +20,8 @@ IDLE: Final = ("input", "host", "checkpoint")
 REST: Final = ("host", "unknown")
 """What has the time that nothing else explains: less device time than was thought is more of it."""
 
+CHECKPOINT: Final = "checkpoint"
+"""The phase of saving the model, which is a component of a step and a category of the run as well."""
+
 CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
 """What the whole run's time is charged to."""

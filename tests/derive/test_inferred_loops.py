@@ -104,7 +104,7 @@ def test_the_last_step_of_a_loop_ends_where_the_device_was_done_with_it() -> Non
     followed = loops.follow(calls([1] * 5, every=3.0))
     told = loops.completed(StepCompleted(UNMARKED, 5, 15 * NANOSECONDS, 0))
     assert told == StepCompleted("train", 4, 15 * NANOSECONDS, 0)
-    found = steps(Followed(followed.rows + loops.end().rows, Counter()))
+    found = steps(Followed(followed.rows + loops.end().rows, Counter(), {}))
     assert [turn.end / NANOSECONDS for turn in found["train"]] == [3, 6, 9, 12, 15]
 
 
@@ -134,7 +134,7 @@ def test_a_call_of_minutes_is_a_step_when_it_ends() -> None:
     loops = inferred()
     loops.follow(calls([1]))
     for minute in range(1, 10):
-        assert loops.settle(minute * 60 * NANOSECONDS) == ([], {})
+        assert loops.settle(minute * 60 * NANOSECONDS) == ([], {}, {})
     assert len(steps(loops.ran(1, 600 * NANOSECONDS))["train"]) == 1
 
 
@@ -154,7 +154,7 @@ def test_a_phase_ends_the_turn_in_which_it_began() -> None:
     rows = calls([1] * 9, every=1.0)
     followed = loops.follow(rows[: 5 * ROW_LENGTH])
     loops.phase_ended(round(4.5 * NANOSECONDS), round(4.9 * NANOSECONDS))
-    turns = steps(Followed(followed.rows + loops.follow(rows[5 * ROW_LENGTH :]).rows, Counter()))["train"]
+    turns = steps(Followed(followed.rows + loops.follow(rows[5 * ROW_LENGTH :]).rows, Counter(), {}))["train"]
     assert [(turn.end - turn.start) / NANOSECONDS for turn in turns] == [1, 1, 1, 1, 0.5, 1, 1, 1]
 
 
@@ -188,3 +188,18 @@ def test_every_call_is_told_once_and_steps_of_a_loop_follow_each_other(
         assert [step.step for step in told if step.loop == name] == list(
             range(sum(step.loop == name for step in told))
         )
+
+
+def test_a_checkpoint_between_two_calls_is_part_of_the_step_and_another_phase_ends_it() -> None:
+    loops = inferred()
+    loops.follow(calls([1] * 40))
+    loops.phase_ended(round(4.05 * NANOSECONDS), round(4.08 * NANOSECONDS), checkpoint=True)
+    followed = loops.follow(calls([1], start=4.1, first=41))
+    (step,) = steps(followed)["train"]
+    assert step.end == round(4.1 * NANOSECONDS)
+    assert followed.saved == {("train", step.step): round(0.03 * NANOSECONDS)}
+    loops.phase_ended(round(4.15 * NANOSECONDS), round(4.18 * NANOSECONDS))
+    followed = loops.follow(calls([1], start=4.2, first=42))
+    (step,) = steps(followed)["train"]
+    assert step.end == round(4.15 * NANOSECONDS)
+    assert not followed.saved

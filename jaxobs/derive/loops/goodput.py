@@ -38,11 +38,15 @@ NOT_MARKED = "no step was marked and no loop found, so nothing says what was pro
 
 
 class LoopTime(NamedTuple):
-    """Of one loop so far: wall seconds, its components, and its stalls."""
+    """Of one loop so far: wall seconds, its components, and its stalls.
+
+    `saves_are_phases`: its checkpoints are also told as phases of the run, as those of a loop that nobody marked are.
+    """
 
     wall: float
     components: Mapping[str, float]
     stalls: Stalls
+    saves_are_phases: bool = False
 
 
 class _Running(NamedTuple):
@@ -276,7 +280,7 @@ def _sum(loops: Mapping[str, LoopTime]) -> dict[str, float]:
         beyond = loop.stalls.seconds + loop.stalls.busy_seconds
         known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
         known["input"] += parts["input"]
-        known["checkpoint"] += parts["checkpoint"]
+        known["checkpoint"] += 0.0 if loop.saves_are_phases else parts["checkpoint"]
         known["stalled"] += loop.stalls.seconds
         known["other"] += loop.stalls.busy_seconds
     return known

@@ -75,10 +75,14 @@ class Candidate:
 
 
 class Followed(NamedTuple):
-    """What calls turned out to be: rows of steps, in order of time, and calls by run that belong to no loop."""
+    """What calls turned out to be: rows of steps, in order of time, and calls by run that belong to no loop.
+
+    `saved`: nanoseconds of checkpoints within a step, by its loop and number.
+    """
 
     rows: StepRows
     outside: Counter[int]
+    saved: dict[tuple[str, int], int]
 
 
 class InferredLoops:
@@ -94,11 +98,13 @@ class InferredLoops:
         self._counts: Counter[str] = Counter()
         """How often that turn has called each function."""
         self._phases: deque[tuple[int, int]] = deque(maxlen=PHASES)
+        self._checkpoints: deque[tuple[int, int]] = deque(maxlen=PHASES)
         self._done: int | None = None
         """When the device was done with the newest call of that turn, where that was seen."""
         self._steps_of_calls: dict[int, tuple[str, int]] = {}
         self._rows: StepRows = []
         self._outside: Counter[int] = Counter()
+        self._saved: dict[tuple[str, int], int] = {}
 
     @property
     def current(self) -> str | None:
@@ -143,9 +149,12 @@ class InferredLoops:
             self._give_up(name)
         return self._taken()
 
-    def phase_ended(self, start: int, end: int) -> None:
-        """A phase outside marked steps was over; a turn under way ends where the first one in it began."""
-        self._phases.append((start, end))
+    def phase_ended(self, start: int, end: int, *, checkpoint: bool = False) -> None:
+        """A phase outside marked steps was over; a turn under way ends where the first one in it began.
+
+        A checkpoint between two calls of a loop is part of its step, as one within a marked step is.
+        """
+        (self._checkpoints if checkpoint else self._phases).append((start, end))
 
     def ran(self, run: int, ended: int) -> Followed:
         """The device was seen to be done with a run at `ended`. A long one that is a whole turn ends the turn."""
@@ -206,7 +215,8 @@ class InferredLoops:
         of, turn, self._turn = self._of, self._turn, []
         assert of is not None
         start = turn[0].start
-        end = min([end, *(begin for begin, _ in self._phases if start < begin < end)])
+        cuts = self._phases if of.found else (*self._phases, *self._checkpoints)
+        end = min([end, *(begin for begin, _ in cuts if start < begin < end)])
         took = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
         of.turns += 1
         of.seconds += took
@@ -231,6 +241,10 @@ class InferredLoops:
         self._rows += (
             of.function, of.steps, turn[0].start, end, 0, 0, dispatch, None, None, turn[0].thread, runs,
         )  # fmt: skip
+        start = turn[0].start
+        saving = sum(min(stop, end) - begin for begin, stop in self._checkpoints if start < begin < end)
+        if saving:
+            self._saved[of.function, of.steps] = saving
         of.steps += 1
 
     def _remember(self, call: Call, of: Candidate) -> None:
@@ -265,6 +279,6 @@ class InferredLoops:
         self._outside.update(call.run for call in turn)
 
     def _taken(self) -> Followed:
-        taken = Followed(self._rows, self._outside)
-        self._rows, self._outside = [], Counter()
+        taken = Followed(self._rows, self._outside, self._saved)
+        self._rows, self._outside, self._saved = [], Counter(), {}
         return taken

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from jaxobs.probe.steps.loops import CHECKPOINT, Loops
+from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import PhaseMark
+from jaxobs.vocabulary.wall_time import CHECKPOINT
 
 INITIALISATION = "initialisation"
 

@@ -35,8 +35,6 @@ SLOW = 3
 """A step this many times slower than the loop's average notes the current span, so that its own span has a parent; so do
 as many first steps, in which most is compiled."""
 
-CHECKPOINT = "checkpoint"
-
 
 class Step:
     """The step under way on a thread; watched calls add to it."""

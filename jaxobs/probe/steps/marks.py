@@ -8,8 +8,9 @@ from typing import Any
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
 from jaxobs.model.events import PhaseEnded, PhaseStarted
-from jaxobs.probe.steps.loops import CHECKPOINT, LONGEST_GAP, Loops, Step
+from jaxobs.probe.steps.loops import LONGEST_GAP, Loops, Step
 from jaxobs.probe.steps.plain_values import as_name, given_amount
+from jaxobs.vocabulary.wall_time import CHECKPOINT
 
 LASTING = 10_000_000
 """Nanoseconds. A tentative phase that lasted so long is one: twice as long as another thread may keep Python's
