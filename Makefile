@@ -11,7 +11,7 @@ SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers dashboards lint-grafana prove-grafana docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana docs requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -44,11 +44,12 @@ deployment: .venv/installed .venv-schemas/installed check-prometheus  ## deploy/
 	.ci/tools.sh $(DEPLOYMENT_TOOLS) >/dev/null
 	.venv/bin/python -m pytest -m deployment tests/deployment $(ARGS)
 
-lint: .venv/installed  ## ruff, mypy --strict, import-linter
+lint: .venv/installed  ## ruff, mypy --strict, import-linter, and the limits of .ci/limits.py
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/python .ci/limits.py
 
 format: .venv/installed  ## put the code into its one format, and mend what can be mended
 	.venv/bin/ruff check --fix .
@@ -79,6 +80,15 @@ benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write
 
 soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")
 	.venv/bin/python -m benchmarks.soak $(ARGS)
+
+# With the JAX of $(PYTHON) where jaxobs is installed beside it, as on a machine with a GPU; .venv holds the CPU's.
+gpu-check:  ## every figure on this machine's GPU against truths not its own (ARGS="--minutes 8 --only training")
+	@python=$(PYTHON); $$python -c 'import jax, importlib.metadata as m; m.version("jaxobs")' 2>/dev/null \
+	  || { $(MAKE) --no-print-directory .venv/installed && python=.venv/bin/python; } || exit; \
+	$$python -m benchmarks.gpu_check $(ARGS)
+
+gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for Python 3.12 without a network
+	.venv/bin/python -m benchmarks.gpu_check.wheels build/gpu-check-wheels $(ARGS)
 
 docs: .venv/installed  ## write docs/metrics.md, docs/advice.md and the README's settings anew from the code
 	.venv/bin/python docs/generate_metrics.py

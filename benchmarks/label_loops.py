@@ -11,8 +11,10 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
+
+from label_turns import TURNS, small_step, waiting
 
 WARM_UP = 6.0
 """Seconds. The first window comes after three without a compile."""
@@ -21,159 +23,11 @@ PAUSE = 0.005
 """Seconds of an injected wait."""
 
 
-def noise(size: int) -> Any:
-    """A square matrix whose products neither grow nor shrink.
-
-    Not one value throughout: by such a constant jaxlib 0.10.2 multiplies wrongly on CPUs, reading beyond its end.
-    """
-    import jax.numpy as jnp
-    import numpy
-
-    return jnp.asarray(numpy.random.default_rng(0).standard_normal((size, size), numpy.float32) / size**0.5)
-
-
 def work_in_python(seconds: float) -> None:
     """Pure Python: the host is busy. A host that sleeps is not, and its time is `unknown`."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
-
-
-Watch = Callable[[Any], Any]
-"""What wraps the functions of a loop: `obs.watch`, or nothing."""
-
-
-def small_step(watch: Watch, layers: int = 2) -> Callable[[Any], Any]:
-    """A fraction of a millisecond of products a layer, and some milliseconds to compile."""
-    import jax
-    import jax.numpy as jnp
-
-    weights = noise(256)
-
-    @watch
-    @jax.jit
-    def step(batch: Any) -> Any:
-        for _ in range(layers):
-            batch = jnp.tanh(batch @ weights)
-        return jnp.mean(batch)
-
-    whole: Callable[[Any], Any] = step
-    return whole
-
-
-Turn = Callable[[int], Any]
-"""One turn of a loop, by its number; gives what the device will have made when it is done."""
-
-
-def compute(watch: Watch) -> Turn:
-    """Products."""
-    import jax
-    import jax.numpy as jnp
-
-    wide = noise(512)
-
-    @watch
-    @jax.jit
-    def products(x: Any) -> Any:
-        for _ in range(4):
-            x = x @ wide
-        return jnp.sum(x)
-
-    return lambda _: products(wide)
-
-
-def long(watch: Watch) -> Turn:
-    """One product that takes longer than a second, and longer than a profiler window."""
-    import jax
-
-    wide = noise(5120)  # 0.27 TFLOP: a second at 270 GFLOP/s, the most that two cores here were seen to do
-    product = watch(jax.jit(lambda x: x @ wide))
-    return lambda _: product(wide)
-
-
-def large(watch: Watch) -> Turn:
-    """A product whose only output is 64 MiB, of memory that is new each time: eight times what writing it takes."""
-    import jax
-
-    tall, flat = noise(4096)[:, :768], noise(4096)[:768]
-    product = watch(jax.jit(lambda x, y: x @ y))
-    return lambda _: product(tall, flat)
-
-
-def memory(watch: Watch) -> Turn:
-    """A triad over more than any cache holds."""
-    import jax
-    import jax.numpy as jnp
-
-    # 128 MiB: no cache holds it. Donated: memory that is new each time is slow at its first touch.
-    triad = watch(jax.jit(lambda x, y: x * 0.5 + y, donate_argnums=0))
-    ones = jnp.ones((32, 2**20))
-    held = [triad(jnp.ones((32, 2**20)), ones)]
-
-    def stream(_: int) -> Any:
-        held[0] = triad(held[0], ones)
-        return held[0]
-
-    return stream
-
-
-def latency(watch: Watch) -> Turn:
-    """Many products of next to nothing."""
-    import jax
-    import jax.numpy as jnp
-
-    tiny = jnp.ones((8, 8)) / 8
-
-    @watch
-    @jax.jit
-    def chain(x: Any) -> Any:
-        for _ in range(2000):  # not `fori_loop`: XLA compiles a small one into one function
-            x = x @ tiny + 1
-        return x
-
-    return lambda _: chain(tiny)
-
-
-def communication(watch: Watch) -> Turn:
-    """An all-reduce over eight devices."""
-    import jax
-    import jax.numpy as jnp
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-    mesh = Mesh(jax.devices(), ("data",))
-    by_row, whole = PartitionSpec("data", None), PartitionSpec()  # type: ignore[no-untyped-call]
-    rows = jax.device_put(jnp.ones((8, 2**22)), NamedSharding(mesh, by_row))
-    reduce = watch(jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=NamedSharding(mesh, whole)))
-    return lambda _: reduce(rows)
-
-
-def waiting(watch: Watch) -> Turn:
-    """A small step; what takes the time is around it."""
-    import jax.numpy as jnp
-
-    step = small_step(watch)
-    batch = jnp.ones((64, 256))
-    return lambda _: step(batch)
-
-
-def recompiling(watch: Watch) -> Turn:
-    """A new shape each step."""
-    import numpy
-
-    step = small_step(watch)
-    return lambda number: step(numpy.ones((64 + number, 256), numpy.float32))
-
-
-TURNS = {
-    "compute": compute,
-    "long": long,
-    "large": large,
-    "memory": memory,
-    "latency": latency,
-    "communication": communication,
-    "compile": recompiling,
-    "copying": compute,
-}
 
 
 def asked(obs: Any) -> Any:

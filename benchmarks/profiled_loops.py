@@ -71,7 +71,7 @@ def profiler_of(obs: Any) -> tuple[Any, list[Any]]:
     """The profiler probe of an observer, and a list that its windows are put into as it tells them."""
     from jaxobs.model.events import ProfileWindow
 
-    (probe,) = (found.plugin for found, _ in obs._side.plugins if found.name == "profiler")
+    (probe,) = (source.plugin for source in obs._side.sources if source.guard.source == "profiler")
     told: list[Any] = []
     emit = probe._job.emit
 

@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import COLLECTORS, PROBES, discover
 from jaxobs.testing import FakeAgent, FakeJob
 
@@ -61,16 +62,15 @@ def measure(group: str) -> bool:
             print(f"{WHERE[group]:17} {name:20} cannot be loaded: {entry.error}")
             continue
         plugin.start(FakeJob() if group == PROBES else FakeAgent(metrics=plugin.metrics, pid=os.getpid()))
-        read = (
-            getattr(plugin, "sample", None)
-            if group == PROBES
-            else lambda plugin=plugin: list(plugin.collect())
-        )
+        if group == PROBES:
+            read = plugin.sample if type(plugin).sample is not Probe.sample else None
+        else:
+            read = lambda plugin=plugin: list(plugin.collect())  # noqa: E731
         interval = SAMPLE_SECONDS if group == PROBES else float(plugin.interval)
         share = seconds_a_reading(read) / interval if read is not None else 0.0
         total += share
         after = resident_megabytes()
-        reason = str(getattr(plugin, "reason", "") or "")
+        reason = str(plugin.reason)
         print(
             f"{WHERE[group]:17} {name:20} every {interval:g} s {share * 3600:8.2f} CPU s/h {share:9.4%} of a core "
             f"{after - before:7.1f} MB  {reason}"

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jaxobs.hardware.element_type_names import checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
+from jaxobs.plugin.discovery import prefixes_of_others
 
 PREFIX = "JAXOBS_"
 
@@ -194,12 +195,20 @@ def origin(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """`JAXOBS_…` variables that mean nothing, each with the setting that was probably meant."""
+    """`JAXOBS_…` variables that mean nothing, each with the setting that was probably meant.
+
+    Those that begin with the name of somebody else's plugin are left to it (`jaxobs.plugin.settings`).
+    """
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     unknown = sorted(
         name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
     )
-    return [(name, _meant(name.upper().removeprefix(PREFIX))) for name in unknown]
+    others = prefixes_of_others() if unknown else ()
+    return [
+        (name, _meant(name.upper().removeprefix(PREFIX)))
+        for name in unknown
+        if not name.upper().startswith(others)
+    ]
 
 
 def _meant(word: str) -> str | None:

@@ -19,6 +19,7 @@ from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.span_context import application_instance
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
 from jaxobs.probe.saying import inform, warn
@@ -26,7 +27,6 @@ from jaxobs.probe.side import ProbeSide
 from jaxobs.probe.steps.loops import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
-from jaxobs.probe.trace_context import application_instance
 from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
 from jaxobs.probe.transport.answers import Answers
 from jaxobs.probe.watch.calls import arrays_within, is_jitted, name_of

@@ -12,14 +12,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+from jaxobs.plugin.base import Exporter
+
 FOLDER = "OBSERVED_DOCUMENTS"
 """The variable that names the folder; without it nothing is written. Each agent has a file of its own there."""
 
 
-class DocumentExporter:
+class DocumentExporter(Exporter):
     """The whole document: /metrics has its numbers, but none of its reasons."""
 
-    metrics = ()
     takes_events = False
 
     def start(self, agent: Any) -> None:  # noqa: ARG002  # of the contract
@@ -31,9 +32,6 @@ class DocumentExporter:
             with self._path.open("a") as file:
                 document = {**batch.snapshot.document, "histograms": _histograms(batch.snapshot.families)}
                 file.write(json.dumps(document) + "\n")
-
-    def stop(self, timeout: float) -> None:
-        """Nothing is open."""
 
 
 def _histograms(families: Any) -> dict[str, dict[str, list[list[float]]]]:

@@ -127,7 +127,7 @@ def _ended(process: subprocess.Popen[str], timeout: float, terminate_after: floa
 
 def _environment(folder: Path, how: How) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
-    path = [str(folder / "plugin"), str(ROOT), str(ROOT / "plugins")]
+    path = [str(folder / "plugin"), str(ROOT), str(ROOT / "plugins"), *filter(None, [kept.get("PYTHONPATH")])]
     own = {
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONHASHSEED": "0",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from jaxobs.model.events import Measured
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Agent
 
@@ -14,7 +14,7 @@ from jaxobs.plugin.protocol import Agent
 class Collecting:
     """One collector plugin and its thread."""
 
-    def __init__(self, plugin: Any, guard: Guard, received: Callable[[list[Measured]], None]) -> None:
+    def __init__(self, plugin: Collector, guard: Guard, received: Callable[[list[Measured]], None]) -> None:
         self._plugin = plugin
         self.guard = guard
         self._received = received
@@ -41,5 +41,5 @@ class Collecting:
 
     def _collect(self) -> list[Measured]:
         values = list(self._plugin.collect())
-        self.guard.idle_reason = str(getattr(self._plugin, "reason", "") or "")
+        self.guard.idle_reason = str(self._plugin.reason)
         return values

@@ -6,12 +6,12 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Event
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
+from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Agent, Batch
 
@@ -29,7 +29,7 @@ STUCK_SECONDS = 10.0
 class Exporting:
     """One exporter plugin and its thread."""
 
-    def __init__(self, plugin: Any, guard: Guard) -> None:
+    def __init__(self, plugin: Exporter, guard: Guard) -> None:
         self._plugin = plugin
         self.guard = guard
         self._dropped = 0
@@ -50,10 +50,18 @@ class Exporting:
 
     @property
     def takes_events(self) -> bool:
-        """Whether it wants to be given events; those that say nothing do."""
+        """Whether it wants to be given events."""
         with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            return bool(getattr(self._plugin, "takes_events", True))
+            return bool(self._plugin.takes_events)
         return True
+
+    def _delivery(self) -> Delivery:
+        """What the plugin says of itself; nothing where it fails to."""
+        with contextlib.suppress(Exception):  # called from outside the guard, on any thread
+            told = self._plugin.delivery()
+            if isinstance(told, Delivery):
+                return told
+        return Delivery()
 
     def offer(self, snapshot: Snapshot, events: Iterable[Event], spans: Iterable[Span]) -> None:
         """Never waits. The snapshot is the newest only; events and spans lose their oldest."""
@@ -75,9 +83,7 @@ class Exporting:
 
     def dropped(self) -> tuple[int, str]:
         """Events and spans that it is known to have lost so far; and why there may be more, else nothing."""
-        own = None
-        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            own = getattr(self._plugin, "dropped", None)
+        own = self._delivery().dropped
         if type(own) is int and own >= 0:
             return self._dropped + own, ""
         if not self._export_failed:
@@ -92,9 +98,7 @@ class Exporting:
 
         One that says of itself whether what it sends arrives may take longer, for there may be much to send.
         """
-        own: object = None
-        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            own = getattr(self._plugin, "worth_waiting_for", None)
+        own = self._delivery().worth_waiting_for
         return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
 
     def is_running(self) -> bool:
@@ -103,10 +107,8 @@ class Exporting:
 
     def undelivered(self) -> str:
         """What it was given and has not delivered, in words; empty where that is nothing, or not known."""
-        own: object = ""
-        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            own = getattr(self._plugin, "undelivered", "")
-        told = [own] if isinstance(own, str) and own else []
+        own = self._delivery().undelivered
+        told = [str(own)] if own else []
         waiting = len(self._events) + len(self._spans)
         if waiting and self.guard.waiting_seconds() >= QUICK_SECONDS:
             told.append(
@@ -118,11 +120,12 @@ class Exporting:
 
     def job_ended(self) -> None:
         """Tell a plugin that wants to know it at once."""
-        told = getattr(self._plugin, "job_ended", None)
-        if callable(told):
+        if type(self._plugin).job_ended is not Exporter.job_ended:
             # On a thread and under a guard of its own: it neither keeps the last flush waiting nor counts as a success.
             guard = Guard(self.guard.source, self.guard.kind, self._log)
-            threading.Thread(target=guard.call, args=(told,), name="jaxobs-job-ended", daemon=True).start()
+            threading.Thread(
+                target=guard.call, args=(self._plugin.job_ended,), name="jaxobs-job-ended", daemon=True
+            ).start()
 
     def finish(self, timeout: float) -> None:
         """Ask for a last turn and the end; `join` waits for it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from jaxobs.agent.collecting import Collecting
@@ -10,8 +11,10 @@ from jaxobs.agent.exporting import Exporting
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Catalogue
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.settings import unknown_variables
 
 
 @dataclass(slots=True)
@@ -35,7 +38,7 @@ class Plugins:
         """Raises ValueError for a metric that contradicts another, or a reading of a metric that is none of its own."""
         metrics = found.plugin.metrics if found.plugin is not None else ()
         catalogue.declare(metrics, f"{found.group}:{found.name}")
-        readings: list[DeviceReading] = list(getattr(found.plugin, "device_readings", ()))
+        readings = list(found.plugin.device_readings) if isinstance(found.plugin, Collector) else []
         for reading in readings:
             if reading.metric not in metrics:
                 raise ValueError(f"device_readings: {reading.metric.name} is none of its metrics")
@@ -44,11 +47,21 @@ class Plugins:
 
 
 def load_plugins(
-    catalogue: Catalogue, log: Callable[[str], None], collected: Callable[[list[Measured]], None]
+    catalogue: Catalogue,
+    settings: Collection[str],
+    log: Callable[[str], None],
+    collected: Callable[[list[Measured]], None],
 ) -> Plugins:
-    """All that are installed, their metrics added to `catalogue`; `collected` takes what collectors measure."""
+    """All that are installed, their metrics added to `catalogue`; `collected` takes what collectors measure.
+
+    `settings` are the names of jaxobs's own: what else begins with a plugin's name in the environment is the plugin's.
+    """
     plugins = Plugins()
-    for found in (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS)):
+    every = (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS))
+    own_settings = [(found.name, found.plugin.settings) for found in every if found.has_own_variables]
+    for line in unknown_variables(own_settings, os.environ, settings):
+        log(line)
+    for found in every:
         source = found.source or found.name
         guard = Guard(source, found.group.removeprefix("jaxobs.").removesuffix("s"), log)
         if found.group == PROBES:

@@ -74,7 +74,7 @@ class Service:
         self._slices = Slices(inline=inline, patience=patience)
         self._garbage = Garbage(inline=inline, resident=_resident)
         self._analysis = Analysis(self.log, self._wake, inline=inline)
-        self._plugins = load_plugins(self.catalogue, self.log, self._arrived.extend)
+        self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         facts |= hello.get("facts", {})
         facts["summary_file"] = self._summary_file

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
+from jaxobs.cli.timed_parser import TimedParser
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
 
 DEFAULT_SECONDS = 10.0
-_LEAST_SECONDS, _MOST_SECONDS = 1.0, 3600.0
+_MOST_SECONDS = 3600.0
 _STARTING_SECONDS = 180.0
 """What the process may take beyond the time asked for: importing JAX, starting a GPU, compiling."""
 
@@ -159,26 +160,14 @@ def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | No
     return output, None
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `jaxobs calibrate --help` tells more")
-
-
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="jaxobs calibrate", description=__doc__)
-    parser.add_argument(
-        "--seconds", type=float, default=DEFAULT_SECONDS, help="time to take (default: %(default)s)"
-    )
+    parser = TimedParser("calibrate", __doc__, DEFAULT_SECONDS, "time to take", _MOST_SECONDS)
     parser.add_argument(
         "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
-    options = parser.parse_args(arguments)
-    if not _LEAST_SECONDS <= options.seconds <= _MOST_SECONDS:
-        raise UsageError(
-            f"--seconds {options.seconds:g}: give a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
-        )
+    options = parser.options(arguments)
     if options.output is not None and options.output.is_dir():
         raise UsageError(f"--output {options.output} is a directory: name a file in it")
     return options

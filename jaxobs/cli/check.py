@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> int:
 def collect() -> dict[str, Any]:
     """Everything as plain data, with all `problems` in one list."""
     from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
-    from jaxobs.cli.checks.plugins import problems_of, remarks_of
+    from jaxobs.cli.checks.plugins import problems_of, remarks_of, unknown_settings
     from jaxobs.cli.checks.settings import check_settings, directory_problems
     from jaxobs.cli.plugins import describe, find_plugins
     from jaxobs.config import Settings, SettingsError, load_settings, plain_settings
@@ -74,6 +74,7 @@ def collect() -> dict[str, Any]:
     problems += unused_hardware(present, devices)
     problems += directory_problems(loaded)
     problems += problems_of(plugins)
+    problems += unknown_settings(found, os.environ, Settings.model_fields)
     problems += (
         [] if plugins else ["no plugin is installed, not even those of jaxobs: run `pip install jaxobs`"]
     )
@@ -98,7 +99,7 @@ def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
-    from jaxobs.cli.checks.devices import peaks_lines
+    from jaxobs.cli.checks.devices import peak_notes, peak_rows
     from jaxobs.cli.tables import add_row, new_table
 
     yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
@@ -113,7 +114,12 @@ def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
     yield ""
     for device in report["devices"]:
         yield f"device {device['device']}: {device['kind']} ({device['platform']})"
-        yield from peaks_lines(device["peaks"])
+        if rows := peak_rows(device["peaks"]):
+            peaks = new_table("peak", "value", "unit", "from", left=("unit", "from"))
+            for row in rows:
+                add_row(peaks, *row)
+            yield peaks
+        yield from peak_notes(device["peaks"])
     for vendor, names in report["hardware_present"].items():
         yield f"hardware: {', '.join(names)} ({vendor})"
     yield ""

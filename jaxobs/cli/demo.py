@@ -6,9 +6,10 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
+from jaxobs.cli.timed_parser import TimedParser
 from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 SUMMARY = "train a small language model, observed, and show what was seen"
 
 DEFAULT_SECONDS = 30.0
-_LEAST_SECONDS, _MOST_SECONDS = 1.0, 86_400.0
+_MOST_SECONDS = 86_400.0
 
 
 def run(arguments: list[str]) -> int:
@@ -97,24 +98,9 @@ def _hold(observer: Observer) -> None:
         return
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `jaxobs demo --help` tells more")
-
-
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="jaxobs demo", description=__doc__)
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=DEFAULT_SECONDS,
-        help="time to train, without the first compile (default: %(default)s)",
-    )
+    what = "time to train, without the first compile"
+    parser = TimedParser("demo", __doc__, DEFAULT_SECONDS, what, _MOST_SECONDS)
     parser.add_argument("--hold", action="store_true", help="keep serving the metrics until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
-    options = parser.parse_args(arguments)
-    if not _LEAST_SECONDS <= options.seconds <= _MOST_SECONDS:
-        raise UsageError(
-            f"--seconds {options.seconds:g}: give a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
-        )
-    return options
+    return parser.options(arguments)

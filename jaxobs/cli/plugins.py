@@ -7,7 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from jaxobs.cli import UsageError, suggestion
+from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
+from jaxobs.plugin.settings import variables
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,14 +41,16 @@ def find_plugins() -> list[Found]:
 
 
 def describe(found: Found) -> dict[str, Any]:
-    """One plugin as plain data: group, name, value, distribution, state, metrics, error."""
+    """One plugin as plain data: group, name, value, distribution, state, metrics, settings, error."""
+    plugin = found.plugin if isinstance(found.plugin, Plugin) else None
     return {
         "group": found.group,
         "name": found.name,
         "value": found.value,
         "distribution": found.distribution,
         "state": "failed" if found.error else "loaded",
-        "metrics": sorted(metric.name for metric in getattr(found.plugin, "metrics", ())),
+        "metrics": sorted(metric.name for metric in plugin.metrics) if plugin else [],
+        "settings": variables(found.name, plugin.settings) if plugin else {},
         "error": found.error or None,
     }
 
@@ -64,12 +68,14 @@ def plugins_text(plugins: list[dict[str, Any]]) -> str:
         count = str(len(plugin["metrics"]))
         add_row(table, plugin["name"], plugin["group"], plugin["state"], count, plugin["distribution"])
     lines = [f"{plugin['name']}: {', '.join(plugin['metrics'])}" for plugin in plugins if plugin["metrics"]]
+    settings = [f"{name}: {text}" for plugin in plugins for name, text in plugin["settings"].items()]
     failures = [
         f"{plugin['name']} = {plugin['value']}: {plugin['error']}" for plugin in plugins if plugin["error"]
     ]
     parts: list[Table | str] = [
         table,
         *(["", "metrics", *lines] if lines else []),
+        *(["", "settings of plugins", *settings] if settings else []),
         *(["", "failed", *failures] if failures else []),
     ]
     return to_text(parts, width=terminal_width(sys.stdout), colour=is_styled(sys.stdout))

@@ -2,8 +2,8 @@
 
 Those behind `jax.pmap` are in `pmap.py`.
 
-Seen in 0.6.2, 0.8.2 and 0.10.2 where nothing else is said. Each function answers None (or does nothing) where the name
-is missing, so that a future JAX costs a feature and never the job.
+Seen in 0.6.2, 0.8.2, 0.10.2 and 0.11.2 where nothing else is said. Each function answers None (or does nothing) where the
+name is missing, so that a future JAX costs a feature and never the job.
 """
 
 from __future__ import annotations
@@ -36,9 +36,14 @@ TRACE_SETTINGS = (
     "jax_high_dynamic_range_gumbel", "jax_error_checking_behavior_nan", "jax_error_checking_behavior_divide",
     "jax_error_checking_behavior_oob", "jax_enable_pgle", "jax_pgle_profiling_runs", "jax_xla_profile_version",
     "jax_check_static_indices", "jax_allow_f16_reductions", "jax_no_execution", "jax_dynamic_shapes",
-    "eager_constant_folding",
+    "eager_constant_folding", "check_vma", "jax_auto_pcast", "jax_custom_jvp3", "jax_custom_vjp3",
+    "jax_embedded_constants_max_bytes", "jax_memory_fitting_level", "jax_pallas_auto_assign_collective_ids",
+    "jax_pallas_auto_assign_collective_ids_limit", "jax_pallas_enable_debug_checks", "jax_pallas_use_mosaic_gpu",
+    "jax_ragged_dot_use_gpu_pallas_triton_lowering", "jax_raise_on_ppermute_sort_diff", "jax_remat3",
+    "jax_remat_barrier_no_cotangents", "jax_remove_size_one_mesh_axis_from_type", "jax_scan3",
+    "jax_use_emit_pipeline_primitive", "jax_use_hlo_logistic_lowering", "jax_use_simplified_jaxpr_constants",
 )  # fmt: skip
-"""Settings that are in the key of JAX's cache of traces, as its `config.py` says (`include_in_jit_key`)."""
+"""Settings that are in the key of JAX's cache of traces, as its `config.py` says (`include_in_jit_key`) up to 0.11.2."""
 
 TRACE_CONTEXTS = {
     "compute_on": "compute_on_context_manager",
@@ -242,9 +247,19 @@ def trace_context() -> list[tuple[str, Any]]:
         manager = getattr(config, attribute, None)
         if manager is not None:
             values.append((name, manager.value))
-    resources = getattr(sys.modules.get("jax._src.mesh"), "thread_resources", None)
+    mesh = sys.modules.get("jax._src.mesh")
+    resources = getattr(mesh, "thread_resources", None)
     by_with = getattr(getattr(resources, "env", None), "physical_mesh", None)
-    by_set_mesh = getattr(getattr(config, "abstract_mesh_context_manager", None), "value", None)
+    # In `config.py` up to 0.10, in `mesh.py` since.
+    holder = next(
+        (
+            found
+            for module in (config, mesh)
+            if (found := getattr(module, "abstract_mesh_context_manager", None)) is not None
+        ),
+        None,
+    )
+    by_set_mesh = getattr(holder, "value", None)
     values.append(("mesh", (by_with, by_set_mesh)))
     return values
 
@@ -276,11 +291,6 @@ def arrays_alive() -> int | None:
     array = array_type()
     count = sys.getrefcount(array) if array is not None else IMMORTAL
     return count if count < IMMORTAL else None
-
-
-def backends() -> tuple[Any, ...]:
-    """Those that exist. Takes no lock, as JAX's own functions do: it may be held by the caller's very thread."""
-    return tuple(getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {}).values())
 
 
 def is_compiling(frame: FrameType) -> bool:

@@ -1,6 +1,6 @@
 """How a collector tells the core which of its metrics say what about a device: its names stay its own.
 
-A collector has the optional attribute `device_readings`, a tuple of these. From the series of the metrics named there
+A collector's `device_readings` is a tuple of these. From the series of the metrics named there
 the core derives what it shows beside its own model of the device: utilisation, clocks, and why they are held down.
 """
 

@@ -13,20 +13,18 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from jaxobs.model.clock import monotonic
-from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Collector, Exporter, Plugin, Probe
+from jaxobs.plugin.conformance import problem_of_plugin, problem_of_rules
 from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
+from jaxobs.plugin.settings import PluginSettingsError, prefix, read_settings
 
 PROBES = "jaxobs.probes"
 COLLECTORS = "jaxobs.collectors"
 EXPORTERS = "jaxobs.exporters"
 CUSTOM_CALLS = "jaxobs.custom_calls"
 
-REQUIRED_METHODS = {
-    PROBES: ("start", "stop"),
-    COLLECTORS: ("start", "collect", "stop"),
-    EXPORTERS: ("start", "export", "stop"),
-}
-
+BASES: Mapping[str, type[Plugin]] = {PROBES: Probe, COLLECTORS: Collector, EXPORTERS: Exporter}
+"""The class from which the plugins of each group are derived."""
 
 LOAD_SECONDS = 5.0
 """What somebody else's plugin may take to be imported and made. Imports of large packages take a second or two."""
@@ -49,6 +47,11 @@ class Found:
     error: str = ""
     source: str = ""
     """What it is called among the sources, if not by its name."""
+
+    @property
+    def has_own_variables(self) -> bool:
+        """Whether variables that begin with its name are its own; those of built-in plugins are jaxobs's settings."""
+        return isinstance(self.plugin, Plugin) and self.distribution.partition(" ")[0] != OWN_DISTRIBUTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,10 @@ class Announced:
             loaded: Any = point.load()
             plugin = loaded if point.group == CUSTOM_CALLS else loaded()
             problem = conformance_problem(point.group, plugin)
+            if not problem and isinstance(plugin, Plugin) and plugin.settings is not None:
+                plugin.settings = read_settings(point.name, plugin.settings)
+        except PluginSettingsError as error:
+            return _failed(point, str(error))
         except BaseException as error:  # a plugin's import may do anything, SystemExit included
             if is_ctrl_c(error) or raised_by_signal_handler(error):
                 raise
@@ -100,8 +107,8 @@ def announced(group: str) -> list[Announced]:
     seen: dict[str, str] = {}
     every = entry_points()
     points = [(point, _is_built_in(point)) for point in every.select(group=group)]
-    others = [point for other in REQUIRED_METHODS if other != group for point in every.select(group=other)]
-    built_ins = {point.name for point in others if group in REQUIRED_METHODS and _is_built_in(point)}
+    others = [point for other in BASES if other != group for point in every.select(group=other)]
+    built_ins = {point.name for point in others if group in BASES and _is_built_in(point)}
     for point, built_in in sorted(points, key=lambda pair: (not pair[1], pair[0].name, pair[0].value)):
         if seen.get(point.name) == point.value:
             continue  # one distribution seen twice on sys.path
@@ -147,27 +154,15 @@ class _Loading:
 
 
 def conformance_problem(group: str, plugin: Any) -> str:
-    """Why an object is no plugin of that group; empty where it is one."""
-    if group == CUSTOM_CALLS:
-        return _problem_of_rules(plugin)
-    missing = [name for name in REQUIRED_METHODS.get(group, ()) if not callable(getattr(plugin, name, None))]
-    if missing:
-        return f"{type(plugin).__name__} has no method {', '.join(missing)}"
-    metrics = getattr(plugin, "metrics", None)
-    if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
-        return f"{type(plugin).__name__}.metrics is not a tuple of Metric"
-    if group == COLLECTORS and not (
-        isinstance(getattr(plugin, "interval", None), int | float) and plugin.interval > 0
-    ):
-        return f"{type(plugin).__name__}.interval is not a positive number of seconds"
-    return ""
+    """Why an object is no plugin of that group, and what to do; empty where it is one."""
+    return problem_of_rules(plugin) if group == CUSTOM_CALLS else problem_of_plugin(plugin, BASES[group])
 
 
-def _problem_of_rules(rules: Any) -> str:
-    if not isinstance(rules, Mapping):
-        return f"an object of type {type(rules).__name__} is no mapping from custom-call target to rule"
-    wrong = [target for target, rule in rules.items() if not (isinstance(target, str) and callable(rule))]
-    return f"{wrong[0]!r} is no target with a rule that can be called" if wrong else ""
+def prefixes_of_others() -> tuple[str, ...]:
+    """How variables begin that are for plugins of others (`JAXOBS_EXAMPLE_`); nothing is loaded to find out."""
+    every = entry_points()
+    points = [point for group in BASES for point in every.select(group=group)]
+    return tuple({prefix(point.name) for point in points if not _is_built_in(point)})
 
 
 def _failed(point: EntryPoint, error: str) -> Found:

@@ -1,17 +1,8 @@
-"""The whole plugin contract.
-
-A plugin is a class (or any callable without arguments) named by an entry point in the group `jaxobs.probes`,
-`jaxobs.collectors` or `jaxobs.exporters`; the entry point's name is the plugin's name. It declares its metrics, whose
-names begin with a prefix of its own, and emits `Measured` and `SpanEnded` events. Each plugin is loaded alone, timed
-from outside, and set aside after repeated failures: it may raise, and must not hang.
-
-Optional method of every plugin: `check(settings) -> Iterable[Remark]`, what `jaxobs check` shows of it. It is called
-without `start`, leaves nothing behind, and answers within a few seconds.
-"""
+"""What a plugin is given: the training process (`Job`) or the agent process (`Agent`), and batches of what is new."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -19,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.events import Event, Measured, SpanEnded
-from jaxobs.model.metrics import Catalogue, Metric
+from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
 
@@ -143,63 +134,3 @@ class Batch:
     snapshot: Snapshot
     events: tuple[Event, ...]
     spans: tuple[Span, ...]
-
-
-class Probe(Protocol):
-    """In the training process. Optional method: `sample()`, called about once a second on a thread of jaxobs.
-
-    Optional method: `profile(seconds, keep)`, which begins a profiler window and returns a `concurrent.futures.Future`
-    of its `jaxobs.model.profile.ProfileResult` without waiting for it. Optional attribute: `reason`, why it has nothing
-    to tell though nothing failed, or "".
-    """
-
-    metrics: tuple[Metric, ...]
-
-    def start(self, job: Job) -> None:
-        """Hook in. JAX is imported; a backend may not exist yet and must not be made.
-
-        `import jax` belongs in here and not at the top of the module: the agent, which must not load JAX, and refuses to,
-        imports the module too, for `metrics`.
-        """
-
-    def stop(self) -> None:
-        """Unhook; safe without `start` and twice."""
-
-
-class Collector(Protocol):
-    """In the agent process, polled every `interval` seconds. JAX must not be imported.
-
-    Optional attributes: `device_readings`, `jaxobs.model.device_readings.DeviceReading`s that say which of its metrics
-    are a device's utilisation, clocks and throttling; `reason`, why it has nothing to tell though nothing failed, or "".
-    """
-
-    metrics: tuple[Metric, ...]
-    interval: float
-
-    def start(self, agent: Agent) -> None: ...
-
-    def collect(self) -> Iterable[Measured]: ...
-
-    def stop(self) -> None: ...
-
-
-class Exporter(Protocol):
-    """In the agent process, on a thread of its own, about once a second and once more at the end.
-
-    Optional method: `job_ended()`, called at once when the job is over, before the last flush; it must not wait.
-    Optional attribute: `takes_events`; where it is false its batches have no events, which costs less: a step is one.
-    Optional attribute: `worth_waiting_for`, whether what it sends has lately arrived, and soon: only then does the end of
-    a job wait for it longer than half a second. Optional attribute: `undelivered`, what it was given and has not
-    delivered, in words, for the last summary; empty where that is nothing.
-    Optional attribute: `dropped`, how many of the events and spans that it was given it has lost by itself so far. Of an
-    exporter without it that is unknown once `export` has raised. While it is set aside, what is new waits for it.
-    """
-
-    metrics: tuple[Metric, ...]
-
-    def start(self, agent: Agent) -> None: ...
-
-    def export(self, batch: Batch) -> None: ...
-
-    def stop(self, timeout: float) -> None:
-        """Close ports and files, first what others would wait for; give up after `timeout` seconds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any, cast
 
 from jaxobs.plugin.protocol import Job
@@ -92,8 +93,11 @@ class Wrapping:
 
 
 def _function(owner: Any, name: str) -> Callable[..., Any] | None:
-    """What the class or module has of that name itself; an inherited method is wrapped where it is defined."""
-    found = vars(owner).get(name)
+    """What the class or module has of that name itself; an inherited method is wrapped where it is defined.
+
+    None where `owner` is neither, as it is where this version of a library has no such class.
+    """
+    found = vars(owner).get(name) if isinstance(owner, type | ModuleType) else None
     return cast("Callable[..., Any]", found) if callable(found) else None
 
 

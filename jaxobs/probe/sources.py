@@ -13,9 +13,10 @@ from concurrent.futures import Future
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import SourceReported
 from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Announced, announced
 from jaxobs.plugin.guard import Guard, Suppressed
-from jaxobs.plugin.protocol import Job, Probe
+from jaxobs.plugin.protocol import Job
 from jaxobs.probe.sampling import Sampling
 
 STUCK_SECONDS = 5.0
@@ -48,13 +49,14 @@ class Source:
 
     def sample(self) -> None:
         """A second's turn. One that has not started, and has said why, gets none: it stays down."""
-        if not self.ready:
+        plugin = self.plugin
+        if not self.ready or plugin is None:
             return
-        sample = getattr(self.plugin, "sample", None)
-        if callable(sample):
-            self.guard.call(sample)
+        # The default is not called: it would count as a success of a probe whose hooks all fail.
+        if type(plugin).sample is not Probe.sample:
+            self.guard.call(plugin.sample)
         with Suppressed(Exception):  # a property of the plugin's may raise anything
-            self.guard.idle_reason = str(getattr(self.plugin, "reason", "") or "")
+            self.guard.idle_reason = str(plugin.reason)
 
     def end(self) -> None:
         self.ready = False
@@ -103,11 +105,11 @@ class Sources:
         """Ask the probe that can for a profiler window, or say why none can."""
         reason = "no probe takes profiles: is JAX imported?"
         for source in self._sources:
-            ask = getattr(source.plugin, "profile", None)
-            if callable(ask):
-                begun = None if source.guard.set_aside else source.guard.call(ask, seconds, keep)
+            plugin = source.plugin
+            if plugin is not None and type(plugin).profile is not Probe.profile:
+                begun = None if source.guard.set_aside else source.guard.call(plugin.profile, seconds, keep)
                 if begun is not None:
-                    return begun  # type: ignore[no-any-return]  # an optional method, whose type is in the contract
+                    return begun
                 reason = source.guard.reason or reason
         return reason
 

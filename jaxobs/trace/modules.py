@@ -77,6 +77,16 @@ class ModuleIndex:
         """The module's own name."""
         return None if program_id is None else self._read(program_id)[0] or None
 
+    @property
+    def program_ids(self) -> list[int]:
+        """Of all modules of the trace."""
+        return list(self._serialized)
+
+    def has(self, program_id: int, name: str, instructions: Set[str]) -> bool:
+        """Whether the module of that id has this name and all of these instructions."""
+        own, known = self._read(program_id)
+        return own == name and instructions <= known.keys()
+
     def instruction(self, program_id: int | None, name: str) -> Instruction | None:
         """None where the module is not in the trace, or has no instruction of this name."""
         return None if program_id is None else self._read(program_id)[1].get(name)

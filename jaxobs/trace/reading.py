@@ -144,7 +144,7 @@ class _HostReader:
         events = 0
         for plane in planes:
             if plane.name == _HOST:
-                host = HostPlane(PlaneMetadata(plane), self.name, index)
+                host = HostPlane(PlaneMetadata(plane), self.name, index, self.notes)
                 host.read(plane)
                 timelines += host.devices()
                 steps += host.steps

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
 from jaxobs.trace.attribution import Attribution, Interval, attribute
+from jaxobs.trace.cached_programs import ForeignPrograms
 from jaxobs.trace.device_kinds import device_kind
 from jaxobs.trace.modules import ModuleIndex
 from jaxobs.trace.operation_kinds import kind_of_opcode, opcode_in_name
@@ -100,6 +101,25 @@ class Timeline:
             )
             index = self._indices[key] = len(self.operations) - 1
         return index
+
+    def put_right(self, foreign: ForeignPrograms) -> None:
+        """Give operations the program ids of their modules; to be called once, when all of a CPU's are read."""
+        programs: dict[int | None, set[str]] = {}
+        for operation in self.operations:
+            programs.setdefault(operation.program_id, set()).add(operation.instruction or "")
+        ids = foreign.ids(programs)
+        for operation in self.operations:
+            if operation.program_id in ids:
+                operation.program_id = ids[operation.program_id]
+                found = self._modules.instruction(operation.program_id, operation.instruction or "")
+                if found is not None:
+                    operation.category, operation.kind = found.opcode, found.kind
+                    operation.in_entry = found.in_entry
+        self.runs = {ids.get(program or 0, program): runs for program, runs in self.runs.items()}
+        self._indices = {
+            (name, ids.get(program or 0, program), kernel): index
+            for (name, program, kernel), index in self._indices.items()
+        }
 
     def entry_operations(self, program_id: int | None) -> frozenset[str] | None:
         """Names of the instructions that each run of a program executes; None where its module is not known."""

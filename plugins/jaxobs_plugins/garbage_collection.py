@@ -11,6 +11,7 @@ import gc
 from jaxobs.model.clock import now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 
 COLLECTIONS = Metric(
@@ -21,7 +22,7 @@ COLLECTIONS = Metric(
 )
 
 
-class GarbageCollectionProbe:
+class GarbageCollectionProbe(Probe):
     """Reads `gc.get_stats()` once a second and tells what was added."""
 
     metrics = (COLLECTIONS,)

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
 from jaxobs.model.events import Event, Measured, SpanContext, StepCompleted
+from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Remark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jaxobs.model.metrics import Catalogue, Metric
+    from jaxobs.model.metrics import Catalogue
     from jaxobs.plugin.protocol import Agent, Batch
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -76,10 +77,8 @@ def as_line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-class JsonLinesExporter:
+class JsonLinesExporter(Exporter):
     """Writes nothing unless the setting `jsonl_directory` is given. Raises OSError where it cannot write."""
-
-    metrics: tuple[Metric, ...] = ()
 
     def __init__(self, maximum_bytes: int = MAXIMUM_BYTES) -> None:
         self._maximum_bytes = maximum_bytes
@@ -87,7 +86,7 @@ class JsonLinesExporter:
         self._path = Path()
         self._file: int | None = None
         self._described: dict[str, str] | None = None
-        self.dropped = 0
+        self._dropped = 0
         """Events that could not be written."""
         self.takes_events = True
 
@@ -117,8 +116,12 @@ class JsonLinesExporter:
                 records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
                 self._append(b"".join(map(as_line, records)), agent)
             except BaseException:
-                self.dropped += len(batch.events)  # in one write, which is taken back where it falls short
+                self._dropped += len(batch.events)  # in one write, which is taken back where it falls short
                 raise
+
+    def delivery(self) -> Delivery:
+        """Events that could not be written are lost."""
+        return Delivery(dropped=self._dropped)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         """Close the file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from jaxobs.plugin.protocol import Job
+from jaxobs.plugin.library_probe import LibraryProbe
 from jaxobs.plugin.wrapping import Wrapping
 
 SAVING = ("save", "save_checkpointables", "save_pytree")
@@ -28,41 +28,21 @@ ASKED_EACH_STEP = "CheckpointManager"
 """Its `save` is called in each step and saves in few; only what it then saves is certain to be a checkpoint."""
 
 
-class OrbaxProbe:
+class OrbaxProbe(LibraryProbe):
     """Wraps the classes of `orbax.checkpoint`, and the functions of its second version, once the job has imported it."""
 
-    metrics = ()
-    reason = "orbax.checkpoint has not been imported"
+    modules = ("orbax.checkpoint",)
 
-    def __init__(self) -> None:
-        self._job: Job | None = None
-        self._wrapping: Wrapping | None = None
-
-    def start(self, job: Job) -> None:
-        self._job = job
-        job.when_imported("orbax.checkpoint", self._imported)
-
-    def stop(self) -> None:
-        self._job = None
-        if self._wrapping is not None:
-            self._wrapping.undo()
-
-    def _imported(self, orbax: ModuleType) -> None:
-        if self._job is None:
-            return
-        self.reason = ""
-        self._wrapping = Wrapping(self._job)
+    def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
+        """The first version's classes, and the second version's module and class."""
         for name in CLASSES:
-            self._wrap(getattr(orbax, name, None), asked_each_step=name == ASKED_EACH_STEP)
-        second = getattr(getattr(orbax, "experimental", None), "v1", None)
-        self._wrap(second)
-        self._wrap(getattr(getattr(second, "training", None), "Checkpointer", None), asked_each_step=True)
+            self._wrap(wrapping, getattr(module, name, None), asked_each_step=name == ASKED_EACH_STEP)
+        second = getattr(getattr(module, "experimental", None), "v1", None)
+        self._wrap(wrapping, second)
+        checkpointer = getattr(getattr(second, "training", None), "Checkpointer", None)
+        self._wrap(wrapping, checkpointer, asked_each_step=True)
 
-    def _wrap(self, owner: object, *, asked_each_step: bool = False) -> None:
-        if not isinstance(owner, type | ModuleType):
-            return
-        wrapping = self._wrapping
-        assert wrapping is not None
+    def _wrap(self, wrapping: Wrapping, owner: object, *, asked_each_step: bool = False) -> None:
         for name in SAVING:
             wrapping.phase(owner, name, lambda: "checkpoint", tentative=asked_each_step)
         for name in WAITING:
@@ -71,4 +51,4 @@ class OrbaxProbe:
             wrapping.phase(owner, name, self._loading)
 
     def _loading(self) -> str:
-        return "checkpoint" if self._job is not None and self._job.progress().steps else "initialisation"
+        return "checkpoint" if self.steps else "initialisation"

@@ -22,7 +22,8 @@ jaxobs.agent.service.STUCK_SECONDS = 0.5  # a test does not wait for ten seconds
 EXPORTER = (
     SOON
     + """
-class Exporter:
+from jaxobs.plugin import base
+class Exporter(base.Exporter):
     metrics = ()
     def start(self, agent):
         {start}
@@ -35,7 +36,8 @@ class Exporter:
 COLLECTOR = (
     SOON
     + """
-class Collector:
+from jaxobs.plugin import base
+class Collector(base.Collector):
     metrics = ()
     interval = 0.1
     def start(self, agent):
@@ -175,8 +177,8 @@ import sys
 import threading
 FOUND = importlib.util.find_spec("jax") is not None
 {}
-class Exporter:
-    metrics = ()
+from jaxobs.plugin import base
+class Exporter(base.Exporter):
     def start(self, agent):
         agent.log(f"found: {{FOUND}}, loaded: {{'jax' in sys.modules}}")
     def export(self, batch):
@@ -207,8 +209,9 @@ from jaxobs.model.clock import now
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin import base
 BUSY = Metric("other_busy_ratio", "gauge", "Busy.", ("device", "core"), "ratio")
-class Collector:
+class Collector(base.Collector):
     metrics = (BUSY,)
     device_readings = (DeviceReading("utilization", Metric(BUSY.name, "gauge", "Busy.", ("device",), "ratio")),)
     interval = 0.1
@@ -228,3 +231,28 @@ def test_a_collector_that_says_of_another_metric_what_it_reads_is_down(
     agent = start_agent()
     agent.send([BackendFound("cpu", ((0, "cpu", ""),), 0, 1, "0.10.2", "0.10.2", now())])
     down(agent, "other", "device_readings: other_busy_ratio is none of its metrics")
+
+
+LOAD_COLLECTOR = """
+import os
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Collector
+
+LOAD = Metric("acme_load", "gauge", "Processes that run or wait, on average over a minute.", ())
+
+class LoadCollector(Collector):
+    metrics = (LOAD,)
+
+    def collect(self):
+        return [Measured(LOAD.name, (), os.getloadavg()[0], now())]
+"""
+
+
+def test_a_collector_takes_one_file_and_an_entry_point(start_agent: Start, install_plugin: Install) -> None:
+    install_plugin("acme", LOAD_COLLECTOR, {"jaxobs.collectors": "acme = acme:LoadCollector"})
+    agent = start_agent()
+    text = agent.metrics_when("acme_load ")
+    assert "# HELP acme_load Processes that run or wait, on average over a minute." in text
+    assert 'jaxobs_source_up{source="acme"} 1.0' in text

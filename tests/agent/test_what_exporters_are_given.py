@@ -22,9 +22,12 @@ EXPORTER = """
 import json
 import jaxobs.plugin.guard
 jaxobs.plugin.guard.RETRY_SECONDS = 0.5  # a test does not wait for a minute
-class Exporter:
-    metrics = ()
+from jaxobs.plugin import base
+class Exporter(base.Exporter):
     calls = 0
+    dropped = None
+    def delivery(self):
+        return base.Delivery(dropped=self.dropped)
     def start(self, agent):
         {start}
     def export(self, batch):

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.checks.devices import hardware_present, peaks_lines, read_devices, unused_hardware
+from jaxobs.cli.checks.devices import hardware_present, peak_rows, read_devices, unused_hardware
 from jaxobs.cli.checks.plugins import problems_of, remarks_of
 from jaxobs.cli.checks.settings import MASK, check_settings, mask
 from jaxobs.hardware.peaks import peaks_for
+from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
 from jaxobs.plugin.protocol import Remark
 
@@ -60,7 +61,7 @@ def test_peaks_that_the_user_gave_are_shown_with_their_provenance(tmp_path: Path
     _, checked = report(tmp_path, JAXOBS_PEAK_FLOPS='{"float32": 1e12}', JAXOBS_PEAK_BYTES_PER_SECOND="1e10")
     peaks = checked["devices"][0]["peaks"]
     assert (peaks["matrix"]["float32"]["value"], peaks["matrix"]["float32"]["provenance"]) == (1e12, "user")
-    assert "  float32 matrix         1e+12 FLOP/s  user: settings" in peaks_lines(peaks)
+    assert ("float32 matrix", "1e+12", "FLOP/s", "user: settings") in peak_rows(peaks)
 
 
 def test_the_text_tells_the_same(tmp_path: Path) -> None:
@@ -159,12 +160,21 @@ def test_a_directory_where_no_peaks_can_be_kept_needs_attention(tmp_path: Path) 
     ) in answered.stdout
 
 
-class _Breaks:
+class Sound(Exporter):
+    def export(self, batch: Any) -> None: ...
+
+
+class Asked(Collector):
+    def collect(self) -> Any:
+        return ()
+
+
+class _Breaks(Sound):
     def check(self, settings: Any) -> Any:
         raise SystemExit(3)
 
 
-class _Tells:
+class _Tells(Sound):
     def check(self, settings: Any) -> Any:
         yield Remark(f"rank {settings['rank_on_host']} sends to https://name:word@host/", problem=True)
 
@@ -181,12 +191,12 @@ def test_a_check_of_a_plugin_that_fails_is_a_problem_of_that_plugin_and_credenti
     ]
 
 
-class _TwoDevices:
+class _TwoDevices(Asked):
     def devices_present(self) -> tuple[str, ...]:
         return ("NVIDIA H100", "NVIDIA H100")
 
 
-class _Broken:
+class _Broken(Asked):
     def devices_present(self) -> tuple[str, ...]:
         raise RuntimeError
 
@@ -216,5 +226,5 @@ def test_a_jax_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_peaks_of_a_known_device_have_sources() -> None:
-    lines = peaks_lines(peaks_for("NVIDIA H100 80GB HBM3", "gpu").to_dict())
-    assert any(line.startswith("  bfloat16 matrix") and "datasheet: " in line for line in lines)
+    rows = peak_rows(peaks_for("NVIDIA H100 80GB HBM3", "gpu").to_dict())
+    assert any(what == "bfloat16 matrix" and source.startswith("datasheet: ") for what, _, _, source in rows)

@@ -33,12 +33,13 @@ def test_a_broken_plugin_is_reported_and_the_others_are_listed(tmp_path: Path) -
     assert answered.status == 1
     assert plugins["host"]["state"] == "loaded"
     assert "jaxobs_process_resident_bytes" in plugins["host"]["metrics"]
-    assert plugins["empty"]["error"] == "Empty has no method start, collect, stop"
+    refused = "Empty is not derived from Collector: write `class Empty(Collector)`"
+    assert plugins["empty"]["error"].startswith(refused)
     assert plugins["empty"]["distribution"] == "broken 3.1"
     assert plugins["leaves"]["error"] == "SystemExit: 4"
     assert "no_such_module" in plugins["absent"]["error"]
     text = outcome([sys.executable, "-m", "jaxobs", "plugins"], tmp_path, PYTHONPATH=path).stdout
-    assert "empty = broken_plugin:Empty: Empty has no method" in text
+    assert "empty = broken_plugin:Empty: Empty is not derived from Collector" in text
 
 
 def test_the_built_in_plugins_load(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from jaxobs.model.events import (
     FunctionCalled,
     FunctionWatched,
     LoopEnded,
+    PhaseEnded,
     StepCompleted,
 )
 from tests.derive.made_up import (
@@ -161,3 +162,29 @@ def test_what_is_not_watched_has_no_counter_of_runs() -> None:
     assert "jaxobs_executable_runs_total" not in families(fold.snapshot(at(2)))
     fold.apply(FunctionWatched(-1, "f", "", at(2)))  # told late
     assert families(fold.snapshot(at(3)))["jaxobs_executable_runs_total"]["f", "abc"] == 1.0
+
+
+@pytest.mark.parametrize("elsewhere", ["epochs", "phases"])
+def test_a_loop_that_dispatches_ahead_and_waits_outside_lasts_until_the_device_is_done(
+    elsewhere: str,
+) -> None:
+    """Each epoch is dispatched within 3 ms, and its losses are read after it, or at a checkpoint."""
+    fold = watched({1: 0.01})
+    for epoch in range(20):
+        begin, first = 1 + 0.35 * epoch, 30 * epoch
+        for number in range(30):
+            start = begin + number / 10_000
+            fold.apply(step(first + number, start, start + 1e-4, runs=(1,)))
+        fold.apply(StepCompleted("train", first, at(begin + 0.01), MILLISECOND))
+        if elsewhere == "epochs":
+            fold.apply(LoopEnded("train", at(begin + 0.003), 0))
+        else:
+            fold.apply(PhaseEnded("evaluation", None, at(begin + 0.003), at(begin + 0.35), 0))
+        document = fold.snapshot(at(begin + 0.34)).to_dict()
+    loop, run = document["loops"]["train"], document["process"]
+    assert loop["steps_per_second"] == pytest.approx(100, rel=0.05)
+    assert loop["step_seconds"] == pytest.approx(0.01, rel=0.08)
+    assert loop["wall_seconds"] == pytest.approx(6.0, rel=0.08)
+    assert sum(loop["components"].values()) == pytest.approx(loop["wall_seconds"])
+    assert loop["components"]["host"] == 0.0
+    assert run["run_seconds"]["productive"] == pytest.approx(6.0, rel=0.1)

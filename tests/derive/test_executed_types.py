@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.checks.devices import peaks_lines
+from jaxobs.cli.checks.devices import peak_notes
 from jaxobs.derive.fold import Fold
 from jaxobs.hardware.peaks import peaks_for
 from jaxobs.model.cost import Cost
@@ -69,7 +69,7 @@ def test_a_roofline_says_in_which_type_float32_is_multiplied() -> None:
 
 
 def test_peaks_say_what_the_device_makes_of_float32() -> None:
-    lines = peaks_lines(peaks_for("TPU v4", "tpu").to_dict())
+    lines = peak_notes(peaks_for("TPU v4", "tpu").to_dict())
     assert "  float32 products at `default` precision run in bfloat16" in lines
     assert "  float32 products at `highest` precision run in bfloat16, 6 passes" in lines
-    assert not any("precision" in line for line in peaks_lines(peaks_for("Tesla T4", "gpu").to_dict()))
+    assert not any("precision" in line for line in peak_notes(peaks_for("Tesla T4", "gpu").to_dict()))

@@ -198,9 +198,9 @@ def test_identities_are_never_zero_and_lie_in_range_and_children_lie_in_their_pa
 
 def test_exemplars_hold_the_value_that_was_observed_in_their_bucket() -> None:
     fold = new_fold()
-    applied(fold, [step(i, i * 1.0, i * 1.0 + 0.004, gap=0.0, runs=(1,)) for i in range(30)])
+    applied(fold, [step(i, i * 0.004, (i + 1) * 0.004, runs=(1,)) for i in range(30)])
     applied(fold, [StepCompleted("train", 0, at(0.5), 1_000), StepCompleted("train", 20, at(21), 1_000)])
-    fold.apply(step(30, 30.0, 30.004, runs=(1,)))
+    fold.apply(step(30, 0.12, 0.124, runs=(1,)))
     fold.apply(compilation())
     fold.apply(compiled(3, 5))
     fold.apply(compilation(number=2))

@@ -20,8 +20,8 @@ METHODS = {
 }
 PLUGIN = """
 import time
-class Plugin:
-    metrics = ()
+from jaxobs.plugin.base import Collector, Exporter, Probe
+class Plugin({base}):
     interval = 0.1
     def __init__(self): {__init__}
     def start(self, beside): {start}
@@ -67,7 +67,7 @@ def broken_plugins(folder: Path, what: str) -> list[str]:
         for method in methods:
             name = f"{kind}_{method.strip('_')}"
             every = dict.fromkeys({each for of in METHODS.values() for each in of}, "pass")
-            code = PLUGIN.format(**every | {method: what})
+            code = PLUGIN.format(base=kind.capitalize(), **every | {method: what})
             install(folder, name, code, {f"jaxobs.{kind}s": f"{name} = {name}:Plugin"})
             names.append(name)
     return names
@@ -156,8 +156,9 @@ FLOODS = """
 from jaxobs.model.clock import now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Collector, Probe
 LEVEL = Metric("flood_{where}_level", "gauge", "Far too many.", ("name",))
-class Plugin:
+class Plugin(Collector, Probe):
     metrics = (LEVEL,)
     interval = 60.0
     def start(self, beside):
@@ -231,15 +232,16 @@ def test_plugins_with_ten_thousand_series_each_take_the_place_of_none_of_the_cor
 
 TAKES_NAMES = """
 from jaxobs.model.metrics import Metric
-class Plugin:
+from jaxobs.plugin.base import Collector, Exporter, Probe
+class Plugin(Collector):
     metrics = (Metric("jaxobs_step_seconds_count", "gauge", "What a histogram of the core shows.", ()),)
     interval = 60.0
     def start(self, beside): pass
     def collect(self): return ()
     def stop(self): pass
-class Other(Plugin):
-    metrics = ()
+class Other(Probe, Exporter):
     def start(self, beside): raise ValueError("in the place of a built-in plugin")
+    def export(self, batch): pass
 """
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 import threading
 import time
+import zlib
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,6 +23,7 @@ from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.otel import DeliveryError, OpenTelemetryExporter
 
 DECODERS = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
+DECOMPRESS = {"": bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 @dataclass
@@ -35,7 +38,7 @@ class Request:
 class Receiver:
     """Answers each request with what `answer(path, message)` says: status, headers, body."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self.answer: Any = lambda path, message: (200, {}, b"")
         receiver = self
@@ -45,8 +48,7 @@ class Receiver:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers["Content-Encoding"] == "gzip":
-                    body = gzip.decompress(body)
+                body = DECOMPRESS[self.headers["Content-Encoding"] or ""](body)
                 message = DECODERS[self.path].FromString(body)
                 status, headers, answer = receiver.answer(self.path, message)
                 sent = {name.lower(): value for name, value in self.headers.items()}
@@ -62,7 +64,11 @@ class Receiver:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+        scheme = "http"
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+            scheme = "https"
+        self.endpoint = f"{scheme}://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def accepted(self, path: str) -> list[Request]:

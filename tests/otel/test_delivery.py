@@ -70,7 +70,7 @@ def test_a_refused_request_is_dropped_counted_and_not_repeated(traced: Harness, 
     assert [request.status for request in receiver.requests] == [400, 200]
     assert traced.agent.dropped("traces") == 2
     assert "HTTP 400 Bad Request" in traced.failures[0]
-    assert traced.exporter.undelivered.endswith("2 spans were dropped (HTTP 400 Bad Request)")
+    assert traced.exporter.delivery().undelivered.endswith("2 spans were dropped (HTTP 400 Bad Request)")
 
 
 def test_spans_that_are_too_many_are_split(traced: Harness, receiver: Receiver) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs_plugins.otel.environment import destination, positive_number
+from jaxobs_plugins.otel.environment import DEFAULT_TIMEOUT, destination, positive_number, sending
 
 HERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
 
@@ -62,3 +62,46 @@ def test_a_number_that_is_none_is_reported(text: str, number: int, reports: int)
     reported: list[str] = []
     assert positive_number("OTEL_N", 5, {"OTEL_N": text}, reported.append) == number
     assert len(reported) == reports
+
+
+@pytest.mark.parametrize(
+    ("variables", "url", "timeout", "compression"),
+    [
+        ({}, "http://collector:4318/v1/metrics", DEFAULT_TIMEOUT, "none"),
+        ({"OTEL_EXPORTER_OTLP_TIMEOUT": "2.5"}, "http://collector:4318/v1/metrics", 2.5, "none"),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "https://user:secret@else/x",
+                "OTEL_EXPORTER_OTLP_TIMEOUT": "2",
+                "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT": "3",
+                "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+                "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION": "GZip",
+            },
+            "https://user:secret@else/x",
+            3.0,
+            "gzip",
+        ),
+    ],
+)
+def test_requests_are_made_as_the_variables_say(
+    variables: dict[str, str], url: str, timeout: float, compression: str
+) -> None:
+    reported: list[str] = []
+    found = sending("metrics", {**HERE, **variables}, reported.append)
+    assert (found.url, found.timeout, found.compression, reported) == (url, timeout, compression, [])
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "'soon' is no positive number of seconds; 10 is used"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1", "'-1' is no positive number"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "'zstd' is none of none, gzip, deflate; none is used"),
+    ],
+)
+def test_what_cannot_be_used_of_a_request_is_said_and_left_out(variable: str, value: str, says: str) -> None:
+    reported: list[str] = []
+    found = sending("traces", {**HERE, variable: value}, reported.append)
+    assert (found.timeout, found.compression) == (DEFAULT_TIMEOUT, "none")
+    (line,) = reported
+    assert says in line

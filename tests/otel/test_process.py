@@ -18,7 +18,8 @@ from jaxobs.model.spans import Span
 from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.otel import OpenTelemetryExporter
 
-agent = SimpleNamespace(settings={}, resource={}, clock=ClockAnchor.read(), log=lambda message: None)
+print_not = lambda event: None
+agent = SimpleNamespace(settings={}, resource={}, clock=ClockAnchor.read(), log=lambda message: None, emit=print_not)
 exporter = OpenTelemetryExporter()
 exporter.start(agent)
 spans = tuple(Span("s", 1, number, None, now(), now(), ()) for number in range(1, 20))

@@ -10,7 +10,7 @@ import pytest
 
 from jaxobs.plugin.discovery import COLLECTORS, PROBES, Found, discover
 
-SOUND = "class Plugin:\n    metrics = ()\n    def start(self, job): ...\n    def stop(self): ...\n"
+SOUND = "from jaxobs.plugin.base import Probe\nclass Plugin(Probe):\n    metrics = ()\n    def start(self, job): ...\n"
 
 
 class Site:
@@ -65,10 +65,14 @@ def found(group: str = PROBES) -> dict[str, list[Found]]:
         ("Other = 1", "AttributeError"),
         ("Plugin = 5", "TypeError: 'int' object is not callable"),
         ("class Plugin:\n    def __init__(self):\n        raise OSError('no disk')", "OSError: no disk"),
-        ("class Plugin:\n    metrics = ()", "Plugin has no method start, stop"),
-        (SOUND.replace("()\n", "[]\n", 1), "Plugin.metrics is not a tuple"),
+        (
+            "from jaxobs.plugin.base import Probe\nclass Plugin(Probe): ...",
+            "TypeError: Can't instantiate abstract class Plugin",
+        ),
+        ("class Plugin:\n    metrics = ()", "Plugin is not derived from Probe: write `class Plugin(Probe)`"),
+        (SOUND.replace("()\n", "[]\n", 1), "Plugin.metrics is not a tuple of Metric but [] (of type list)"),
         (SOUND.replace("()\n", "('acme_total',)\n", 1), "Plugin.metrics is not a tuple of Metric"),
-        ("Plugin = dict", "dict has no method start, stop"),
+        ("Plugin = dict", "dict is not derived from Probe"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_reported_and_the_others_load(
@@ -151,7 +155,10 @@ def test_a_keyboard_interrupt_of_a_plugins_own_is_no_ctrl_c(site: Site) -> None:
 
 @pytest.mark.parametrize("interval", ["0", "-1.0", "'1'", "None"])
 def test_a_collector_needs_a_positive_interval(site: Site, interval: str) -> None:
-    source = SOUND + f"    interval = {interval}\n    def collect(self): return ()\n"
+    source = (
+        f"from jaxobs.plugin.base import Collector\nclass Plugin(Collector):\n    interval = {interval}\n"
+    )
+    source += "    def collect(self): return ()\n"
     site.install("collects", source, group=COLLECTORS)
     (entry,) = found(COLLECTORS)["collects"]
     assert "interval is not a positive number of seconds" in entry.error

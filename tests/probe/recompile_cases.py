@@ -405,6 +405,15 @@ def mesh_context() -> None:
 
 
 @case
+def mesh_set_for_a_thread() -> None:
+    step = identity()
+    step(x)
+    within = getattr(jax, "set_mesh", None) or jax.sharding.use_mesh  # the former since 0.7
+    with within(mesh):
+        step(x)
+
+
+@case
 def sharding_over_devices() -> None:
     step = step_of_two()
     step(x, row)

@@ -39,6 +39,9 @@ class Strike:
 
     def __enter__(self) -> None:
         gc.disable()  # what is raised in a callback of the garbage collector, JAX's own for one, is lost
+        sys._getframe().f_trace_opcodes = (
+            True  # Python 3.12 looks once, in `settrace`, whether any frame wants opcodes
+        )
         sys.settrace(self._entered)
 
     def __exit__(self, *_: object) -> None:
@@ -57,7 +60,10 @@ class Strike:
             before = self._before.get(frame, "")
             self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
             entered = before == "RESUME" and frame.f_code.co_name != "__exit__"
-            if entered or before == "JUMP_BACKWARD" or before.startswith("CALL"):
+            called = before.startswith("CALL") and not before.startswith(
+                "CALL_INTRINSIC"
+            )  # the latter since 3.12
+            if entered or called or before == "JUMP_BACKWARD":
                 self.left -= 1
                 if self.left == -1:
                     signal.raise_signal(signal.SIGALRM)

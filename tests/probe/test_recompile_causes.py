@@ -75,6 +75,7 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     ),
     "default_device": ("context", "jax_default_device", "None", "cpu:1"),
     "mesh_context": ("context", "mesh", "none", "(data=8) on cpu:0 to 7"),
+    "mesh_set_for_a_thread": ("context", "mesh", "none", "(data=8)"),
     "sharding_over_devices": ("sharding", "x", "uncommitted", "P('data') over (data=8) on cpu:0 to 7"),
     "another_partition": (
         "sharding", "x", "P('data', None) over (data=8) on cpu:0 to 7", "P(None, 'data') over (data=8) on cpu:0 to 7",

@@ -14,7 +14,8 @@ import pytest
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import Snapshot
-from jaxobs.plugin.protocol import Batch, Exporter
+from jaxobs.plugin.base import Exporter
+from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.address import AddressError
 

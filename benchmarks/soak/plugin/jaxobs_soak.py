@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from jaxobs.plugin import base
+
 FOLDER = Path(os.environ.get("SOAK_FOLDER", "."))
 SEED = os.environ.get("SOAK_SEED", "")
 
@@ -80,7 +82,7 @@ def values(metric: str, fault: str) -> list[Any]:
     ]
 
 
-class Probe:
+class Probe(base.Probe):
     """Sampled once a second; and a hook that runs in the middle of the job's loop, as JAX's listeners do."""
 
     metrics = (declared("soak_probe_total", "counter"),)
@@ -110,7 +112,7 @@ class Probe:
         return not (FOLDER / "calm").exists() and random.random() < 0.05
 
 
-class Collector:
+class Collector(base.Collector):
     """Polled by the agent."""
 
     metrics = (declared("soak_collector_total", "counter"),)
@@ -129,10 +131,9 @@ class Collector:
         pass
 
 
-class Witness:
+class Witness(base.Exporter):
     """Takes everything it is given, and at the end tells how much that was."""
 
-    metrics = ()
     name = "witness"
 
     def __init__(self) -> None:
@@ -149,6 +150,9 @@ class Witness:
             if family.metric.name in EVENT_METRICS:
                 for labels, value in family.series.items():
                     self.metrics_of_events["".join(labels) or "emitted"] = value
+
+    def delivery(self) -> base.Delivery:
+        return base.Delivery(dropped=self.dropped)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # of the contract
         told: dict[str, Any] = {"events": self.events, "spans": self.spans, "dropped": self.dropped}

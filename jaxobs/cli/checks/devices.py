@@ -13,6 +13,7 @@ from typing import Any
 from jaxobs.config import Settings
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import Found
 
@@ -91,14 +92,14 @@ def _where_peaks_are_kept(settings: Settings) -> tuple[Path | None, str | None]:
 
 
 def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
-    """Accelerators of this host by vendor: what collectors with `devices_present()` say, and AMD's driver."""
+    """Accelerators of this host by vendor: what collectors say in `devices_present()`, and AMD's driver."""
     present: dict[str, list[str]] = {}
     for found in plugins:
-        ask = getattr(found.plugin, "devices_present", None)
-        if not callable(ask):
+        plugin = found.plugin
+        if not isinstance(plugin, Collector):
             continue
         try:
-            names = [str(name) for name in ask()]
+            names = [str(name) for name in plugin.devices_present()]
         except Exception:  # noqa: BLE001, S112  # a plugin that fails gives no answer
             continue
         if names:
@@ -123,8 +124,8 @@ def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, A
     ]
 
 
-def peaks_lines(peaks: Mapping[str, Any]) -> list[str]:
-    """Each peak of one device (`Peaks.to_dict()`) with where it came from; or why there is none."""
+def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Each peak of one device (`Peaks.to_dict()`): what, value, unit, and where it came from."""
     # Integer work is no FLOP.
     rows = [
         (f"{dtype} matrix", "OP/s" if "int" in dtype else "FLOP/s", peak)
@@ -133,14 +134,18 @@ def peaks_lines(peaks: Mapping[str, Any]) -> list[str]:
     rows += [(f"{dtype} vector", "FLOP/s", peak) for dtype, peak in peaks["vector"].items()]
     rows += [("transcendentals", "1/s", peaks["transcendentals"]), ("memory", "B/s", peaks["memory"])]
     rows += [("link", "B/s", peaks["link"])]
-    lines = [
-        f"  {what:<18} {peak['value']:>9.3g} {unit:<7} {peak['provenance']}: {peak['source']}"
+    return [
+        (what, f"{peak['value']:.3g}", unit, f"{peak['provenance']}: {peak['source']}")
         for what, unit, peak in rows
         if peak is not None
     ]
-    lines += [
+
+
+def peak_notes(peaks: Mapping[str, Any]) -> list[str]:
+    """In which type float32 products run; and why there are no peaks, where there are none."""
+    notes = [
         f"  float32 products at `{precision}` precision run in {runs['type']}"
         + (f", {runs['passes']} passes" if runs["passes"] > 1 else "")
         for precision, runs in peaks["float32_products"].items()
     ]
-    return [*lines, f"  {peaks['reason']}"] if peaks["reason"] else lines
+    return [*notes, f"  {peaks['reason']}"] if peaks["reason"] else notes

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from jaxobs.cli.checks.settings import mask
+from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import Found
+from jaxobs.plugin.settings import unknown_variables
 
 
 def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The remarks of a plugin's optional method `check(settings)`, as `text` and `problem`; credentials masked."""
-    check = getattr(found.plugin, "check", None)
-    if not callable(check):
+    """The remarks of a plugin's `check(settings)`, as `text` and `problem`; credentials masked."""
+    plugin = found.plugin
+    if not isinstance(plugin, Plugin):
         return []
     try:
-        said = [(str(remark.text), bool(remark.problem)) for remark in check(settings)]
+        said = [(str(remark.text), bool(remark.problem)) for remark in plugin.check(settings)]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # a plugin may do anything, SystemExit included
         said = [(f"its check failed: {type(error).__name__}: {error}", True)]
     return [{"text": mask("", text), "problem": problem} for text, problem in said]
+
+
+def unknown_settings(
+    plugins: Iterable[Found], environment: Mapping[str, str], settings: Collection[str]
+) -> list[str]:
+    """A line for each variable that begins with a plugin's name and means nothing; `settings` are jaxobs's own."""
+    own = [(found.name, found.plugin.settings) for found in plugins if found.has_own_variables]
+    return unknown_variables(own, environment, settings)
 
 
 def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:

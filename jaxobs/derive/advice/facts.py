@@ -9,14 +9,11 @@ from typing import Any
 
 from jaxobs.derive.advice.reading import Document, named, number, numbers, ratio, rows, text, value
 from jaxobs.report.host_lines import main_thread_lines
-from jaxobs.vocabulary.wall_time import IDLE
+from jaxobs.vocabulary.wall_time import BUSY, IDLE
 
 LEAST_CONFIDENCE = 0.1
 """Of a bottleneck's confidence. With many steps it is the margin over the runner-up, and 0.1 is a largest share that is
 a fifth larger than the next; below it another half minute may name another cause."""
-
-BUSY = ("compute", "memory", "latency", "communication", "transfer", "unmodelled")
-"""Components in which the device works."""
 
 
 @dataclass(frozen=True, slots=True)

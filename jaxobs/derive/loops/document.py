@@ -77,11 +77,11 @@ def _step_time(loop: Loop) -> dict[str, Any]:
     step_seconds, source, timed = loop.times.step_seconds()
     few = f"of {timed} step{'s' * (timed > 1)} alone" if timed < bottleneck.ENOUGH_STEPS else None
     did, host = loop.did, loop.times.host_seconds()
-    all_timed = loop.recent.steps > 0 and did.device_seconds > 0 and not did.untimed_runs
+    all_timed = loop.settled.steps > 0 and did.device_seconds > 0 and not did.untimed_runs
     return {
         "step_seconds": step_seconds,
         "step_seconds_reason": few if step_seconds is not None else NOT_TIMED,
-        "device_seconds_per_step": did.device_seconds / loop.recent.steps if all_timed else None,
+        "device_seconds_per_step": did.device_seconds / loop.settled.steps if all_timed else None,
         "device_seconds_per_step_reason": None if all_timed else NOT_ALL_TIMED,
         "step_seconds_source": source,
         "step_seconds_source_reason": None if source is not None else NOT_TIMED,
@@ -91,16 +91,15 @@ def _step_time(loop: Loop) -> dict[str, Any]:
 
 
 def _rates(loop: Loop) -> dict[str, Any]:
-    recent = loop.recent
-    elapsed = max(recent.under_way, loop.did.device_seconds)
-    no_rate = _with_compiles(recent)
-    if no_rate is None and recent.under_way <= 0:
+    settled, elapsed = loop.settled, loop.elapsed()
+    no_rate = _with_compiles(settled)
+    if no_rate is None and settled.wall <= 0:
         no_rate = loop.quiet or "no step has ended yet, but for its compiles"
     document: dict[str, Any] = {
-        "steps_per_second": recent.steps / elapsed if elapsed > 0 else None,
+        "steps_per_second": settled.steps / elapsed if elapsed > 0 else None,
         "steps_per_second_reason": no_rate,
     }
-    for word, amount in (("examples", recent.examples), ("tokens", recent.tokens)):
+    for word, amount in (("examples", settled.examples), ("tokens", settled.tokens)):
         absent = loop.amounts.why_none(word)
         known = elapsed > 0 and loop.amounts.total[word] is not None
         document[f"{word}_per_second"] = amount / elapsed if known else None
@@ -108,12 +107,11 @@ def _rates(loop: Loop) -> dict[str, Any]:
     return document
 
 
-def _with_compiles(recent: Slice) -> str | None:
+def _with_compiles(settled: Slice) -> str | None:
     """That compiles took much of the time which rates and utilisation are over; None where they did not."""
-    again = recent.compiling - recent.starting
-    if again <= MENTIONED * recent.under_way:
+    if settled.compiling <= MENTIONED * settled.wall:
         return None
-    share = rough_percent(again / recent.under_way)
+    share = rough_percent(settled.compiling / settled.wall)
     return f"compiles took {share} of the time that this is over"
 
 
@@ -122,7 +120,7 @@ def _utilization(loop: Loop, executables: Executables) -> dict[str, Any]:
     lower_bound = lower_bound_reason(cost)
     if lower_bound is None and MEASURED in cost.inexact_reasons:
         lower_bound = MEASURED
-    reason = used.reason or lower_bound or _with_compiles(loop.recent)
+    reason = used.reason or lower_bound or _with_compiles(loop.settled)
     return {"mfu": used.mfu, "mfu_reason": reason, "hfu": used.hfu, "hfu_reason": reason}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 
 from jaxobs.derive.compilation.compilations import Compiles
@@ -24,7 +24,7 @@ from jaxobs.derive.loops.wall_time.stalls import STEPS_KEPT, Stalls
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
 from jaxobs.derive.metrics.catalogue import loop_metrics
-from jaxobs.derive.metrics.series import LARGEST, Series
+from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.profiler_windows.windows import Profiles
@@ -62,6 +62,8 @@ class Loop:
         self.failed = 0
         self.amounts = Amounts(name, series.refuse)
         self.wall = 0.0
+        """Seconds of the host in the loop, and of the device after it with what the loop had dispatched."""
+        self._host_wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
         self.window = Window()
@@ -69,7 +71,7 @@ class Loop:
         self.host = HostLines(name, series)
         self._work = LoopWork(name, series)
         self._device_time = LoopDeviceTime()
-        self.recent, self.did = Slice(0), Work()
+        self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
         self._owed: Mapping[str, float] = {}
         self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
@@ -96,21 +98,21 @@ class Loop:
         profiles.steps_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
-        self._pending.steps += 1
-        self._pending.wall += seconds(turn)
-        self._pending.compiling += seconds(compiling)
-        if self.steps <= STARTING_STEPS:
-            self._pending.starting += seconds(compiling)
+        piece = Slice(event.end, seconds(turn), 1, seconds(compiling), runs=Counter(event.runs))
+        piece.examples = self.amounts.take("examples", event.examples)
+        piece.tokens = self.amounts.take("tokens", event.tokens)
+        self._pending.add(piece)
+        if compiling and self.steps <= STARTING_STEPS:
+            self._pending.start = self._pending.start or Slice(event.end)
+            self._pending.start.add(piece)
         self._pending.checkpoint += seconds(event.checkpoint)
         self._pending.input_wait += seconds(max(0, event.input_wait - waiting))
         own = turn - event.gap - compiling - event.checkpoint - max(0, event.input_wait - waiting)
         self._judge(event, max(0, own))
         for run in event.runs:
-            self._pending.runs[run] += 1
             self._work.ran(run)
             executables.ran_in_loop(run)
         self._device_time.step_ended(event, executables)
-        self._take_amounts(event.examples, event.tokens)
         self._last_end = event.end
         self.times.step_ended(event, turn, executables, compiling)
 
@@ -118,10 +120,10 @@ class Loop:
         self, steps: PlainSteps, compiles: Compiles, executables: Executables, profiles: Profiles
     ) -> None:
         """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
-        longest = seconds(max(steps.bodies))
-        if not (steps.is_sound() and compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])):
+        apart = compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
+        if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError
-        if self.stalls.is_long(longest):
+        if self.stalls.is_long(seconds(max(steps.bodies))):
             raise NotPlainError
         examples, tokens = steps.total(7), steps.total(8)
         profiles.steps_ended(self.name, steps)
@@ -135,14 +137,10 @@ class Loop:
             self._work.ran(run, calls)
             executables.ran_in_loop(run, calls)
         self._device_time.steps_ended(steps, executables)
-        self._take_amounts(examples, tokens)
+        amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
+        self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))
         self._last_end = steps.ends[-1]
         self.times.steps_ended(steps, executables)
-
-    def _take_amounts(self, examples: float | None, tokens: float | None) -> None:
-        pending = self._pending
-        pending.examples = min(pending.examples + self.amounts.take("examples", examples), LARGEST)
-        pending.tokens = min(pending.tokens + self.amounts.take("tokens", tokens), LARGEST)
 
     def _judge(self, event: StepEnded, own: int) -> None:
         """Whether it was a stall. What is explained of its time may have been silent, too."""
@@ -177,7 +175,6 @@ class Loop:
         require(event.input_wait >= 0, "a wait of negative duration")
         self._pending.wall += seconds(event.input_wait)
         self._pending.input_wait += seconds(event.input_wait)
-        self.times.loop_ended()
         self._device_time.loop_ended(event.time)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
@@ -193,13 +190,16 @@ class Loop:
         """Close the slice since the last time: charge its wall time, count its work."""
         self.profile = profiles.of(self.name, now)
         self.why_no_profile = profiles.why_none(self.name)
-        self._device_time.count(self.wall + self._pending.wall, now, executables)
+        self._host_wall += self._pending.wall
+        self._device_time.count(self._host_wall, now, executables)
+        self._pending.spent, after = self._device_time.take()
+        self._pending.wall += after
+        self.times.went_on(after)
         if self._pending.wall <= 0.0:
             self._show(now, executables)
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        piece.spent = self._device_time.take()
         charged = self._charged(piece, executables, self._owed)
         components, self._owed = charged.components, charged.owed
         self.wall += piece.wall
@@ -227,10 +227,11 @@ class Loop:
         self.host.update()
         self._count()
         self.recent = self.window.total()
-        self.did = work_of(self.recent.runs, executables)
         self.quiet = _quiet(self.recent, now)
         if self.quiet is not None:
-            self.recent, self.did = Slice(now), Work()
+            self.recent = Slice(now)
+        self.settled = self.recent.settled()
+        self.did = work_of(self.settled.runs, executables)
         # By what is known now: a window tells what the steps before it did, too.
         self.charged = self._charged(self.recent, executables)
         used, verdict = self.utilization(executables), self.verdict()
@@ -276,9 +277,14 @@ class Loop:
         if self.quiet is not None:
             return Utilization(None, None, self.quiet)
         return self._work.utilization(
-            self.recent, self.did, executables, profile=self.profile, unwatched=self._unwatched(executables),
-            any_watched=self.times.watched, ends_seen=self.times.completions_seen,
+            self.settled, self.did, executables, elapsed=self.elapsed(), profile=self.profile,
+            unwatched=self._unwatched(executables), times=self.times,
         )  # fmt: skip
+
+    def elapsed(self) -> float:
+        """Seconds of the settled steps: the host's, and those that the device still worked when it had made them."""
+        wall = self.settled.wall
+        return max(wall, min(self.did.device_seconds, wall + self._device_time.behind()))
 
     def _unwatched(self, executables: Executables) -> str | None:
         """A function that runs in this loop without being watched, so that not all of the device's time is known."""

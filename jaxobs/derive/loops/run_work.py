@@ -13,7 +13,7 @@ from jaxobs.model.cost import Cost
 class Work:
     """What the runs of a window come to, by what is known of their executables now; on one device.
 
-    `device_seconds` is the least time the runs took: a host that only dispatches is done before the device is.
+    `device_seconds` is the time that the runs take by their samples, which may be some per cent off.
     """
 
     cost: Cost = field(default_factory=Cost)

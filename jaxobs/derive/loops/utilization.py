@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.run_work import Work
+from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.metrics.catalogue import loop_metrics
@@ -57,31 +58,29 @@ class LoopWork:
         did: Work,
         executables: Executables,
         *,
+        elapsed: float,
         profile: LoopProfile | None,
         unwatched: str | None,
-        any_watched: bool,
-        ends_seen: bool,
+        times: StepTimes,
     ) -> Utilization:
-        """MFU and HFU of `recent`, whose watched runs `did` that work.
+        """MFU and HFU of `recent`, whose watched runs `did` that work in `elapsed` seconds.
 
-        `unwatched` names a function that runs in the loop without being watched; `ends_seen`: the device was seen to
-        finish a step.
+        `unwatched` names a function that runs in the loop without being watched.
         """
         peaks = executables.peaks
         if peaks is None:
             return Utilization(None, None, "no backend has been found yet")
         sampled = None
-        reason = _why_unknown(recent, did, executables, unwatched, any_watched=any_watched)
+        reason = _why_unknown(recent, did, executables, unwatched, any_watched=times.watched)
         if reason is not None:
             sampled = _sampled_cost(recent, executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
-        elapsed = max(recent.under_way, did.device_seconds)
         own = (
             None if self.model_flops is None else self.model_flops * recent.steps / executables.local_devices
         )
         used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
-        if used.mfu is not None and sampled is None and did.untimed_runs and not ends_seen:
+        if used.mfu is not None and sampled is None and did.untimed_runs and not times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
         return used._replace(reason=SAMPLED) if sampled is not None and used.reason is None else used
 

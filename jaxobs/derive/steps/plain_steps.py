@@ -11,6 +11,9 @@ from itertools import groupby
 
 from jaxobs.model.events import ROW_LENGTH, StepEnded, StepRows, steps_of_rows
 
+MOST_ELSEWHERE = 0.02
+"""Share of the time of steps that may lie between them; what is less, no figure is as exact as."""
+
 FEWEST = 4
 """Fewer steps than this are folded one by one."""
 
@@ -114,6 +117,11 @@ class PlainSteps:
             for start, gap, end in zip(self.starts[1:], self.gaps[1:], self.ends, strict=False)
         )
         return follows and min(map(min, parts)) >= 0
+
+    def are_interrupted(self) -> bool:
+        """Whether the host was elsewhere between some of them for so long that the device's time there matters."""
+        whole = self.ends[-1] - self.starts[0] + self.gaps[0]
+        return whole - sum(self.turns) > MOST_ELSEWHERE * whole
 
     def events(self, newest: int | None = None) -> list[StepEnded]:
         """The steps one by one, or the newest of them."""

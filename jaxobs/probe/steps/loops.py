@@ -16,8 +16,8 @@ from jaxobs.flow.ring import PADDING, Ring
 from jaxobs.model.clock import now
 from jaxobs.model.events import LoopDeclared, LoopEnded, StepEnded
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.span_context import current_span_context
 from jaxobs.probe.steps.plain_values import amount, as_name, given_amount
-from jaxobs.probe.trace_context import current_span_context
 from jaxobs.probe.watch.unmarked import UnmarkedCalls
 
 Item = TypeVar("Item")

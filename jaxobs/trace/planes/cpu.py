@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from jaxobs.model.trace import Step, StreamTime
+from jaxobs.trace.cached_programs import ForeignPrograms
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.planes.cpu_endings import Endings
 from jaxobs.trace.planes.cpu_runs import add_runs
@@ -32,7 +33,7 @@ _Entry = tuple[Any, ...]
 class HostPlane:
     """Reads `/host:CPU`; afterwards `devices()`, `steps` and `copies` hold what was found."""
 
-    def __init__(self, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> None:
+    def __init__(self, metadata: PlaneMetadata, host: str, modules: ModuleIndex, notes: list[str]) -> None:
         self.events = 0
         self.steps: list[Step] = []
         self.copies: dict[bytes, str] = {}
@@ -40,6 +41,7 @@ class HostPlane:
         self.calls: list[tuple[int, int, int, str]] = []
         """Calls of jitted functions: line, start and negated end in picoseconds, function."""
         self._metadata, self._host, self._modules = metadata, host, modules
+        self._foreign = ForeignPrograms(modules, notes)
         self._stats = EventStats(metadata, _TOLD_APART)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry] | None] = {}
         self._devices: dict[int, Timeline] = {}
@@ -61,6 +63,7 @@ class HostPlane:
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, each operation as long as it ran on whichever thread."""
         for ordinal, device in self._devices.items():
+            device.put_right(self._foreign)
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
             endings, users = self._endings[ordinal], device.users()
             device.intervals = endings.applied(device.intervals, users, containers, self._ended)
@@ -135,10 +138,10 @@ class HostPlane:
             program = values.get("program_id")
             program = unsigned(program) if isinstance(program, int) else None
             module = values.get("hlo_module")
+            module = module if isinstance(module, str) else None
+            program = self._foreign.program_id(program, module)
             device = self._device(ordinal)
-            index = device.operation(
-                name, program, instruction=operation, module=module if isinstance(module, str) else None
-            )
+            index = device.operation(name, program, instruction=operation, module=module)
             add_ending: Callable[[tuple[bytes | None, bytes]], None] = self._endings[ordinal].flows.append
             run_at = position(stats, "run_id")
             add_run = device.runs.setdefault(program, set()).add if run_at >= 0 else _nothing

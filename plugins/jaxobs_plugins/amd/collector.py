@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.model.events import Measured
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.amd.queries import METRICS, QUERIES, READINGS, Device
@@ -24,7 +25,7 @@ _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _OTHERS = ("JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
-class AmdCollector:
+class AmdCollector(Collector):
     """Without AMD's driver or its package nothing is told, and `reason` says why."""
 
     metrics = METRICS

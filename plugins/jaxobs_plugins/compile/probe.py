@@ -31,9 +31,10 @@ from jaxobs.model.events import (
     Measured,
 )
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe.trace_context import current_span_context
+from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
 from jaxobs_plugins.compile.causes import Causes
 from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
@@ -83,7 +84,7 @@ class ThreadState(threading.local):
         self.began_anew = 0
 
 
-class CompileProbe:
+class CompileProbe(Probe):
     """Hooks JAX's compile events. See the module."""
 
     metrics = (CACHE_REQUESTS,)

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of, plain
 from jaxobs.jax_compat.internals import JitCall, trace_context
-from jaxobs.jax_compat.shardings import mesh_text, sharding_text, spec_text
+from jaxobs.jax_compat.shardings import explicit_text, mesh_text, sharding_text
 from jaxobs_plugins.compile.functions import function_text
 from jaxobs_plugins.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.compile.values import dtype_text, value_of
@@ -96,13 +96,7 @@ def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
         text = dtypes.get(id(dtype))
         if text is None:
             text = dtypes[id(dtype)] = name_of(type(aval)) if dtype is None else dtype_text(dtype)
-        sharding: Any = getattr(aval, "sharding", None)
-        mesh: Any = getattr(sharding, "mesh", None)
-        placed = (
-            ""
-            if mesh is None or mesh.empty or not getattr(mesh, "_any_axis_explicit", True)
-            else (f"{spec_text(sharding.spec)} over {mesh_text(mesh)}")
-        )
+        placed = explicit_text(getattr(aval, "sharding", None))
         key = (tuple(getattr(aval, "shape", ())), text, bool(getattr(aval, "weak_type", False)), placed)
         leaf = known.get(key)
         if leaf is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from jaxobs.model.events import Measured
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.host import cgroup, machine, process
@@ -16,7 +17,7 @@ _UNSUPPORTED = (AttributeError, FileNotFoundError, NotImplementedError, LookupEr
 """The platform has no such figure, or does not let us see it."""
 
 
-class HostCollector:
+class HostCollector(Collector):
     """Where the system does not tell one value, the others are still given. `proc` is where /proc is."""
 
     metrics = (*process.METRICS, *machine.METRICS, *cgroup.METRICS)

@@ -16,6 +16,7 @@ from jaxobs.jax_compat.memory_statistics import (
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured, MemorySampled
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 from jaxobs_plugins.memory.array_census import ArrayCensus, not_counted
 from jaxobs_plugins.memory.process_memory import ProcessMemory
@@ -45,7 +46,7 @@ IN_THE_PROCESS = "its arrays lie in the memory of the process"
 NOTHING_TOLD = "the backend tells no memory statistics"
 
 
-class MemoryProbe:
+class MemoryProbe(Probe):
     """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census."""
 
     metrics = ADDRESSES  # the others are the core's, which derives them from the events

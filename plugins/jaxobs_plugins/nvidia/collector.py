@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Measured
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.nvidia import catalogue, library
 from jaxobs_plugins.nvidia.selection import Visible, jax_devices, visible
@@ -18,7 +19,7 @@ _TOLD_BY_JAX = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
-class NvidiaCollector:
+class NvidiaCollector(Collector):
     """A host without an NVIDIA driver is no failure: then nothing is told, and `reason` says why.
 
     `environment` is that of the training process, which the agent inherits.

@@ -7,7 +7,9 @@ https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
 """The only protocol spoken here, and the specification's default."""
+
+COMPRESSIONS = ("none", "gzip", "deflate")
+"""The specification's two, and `deflate` as in the SDK."""
+
+DEFAULT_TIMEOUT = 10.0
+"""Seconds; the specification's default for OTEL_EXPORTER_OTLP_TIMEOUT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,65 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
             signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
         )
     return Destination(signal, shown if variable == own else f"{shown.removesuffix('/')}/v1/{signal}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How requests of one signal are made: `url` with its credentials, `timeout` in seconds.
+
+    `certificate` is a file of authorities to trust in place of the system's. `client_certificate` is a file with a
+    certificate and its key, or one file for each.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    timeout: float
+    compression: str
+    certificate: str | None
+    client_certificate: str | tuple[str, str] | None
+
+
+def sending(signal: SignalName, environment: Mapping[str, str], report: Callable[[str], None]) -> Sending:
+    """What the variables say of a signal that has an endpoint; a value that cannot be used is reported and left out.
+
+    A timeout is in seconds, as in OpenTelemetry's Python SDK (the specification has milliseconds).
+    """
+    from opentelemetry.util.re import parse_env_headers  # late: without an endpoint nothing of it is imported
+
+    def of(name: str) -> str:
+        own = environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}", "").strip()
+        return own or environment.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip()
+
+    url = environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
+    if not url:
+        url = f"{environment['OTEL_EXPORTER_OTLP_ENDPOINT'].strip().removesuffix('/')}/v1/{signal}"
+    compression = of("COMPRESSION").lower() or "none"
+    if compression not in COMPRESSIONS:
+        report(
+            f"OTEL_EXPORTER_OTLP_COMPRESSION={compression!r} is none of {', '.join(COMPRESSIONS)}; none is used"
+        )
+        compression = "none"
+    headers = {"content-type": "application/x-protobuf", "user-agent": f"jaxobs/{version('jaxobs')}"}
+    headers |= {} if compression == "none" else {"content-encoding": compression}
+    headers |= parse_env_headers(of("HEADERS"), liberal=True)
+    certificate, key = of("CLIENT_CERTIFICATE"), of("CLIENT_KEY")
+    return Sending(
+        url, headers, _timeout(of("TIMEOUT"), report), compression, of("CERTIFICATE") or None,
+        (certificate, key) if certificate and key else certificate or None,
+    )  # fmt: skip
+
+
+def _timeout(text: str, report: Callable[[str], None]) -> float:
+    try:
+        timeout = float(text or DEFAULT_TIMEOUT)
+    except ValueError:
+        timeout = 0.0
+    if not 0 < timeout < math.inf:
+        report(
+            f"OTEL_EXPORTER_OTLP_TIMEOUT={text!r} is no positive number of seconds; {DEFAULT_TIMEOUT:g} is used"
+        )
+        return DEFAULT_TIMEOUT
+    return timeout
 
 
 def positive_number(

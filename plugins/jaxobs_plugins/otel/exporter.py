@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs_plugins.otel.checking import remarks
 from jaxobs_plugins.otel.environment import SignalName, destination, positive_number
 
@@ -31,7 +32,7 @@ class DeliveryError(RuntimeError):
     """Requests to an OTLP endpoint failed; what they carried is sent again, or was dropped and counted."""
 
 
-class OpenTelemetryExporter:
+class OpenTelemetryExporter(Exporter):
     """Sends spans and metrics over OTLP/HTTP, each signal on a thread of its own.
 
     `export` raises DeliveryError where a request failed since the last turn, so that the failure is counted;
@@ -50,20 +51,16 @@ class OpenTelemetryExporter:
         self._raised = False
         self._ended = False
 
-    @property
-    def dropped(self) -> int:
-        """Spans that did not arrive. The metrics of a request that failed are in the next one too."""
-        return self._dropped.get("traces", 0)
+    def delivery(self) -> Delivery:
+        """Spans that did not arrive are lost; the metrics of a request that failed are in the next one too.
 
-    @property
-    def worth_waiting_for(self) -> bool:
-        """Whether each endpoint has lately accepted what it was sent, and quickly."""
-        return all(worker.delivers for worker in self._workers)
-
-    @property
-    def undelivered(self) -> str:
-        """What has not arrived by now, or never will, by signal and with its reason; empty where all has arrived."""
-        return "; ".join(filter(None, map(self._undelivered, self._workers)))
+        Worth waiting for where each endpoint has lately accepted what it was sent, and quickly.
+        """
+        return Delivery(
+            dropped=self._dropped.get("traces", 0),
+            undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
+            worth_waiting_for=all(worker.delivers for worker in self._workers),
+        )
 
     def _undelivered(self, worker: Worker[Any]) -> str:
         name, ended = worker.signal.name, self._ended
@@ -87,7 +84,7 @@ class OpenTelemetryExporter:
         for problem in problems:
             agent.log(f"exporter otel: {problem}")
         if endpoints:
-            self._emit = getattr(agent, "emit", None)
+            self._emit = agent.emit
             self._ended = False
             self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
             for worker in self._workers:
@@ -140,13 +137,16 @@ class OpenTelemetryExporter:
 
 def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
     # Late, because without an endpoint nothing of OpenTelemetry is to be imported.
+    from jaxobs_plugins.otel.environment import sending
     from jaxobs_plugins.otel.worker import Worker
 
-    def number(name: str, default: int) -> int:
-        return positive_number(
-            name, default, os.environ, lambda problem: agent.log(f"exporter otel: {problem}")
-        )
+    def report(problem: str) -> None:
+        agent.log(f"exporter otel: {problem}")
 
+    def number(name: str, default: int) -> int:
+        return positive_number(name, default, os.environ, report)
+
+    how = sending(signal, os.environ, report)
     if signal == "traces":
         from jaxobs_plugins.otel.traces import TraceSignal
 
@@ -154,6 +154,7 @@ def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
             TraceSignal(
                 agent,
                 endpoint,
+                how,
                 interval=number("OTEL_BSP_SCHEDULE_DELAY", 5_000) / 1_000,
                 capacity=number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
                 batch_size=number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
@@ -162,5 +163,5 @@ def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
     from jaxobs_plugins.otel.metrics import MetricSignal
 
     return Worker(
-        MetricSignal(agent, endpoint, interval=number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
+        MetricSignal(agent, endpoint, how, interval=number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
     )

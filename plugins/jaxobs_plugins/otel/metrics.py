@@ -11,7 +11,7 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.sdk.metrics import Exemplar as SdkExemplar
 from opentelemetry.sdk.metrics.export import (
@@ -33,10 +33,10 @@ from opentelemetry.sdk.metrics.export import (
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.exponential import SCALE
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue
+from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.hardware import Convention, HardwarePoint, hardware_points
 from jaxobs_plugins.otel.names import otlp_name
 from jaxobs_plugins.otel.resource import clean_text, resource, scope
-from jaxobs_plugins.otel.transmission import Transmission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
     from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs_plugins.otel.environment import Sending
     from jaxobs_plugins.otel.outcome import Outcome
 
 UNKNOWN: Any = None
@@ -176,7 +177,7 @@ class MetricSignal:
 
     name = "metrics"
 
-    def __init__(self, agent: Agent, endpoint: str, interval: float) -> None:
+    def __init__(self, agent: Agent, endpoint: str, sending: Sending, interval: float) -> None:
         self.endpoint = endpoint
         self.interval = interval
         self._agent = agent
@@ -184,7 +185,7 @@ class MetricSignal:
         self._exponential = os.environ.get(AGGREGATION, "").strip().lower() == EXPONENTIAL
         self._newest: Readings | None = None
         self._lock = threading.Lock()
-        self._transmission = Transmission(lambda session: OTLPMetricExporter(session=session), _rejected)
+        self._connection = Connection(sending, _rejected)
 
     def offer(self, batch: Batch) -> int:
         """Take in the newest snapshot; nothing is dropped."""
@@ -214,7 +215,7 @@ class MetricSignal:
             resource(self._agent.resource),
             exponential=self._exponential,
         )
-        return self._transmission.attempt(lambda exporter: exporter.export(data), deadline)
+        return self._connection.post(encode_metrics(data), deadline)
 
     def halves(self, payload: Readings) -> tuple[Readings, ...]:
         """The readings in two parts, if they have two."""
@@ -226,7 +227,7 @@ class MetricSignal:
 
     def close(self) -> None:
         """Close connections."""
-        self._transmission.close()
+        self._connection.close()
 
     def waiting(self) -> int:
         """The number of data points that wait."""

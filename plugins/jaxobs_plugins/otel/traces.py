@@ -6,13 +6,13 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
+from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.resource import clean_text, resource, scope
-from jaxobs_plugins.otel.transmission import Transmission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxobs.model.events import AttributeValue
     from jaxobs.model.spans import Span
     from jaxobs.plugin.protocol import Agent, Batch
+    from jaxobs_plugins.otel.environment import Sending
     from jaxobs_plugins.otel.outcome import Outcome
 
 
@@ -65,7 +66,9 @@ class TraceSignal:
 
     name = "traces"
 
-    def __init__(self, agent: Agent, endpoint: str, interval: float, capacity: int, batch_size: int) -> None:
+    def __init__(
+        self, agent: Agent, endpoint: str, sending: Sending, interval: float, capacity: int, batch_size: int
+    ) -> None:
         self.endpoint = endpoint
         self.interval = interval
         self._agent = agent
@@ -73,7 +76,7 @@ class TraceSignal:
         self._spans: deque[Span] = deque(maxlen=capacity)
         self._capacity = capacity
         self._lock = threading.Lock()
-        self._transmission = Transmission(lambda session: OTLPSpanExporter(session=session), _rejected)
+        self._connection = Connection(sending, _rejected)
 
     def offer(self, batch: Batch) -> int:
         """Take in what is new; how many items were dropped for it."""
@@ -97,7 +100,7 @@ class TraceSignal:
         """One attempt."""
         of = resource(self._agent.resource)
         spans = [readable_span(span, self._agent.clock, of) for span in payload]
-        return self._transmission.attempt(lambda exporter: exporter.export(spans), deadline)
+        return self._connection.post(encode_spans(spans), deadline)
 
     def halves(self, payload: tuple[Span, ...]) -> tuple[tuple[Span, ...], ...]:
         """The payload in two parts, if it has two."""
@@ -110,7 +113,7 @@ class TraceSignal:
 
     def close(self) -> None:
         """Close connections."""
-        self._transmission.close()
+        self._connection.close()
 
     def waiting(self) -> int:
         """The number of spans that wait."""

@@ -12,8 +12,8 @@ from typing import Any
 from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import ProfileWindow
-from jaxobs.model.metrics import Metric
 from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Job, Remark
 from jaxobs_plugins.profiler.pace import Pace
@@ -30,10 +30,8 @@ JOIN_SECONDS = 30.0
 """At the end: a thread left inside the profiler would abort the process, so it is waited for longer than any `stop()`."""
 
 
-class ProfilerProbe:
+class ProfilerProbe(Probe):
     """Everything begins in `start`, which makes no session and no thread: the first thing to do makes the thread."""
-
-    metrics: tuple[Metric, ...] = ()
 
     def __init__(self) -> None:
         self._job: Job | None = None

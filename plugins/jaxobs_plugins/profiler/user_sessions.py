@@ -41,6 +41,18 @@ class UserTrace(NamedTuple):
 def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
     """Put the subclass in place. Returns what undoes it. Raises where jaxlib's class is not what it was."""
     original: type[Any] = module.ProfilerSession
+    watched = _watched(original, watcher)
+    module.ProfilerSession = watched
+
+    def undo() -> None:
+        if module.ProfilerSession is watched:  # else somebody has put something over it since
+            module.ProfilerSession = original
+
+    return undo
+
+
+def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
+    """A class that is jaxlib's in all but that it tells the watcher of its sessions."""
     under_way: dict[int, weakref.ref[Any]] = {}
 
     def over(key: int, xspace: bytes | None = None, directory: str | None = None) -> None:
@@ -86,13 +98,7 @@ def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
 
     ProfilerSession.__name__ = ProfilerSession.__qualname__ = original.__name__
     ProfilerSession.__module__ = original.__module__
-    module.ProfilerSession = ProfilerSession
-
-    def undo() -> None:
-        if module.ProfilerSession is ProfilerSession:  # else somebody has put something over it since
-            module.ProfilerSession = original
-
-    return undo
+    return ProfilerSession
 
 
 def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:

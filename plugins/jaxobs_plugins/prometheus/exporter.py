@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxobs.model.clock import monotonic, sleep
+from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs_plugins.prometheus.address import is_open_to_network, listen, wanted_address
 from jaxobs_plugins.prometheus.announcement import Announcement
 from jaxobs_plugins.prometheus.checking import remarks
@@ -23,22 +24,19 @@ from jaxobs_plugins.prometheus.service_discovery import TargetFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jaxobs.model.metrics import Metric
     from jaxobs.plugin.protocol import Agent, Batch, Remark
     from jaxobs_plugins.prometheus.messages import Request, Response
 
 _PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
 
 
-class PrometheusExporter:
+class PrometheusExporter(Exporter):
     """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `agent`, `metrics_…`.
 
     The address follows `OTEL_EXPORTER_PROMETHEUS_HOST` and `OTEL_EXPORTER_PROMETHEUS_PORT`; the port is
     moved up by the rank on this host, and on to the next free one where it is taken: in Kubernetes an error.
     """
 
-    metrics: tuple[Metric, ...] = ()
-    dropped = 0
     takes_events = False
     """It shows snapshots alone."""
 
@@ -87,6 +85,10 @@ class PrometheusExporter:
         self._server.tls = self._credentials.tls
         if self._announcement is not None:
             self._announcement.publish(self._agent.resource)
+
+    def delivery(self) -> Delivery:
+        """It shows the newest snapshot, and loses nothing by itself."""
+        return Delivery(dropped=0)
 
     def job_ended(self) -> None:
         """Nobody is scraped any more: the next process on this host may want the port."""

@@ -1,7 +1,8 @@
 """Which format and which coding a client is sent, by what it accepts (RFC 9110, section 12.5). Pure.
 
-Where a client refuses all there is, it gets the plainest, as the RFC allows: a scraper that reads it after all is better
-off than with an error.
+Not by prometheus_client's own `choose_encoder` and `gzip_accepted`, which pass over weights (seen in 0.26): a client that
+refuses OpenMetrics by `q=0` would get it. Where a client refuses all there is, it gets the plainest, as the RFC allows: a
+scraper that reads it after all is better off than with an error.
 """
 
 from __future__ import annotations

@@ -116,16 +116,16 @@ def _is_valid(metric: Metric, value: float | HistogramValue) -> bool:
 def _counter(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
     name = metric.name.removesuffix("_total")
     family = CounterMetricFamily(name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit)
-    for labels, value in series:
-        assert not isinstance(value, HistogramValue)
-        family.add_metric(labels, value)
-    return family
+    return _filled(family, series)
 
 
 def _gauge(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
-    family = GaugeMetricFamily(
-        metric.name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit
-    )
+    help_text = valid_unicode(metric.help)
+    family = GaugeMetricFamily(metric.name, help_text, labels=metric.labels, unit=metric.unit)
+    return _filled(family, series)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, series: Iterable[Series]) -> RenderedFamily:
     for labels, value in series:
         assert not isinstance(value, HistogramValue)
         family.add_metric(labels, value)

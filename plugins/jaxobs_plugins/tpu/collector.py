@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jaxobs.model.events import Measured
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.tpu.queries import METRICS, QUERIES, READINGS, Monitoring
@@ -27,7 +28,7 @@ QUIET = {"TPU_SKIP_MDS_QUERY": "1", "TPU_LOG_DIR": "disabled"}
 silence where there is none. What the metrics need does not depend on it. And no log files."""
 
 
-class TpuCollector:
+class TpuCollector(Collector):
     """Without libtpu, or a TPU that the job uses, nothing is told, and `reason` says why."""
 
     metrics = METRICS

@@ -1,12 +1,14 @@
 """The device time of a loop's watched runs, shared out to their executables: never more than the loop's wall time.
 
 The time of a run is the median of sampled ones, a few per cent off; and a host that dispatches ahead has counted runs
-that the device has not begun. So what the wall time has no room for is owed, and told as time goes by.
+that the device has not begun. So what the wall time has no room for is owed, and told as time goes by. A host that leaves
+the loop while the device is behind waits for it elsewhere: the loop's own time goes on until the device is done.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import NamedTuple
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.steps.plain_steps import PlainSteps
@@ -17,8 +19,19 @@ RUN_AHEAD = 0.1
 """Where a loop ends and more than this part of its wall time is owed, the device goes on after it. What is less may be
 the error of the samples, some per cent, and was not spent."""
 
+IN_FLIGHT = 32
+"""Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
+(`max_inflight_computations`)."""
+
 LEAST_FIT = 0.5
 """Samples are not wrong by a factor of two: where they seem to be, it is not known what the device did."""
+
+
+class Taken(NamedTuple):
+    """Device seconds by run since the last time, and how many of them lie after the host had left the loop."""
+
+    spent: dict[int, float]
+    after: float
 
 
 class LoopDeviceTime:
@@ -36,14 +49,17 @@ class LoopDeviceTime:
         self._owed_in_all = 0.0
         self._paid_lately: defaultdict[int, float] = defaultdict(float)
         self._in_wall = 0.0
-        """Seconds of those told that lie in the loop's wall time, and of these the ones nobody has taken yet."""
+        """Seconds of those told in which the host was in the loop."""
         self._untaken: defaultdict[int, float] = defaultdict(float)
+        """Seconds told that nobody has taken yet, by run, and how many of them lie after the loop."""
+        self._untaken_after = 0.0
         self._steps = 0
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
         self._last: tuple[int, int] | None = None
         """The number of the newest step, and when it ended."""
         self._completed: StepCompleted | None = None
+        self._newest_completed: StepCompleted | None = None
 
     def step_ended(self, event: StepEnded, executables: Executables) -> None:
         self._began(event.start - event.gap, executables)
@@ -60,18 +76,20 @@ class LoopDeviceTime:
         self._untimed.update(steps.runs)
 
     def _began(self, time: int, executables: Executables) -> None:
-        """A step began: the loop goes on."""
+        """A step began: the loop goes on. Where the step before it ended earlier, the host was elsewhere meanwhile."""
+        if self._ended is None and self._last is not None and time > self._last[1]:
+            self._ended = self._last[1]
         self._outside(time, executables)
         self._ended = self._ran_ahead = None
 
     def completed(self, event: StepCompleted) -> None:
-        self._completed = event
+        self._completed = self._newest_completed = event
 
     def loop_ended(self, time: int) -> None:
         self._ended = time
 
     def count(self, wall: float, now: int, executables: Executables) -> None:
-        """Tell the executables what they took, of the loop's `wall` seconds so far."""
+        """Tell the executables what they took, of the `wall` seconds that the host has been in the loop so far."""
         self._wall = wall
         for run in list(self._untimed):
             made = executables.get(run)
@@ -85,9 +103,21 @@ class LoopDeviceTime:
         self._outside(now, executables)
         self._pay(executables)
 
-    def take(self) -> dict[int, float]:
-        """Device seconds by run in the loop's wall time since the last time."""
-        taken, self._untaken = dict(self._untaken), defaultdict(float)
+    def behind(self) -> float:
+        """Seconds that the device still had to work for the loop's steps when the host had made the newest of them."""
+        if self._last is None or self._ended is not None:
+            return 0.0
+        per_step = self._owed_in_all / self._steps
+        step, ended = self._last
+        most, done = IN_FLIGHT * per_step, self._newest_completed
+        if done is None:
+            return most
+        return max(0.0, min(most, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
+
+    def take(self) -> Taken:
+        """What was told since the last time."""
+        taken = Taken(dict(self._untaken), self._untaken_after)
+        self._untaken, self._untaken_after = defaultdict(float), 0.0
         return taken
 
     def _pay(self, executables: Executables) -> None:
@@ -99,9 +129,10 @@ class LoopDeviceTime:
         for run, amount in self._owed.items():
             executables.spent(run, amount * share)
             self._paid_lately[run] += amount * share
-            self._untaken[run] += amount * inside
+            self._untaken[run] += amount * share
         self.seconds += min(room, owed)
         self._in_wall += owed * inside
+        self._untaken_after += owed * (share - inside)
         self._keep(1 - share)
 
     def _fit(self, executables: Executables) -> None:

@@ -36,8 +36,8 @@ COMPLETIONS_WAITING = 8
 
 
 MOST_LEFT_OUT = 0.02
-"""Of the time between two completions. Whether the device worked on in what is left out, at a checkpoint that waits for
-it, say, is not known: the spacing would be too short."""
+"""Of the time between two completions. Whether the device worked on in what is left out, between epochs or at a
+checkpoint that waits for it, is not known: the spacing would be too short."""
 
 
 class StepTimes:
@@ -51,8 +51,6 @@ class StepTimes:
         self._first_run: int | None = None
         self.completions_seen = False  # whether the device was ever seen to finish a step
         self._completed: StepCompleted | None = None
-        self._last_before_pause: int | None = None
-        """The newest step when the loop was last over: the device may be done with it much later."""
         self._synchrony = Synchrony()
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._last_spacing: tuple[int, float] | None = None
@@ -108,8 +106,14 @@ class StepTimes:
         else:
             self._waiting.append(event)
 
-    def loop_ended(self) -> None:
-        self._last_before_pause = self._turns.last
+    def went_on(self, after: float) -> None:
+        """The device worked on for so many seconds after the host had left the loop: they are its steps' time too.
+
+        Where no two completions were seen in one go of the loop none are to be expected: it is over too soon.
+        """
+        self._host_pending[0] += round(after * NANOSECONDS)
+        if after > 0 and not self._spacings:
+            self._expected_until = self._last_end
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """A span was made of a step: the buckets that hold its times point to it."""
@@ -150,15 +154,14 @@ class StepTimes:
         self._synchrony.completed(event, self._turns)
         if before is None or event.step <= before.step or event.time <= before.time:
             return
-        if self._last_before_pause is not None and before.step <= self._last_before_pause < event.step:
-            return  # the loop was over between the two, and what the device did then is not its
         between = self._turns.between(before.step, before.time, event.step, event.time)
         turns = self._turns.durations(before.step, event.step) if self._synchrony.host_waits else None
         self._turns.forget_before(event.step)
         steps = event.step - before.step
-        spacing = seconds(event.time - before.time - between.excluded - between.paused) / steps
+        left_out = between.excluded + between.paused
+        spacing = seconds(event.time - before.time - left_out) / steps
         most = MOST_LEFT_OUT * (event.time - before.time)
-        if turns is None and (spacing <= 0 or between.excluded > most):
+        if turns is None and (spacing <= 0 or left_out > most):
             return  # where that is so all the time, the host's turns are shown
         if not self._awaits_completions(event.time):
             self._spacings.clear()  # they are of another time
@@ -171,7 +174,6 @@ class StepTimes:
             self._series.observe_all(loop_metrics.STEP_SECONDS, self._labels, singly)
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
-        left_out = between.excluded + between.paused
         known = between.steps == steps >= STEPS_FOR_A_SPACING
         if between.alone is not None and known and left_out <= most:
             executables.spaced(between.alone, spacing)

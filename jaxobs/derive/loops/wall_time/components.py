@@ -10,16 +10,13 @@ from typing import NamedTuple
 
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
 from jaxobs.derive.loops.wall_time.traced_steps import idle_in_waits, split, unwatched_device_time
 from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.roofline_model.bottleneck import label_of_busy
-
-IN_FLIGHT = 32
-"""Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
-(`max_inflight_computations`)."""
 
 
 class Charged(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from jaxobs.derive.metrics.series import LARGEST
 from jaxobs.model.clock import NANOSECONDS
 
 WINDOW = 30 * NANOSECONDS
@@ -20,8 +21,8 @@ class Slice:
     wall: float = 0.0
     steps: int = 0
     compiling: float = 0.0
-    starting: float = 0.0
-    """Of these seconds, those in the loop's first steps: what a start takes says nothing about the pace."""
+    start: Slice | None = None
+    """What of all this is of the loop's first steps, where they compiled."""
     checkpoint: float = 0.0
     input_wait: float = 0.0
     examples: float = 0.0
@@ -36,10 +37,31 @@ class Slice:
     apart: float | None = None
     """Seconds charged to compiles, checkpoints and waits for input: those in which the device was done. None before."""
 
-    @property
-    def under_way(self) -> float:
-        """Wall seconds without the compiles that the loop began with: rates and MFU are over these."""
-        return self.wall - self.starting
+    def settled(self) -> Slice:
+        """What rates and MFU are over: all but the first steps that compiled, which say nothing about the pace.
+
+        Where nothing else is, those without their compiles.
+        """
+        start = self.start
+        if start is None:
+            return self
+        if start.steps >= self.steps:
+            return replace(self, wall=self.wall - start.compiling, compiling=self.compiling - start.compiling)
+        return replace(
+            self,
+            wall=self.wall - start.wall, steps=self.steps - start.steps, compiling=self.compiling - start.compiling,
+            examples=self.examples - start.examples, tokens=self.tokens - start.tokens, runs=self.runs - start.runs,
+        )  # fmt: skip
+
+    def add(self, other: Slice) -> None:
+        """The steps of another stretch, what they were for and what they ran."""
+        self.wall += other.wall
+        self.steps += other.steps
+        self.compiling += other.compiling
+        self.examples = min(self.examples + other.examples, LARGEST)
+        self.tokens = min(self.tokens + other.tokens, LARGEST)
+        for run, count in other.runs.items():  # `Counter.update` takes three times as long
+            self.runs[run] += count
 
     @property
     def pace(self) -> float | None:
@@ -73,16 +95,12 @@ class Window:
         """All slices as one. Compile seconds of the first steps go with them as they age."""
         whole = Slice(self._slices[-1].end if self._slices else 0)
         for piece in self._slices:
-            whole.wall += piece.wall
-            whole.steps += piece.steps
-            whole.examples += piece.examples
-            whole.tokens += piece.tokens
-            whole.compiling += piece.compiling
-            whole.starting += piece.starting
+            whole.add(piece)
+            if piece.start is not None:
+                whole.start = whole.start or Slice(whole.end)
+                whole.start.add(piece.start)
             whole.checkpoint += piece.checkpoint
             whole.input_wait += piece.input_wait
-            for run, count in piece.runs.items():  # `Counter.update` takes three times as long
-                whole.runs[run] += count
             for activity, sampled in piece.host.items():
                 whole.host[activity] = whole.host.get(activity, 0.0) + sampled
             for run, spent in piece.spent.items():

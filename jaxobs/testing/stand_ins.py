@@ -1,8 +1,4 @@
-"""For those who write plugins: stand-ins for the job and the agent, and the checks that every plugin must pass.
-
-A plugin's own test can be one line: `check_collector(MyCollector())`. Each check raises AssertionError saying what is
-wrong; nothing here needs pytest.
-"""
+"""What a plugin under test is given in place of the job and the agent: each keeps what it was told."""
 
 from __future__ import annotations
 
@@ -12,19 +8,15 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
-from jaxobs.model.clock import ClockAnchor, monotonic, now
-from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.events import Event, Measured, SpanEnded
 from jaxobs.model.metrics import Catalogue, Metric
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
 from jaxobs.plugin.guard import Guard
-from jaxobs.plugin.protocol import Batch, Progress, Remark
+from jaxobs.plugin.protocol import Progress
 from jaxobs.probe.import_hook import weakly, when_imported
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
-STOP_SECONDS = 5.0
 DEFAULT_SETTINGS: Mapping[str, Any] = {
     "agent": "process",
     "maximum_module_bytes": 2**26,
@@ -139,86 +131,3 @@ class FakeAgent:
     def log(self, message: str) -> None:
         """Keep the line."""
         self.lines.append(message)
-
-
-def check_probe(probe: Any, use: Callable[[], None] = lambda: None) -> FakeJob:
-    """A probe starts, hooks in, lives through `use` and a sample, and stops, twice and also without a start."""
-    _conforms(PROBES, probe)
-    probe.stop()
-    _remarks(probe, {})
-    job = FakeJob()
-    probe.start(job)
-    use()
-    if callable(getattr(probe, "sample", None)):
-        probe.sample()
-    probe.stop()
-    probe.stop()
-    assert not job.failures, f"its hooks failed: {job.failures}"
-    _declared(job.events, probe.metrics)
-    return job
-
-
-def check_collector(collector: Any, pid: int | None = None) -> list[Measured]:
-    """A collector answers within its interval with values of the metrics it declared. Returns them."""
-    _conforms(COLLECTORS, collector)
-    for reading in getattr(collector, "device_readings", ()):
-        assert isinstance(reading, DeviceReading), f"{reading!r} in device_readings is no DeviceReading"
-        assert reading.metric in collector.metrics, f"{reading.metric.name} is read, and not declared"
-    collector.stop()
-    _remarks(collector, {})
-    collector.start(FakeAgent(metrics=collector.metrics, pid=pid))
-    started = monotonic()
-    values = list(collector.collect())
-    took = monotonic() - started
-    collector.stop()
-    collector.stop()
-    assert took < collector.interval, (
-        f"collect() took {took:.2f} s, longer than its interval {collector.interval} s"
-    )
-    _declared(values, collector.metrics)
-    return values
-
-
-def check_exporter(exporter: Any, settings: Mapping[str, Any] | None = None) -> FakeAgent:
-    """An exporter takes an empty batch, and stops in time, twice and also without a start."""
-    _conforms(EXPORTERS, exporter)
-    exporter.stop(STOP_SECONDS)
-    _remarks(exporter, settings or {})
-    agent = FakeAgent(settings, exporter.metrics)
-    exporter.start(agent)
-    exporter.export(Batch(Snapshot(now(), {}), (), ()))
-    for _ in range(2):
-        started = monotonic()
-        exporter.stop(STOP_SECONDS)
-        assert monotonic() - started < STOP_SECONDS + 1, f"stop({STOP_SECONDS}) did not keep to its time"
-    return agent
-
-
-def _conforms(group: str, plugin: Any) -> None:
-    problem = conformance_problem(group, plugin)
-    assert not problem, problem
-    catalogue = Catalogue(CORE_METRICS)
-    for metric in plugin.metrics:
-        assert isinstance(metric, Metric), f"{metric!r} is no Metric"
-        assert catalogue.get(metric.name) is None, (
-            f"metric {metric.name} belongs to the core: use a prefix of your own"
-        )
-        catalogue.declare([metric])
-
-
-def _remarks(plugin: Any, settings: Mapping[str, Any]) -> None:
-    check = getattr(plugin, "check", None)
-    for remark in check(settings) if callable(check) else ():
-        assert isinstance(remark, Remark), f"check() gave {remark!r}, which is no Remark"
-        assert remark.text.isprintable(), f"check() gave {remark.text!r}, which is not one line"
-
-
-def _declared(events: Iterable[Any], metrics: Iterable[Metric]) -> None:
-    known = {metric.name: metric for metric in metrics}
-    for event in events:
-        if isinstance(event, Measured):
-            metric = known.get(event.metric)
-            assert metric is not None, f"metric {event.metric} was emitted and not declared"
-            assert len(event.labels) == len(metric.labels), (
-                f"{metric.name} has labels {metric.labels}: {event.labels}"
-            )

@@ -1,15 +1,18 @@
-"""A plugin as a third party would write it: one metric and one span, of Python's garbage collections.
+"""A probe as a third party would write it: Python's garbage collections, with two metrics, a span and a setting.
 
-It knows nothing of jaxobs but the contract in `jaxobs.plugin.protocol` and the types in `jaxobs.model`.
+It knows nothing of jaxobs but the contract in `jaxobs.plugin` and the types in `jaxobs.model`.
 """
 
 from __future__ import annotations
 
 import gc
 
+from pydantic import BaseModel, Field
+
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import Measured, SpanEnded
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 
 COLLECTIONS = Metric(
@@ -25,10 +28,19 @@ COLLECTION_SECONDS = Metric(
 )
 
 
-class ExampleProbe:
+class ExampleSettings(BaseModel):
+    """`JAXOBS_EXAMPLE_SPAN_GENERATION`, since the plugin is named `example`."""
+
+    span_generation: int = Field(
+        2, ge=0, le=2, description="collections of this generation and older become a span"
+    )
+
+
+class ExampleProbe(Probe):
     """Hooks into the garbage collector, which runs in the middle of anything: so it only emits."""
 
     metrics = (COLLECTIONS, COLLECTION_SECONDS)
+    settings = ExampleSettings()
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -51,9 +63,9 @@ class ExampleProbe:
             self._began = now()
             return
         end = now()
-        generation = str(information["generation"])
-        self._job.emit(Measured(COLLECTIONS.name, (generation,), 1.0, end))
+        generation = information["generation"]
+        self._job.emit(Measured(COLLECTIONS.name, (str(generation),), 1.0, end))
         self._job.emit(Measured(COLLECTION_SECONDS.name, (), seconds(end - self._began), end))
-        if generation == "2":
+        if generation >= self.settings.span_generation:
             attributes = (("example.collected", information["collected"]),)
             self._job.emit(SpanEnded("example.collection", self._began, end, attributes, None))

@@ -1,0 +1,1 @@
+"""One file a check: each has a function `check(told)` that says figures, and runs in a process of its own."""

@@ -1,0 +1,82 @@
+"""`jaxobs calibrate`: each measured peak over the datasheet's, for what a library reaches of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.gpu_check.figures import Findings
+from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.peaks import Peaks, peaks_for
+
+SECONDS = 10.0
+SECONDS_OF_A_CPU = 2.0
+
+MATRIX = 0.55, 1.02
+"""Of the datasheet. On one H200 a bfloat16 product of 8192 ran at 0.80 of it: the limit of power lowers the clocks."""
+
+MEMORY = 0.8, 1.0
+"""On one H200 a copy ran at 0.90 of it, bytes read and written."""
+
+UNITS = 0.4, 1.05
+"""Vector units and special functions: no library tunes these, and XLA's code does other work beside."""
+
+
+def check(told: Findings) -> None:
+    """Measure, and compare."""
+    file = told.evidence("calibration.json")
+    seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
+    command = [
+        sys.executable,
+        "-m",
+        "jaxobs",
+        "calibrate",
+        "--seconds",
+        str(seconds),
+        "--quiet",
+        "--output",
+        str(file),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(
+            f"`jaxobs calibrate` ended with status {done.returncode}: {done.stderr.strip()[-500:]}"
+        )
+    found = Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    told.figure("device kind", found.device_kind, told.device_kind, source="JAX")
+    told.figure("seconds it took", found.seconds, unit="s")
+    sheet = peaks_for(told.device_kind, told.platform)
+    for dtype, rate in sorted(found.best_matrix().items()):
+        _against(told, f"matrix {dtype}", rate.per_second, sheet.matrix_peak(dtype), MATRIX)
+    for dtype, rate in sorted(found.best_vector().items()):
+        _against(told, f"vector {dtype}", rate.per_second, sheet.vector_peak(dtype), UNITS)
+    for dtype, rate in sorted(found.best_transcendentals().items()):
+        peak = sheet.transcendentals if dtype == "float32" else None
+        _against(told, f"transcendentals {dtype}", rate.per_second, peak, UNITS)
+    _memory(told, found, sheet)
+    told.figure("latency", found.latency_seconds, unit="s", reason="it was not measured")
+    for left_out in found.left_out:
+        told.unmeasured(f"matrix {left_out.dtype}", left_out.reason)
+
+
+def _memory(told: Findings, found: Calibration, sheet: Peaks) -> None:
+    if not found.bandwidth:
+        told.unmeasured("memory", "no working set was measured")
+        return
+    largest = max(found.bandwidth, key=lambda point: point.working_set_bytes)
+    _against(told, f"memory, {largest.working_set_bytes / 2**20:.0f} MiB", largest.best, sheet.memory, MEMORY)
+    for point in found.bandwidth[:2]:
+        told.figure(
+            f"memory, {point.working_set_bytes / 2**20:g} MiB, which may be in cache", point.best, unit="B/s"
+        )
+
+
+def _against(told: Findings, name: str, found: float, peak: Any, between: tuple[float, float]) -> None:
+    if peak is None:
+        told.figure(name, found, unit="/s", source="no datasheet says it")
+        return
+    told.figure(
+        f"{name}, over the datasheet", found / peak.value, between=between, source=f"{found:.4g} over {peak.value:.4g}"
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""Whether the device is known for what it is: its row of the table, its memory, its multiprocessors, its clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.machine import SMI_FIELDS, amount, nvidia_smi
+from jaxobs.hardware.chips import chips_by_alias, normalised
+
+MEBIBYTE = 2**20
+
+
+def check(told: Findings) -> None:
+    """`jaxobs check`, the table of chips, JAX and nvidia-smi side by side."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxobs", "check", "--json"], capture_output=True, text=True, timeout=50, check=False
+    )  # fmt: skip
+    if not done.stdout.strip():
+        raise RuntimeError(f"`jaxobs check` said nothing: {done.stderr.strip()[-500:]}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    told.keep_json("check.json", report)
+    for problem in report["problems"]:
+        told.note(f"`jaxobs check` says: {problem}")
+    found = report["devices"][0] if report["devices"] else {}
+    told.figure("device kind", found.get("kind"), told.device_kind, source="JAX", reason="no device")
+    if not told.on_gpu:
+        told.unmeasured("the row of the datasheet", f"{told.device_kind!r} is no GPU, and has no row")
+        return
+    told.figure("problems that `jaxobs check` sees", len(report["problems"]), 0)
+    _row(told, found.get("peaks") or {})
+
+
+def _row(told: Findings, peaks: dict[str, Any]) -> None:
+    import jax
+
+    smi = nvidia_smi(SMI_FIELDS)
+    told.keep_json("nvidia_smi.json", smi)
+    chip = chips_by_alias().get(normalised(told.device_kind))
+    if chip is None:
+        told.figure(
+            "device kind is in the table", found=False, truth=True, source="jaxobs/hardware/hardware.toml"
+        )
+        return
+    told.figure("device kind is in the table", found=True, truth=True, source="jaxobs/hardware/hardware.toml")
+    if smi:
+        told.figure("name", told.device_kind, smi.get("name"), source="nvidia-smi name")
+    product = (peaks.get("matrix") or {}).get("bfloat16") or {}
+    told.figure("provenance of the bfloat16 peak", product.get("provenance"), "datasheet", reason="no peak")
+    told.figure("bfloat16 peak", product.get("value"), unit="FLOP/s", reason="no peak")
+    total = amount(smi.get("memory.total"))
+    told.figure(
+        "memory", peaks.get("memory_capacity"), total and total * MEBIBYTE, relative=0.03, unit="B",
+        source="nvidia-smi memory.total, which leaves out what the driver reserves", reason="the table has none",
+    )  # fmt: skip
+    cores = getattr(jax.local_devices()[0], "core_count", None)
+    told.figure(
+        "multiprocessors",
+        chip.cores,
+        cores,
+        absolute=0,
+        source="JAX core_count",
+        reason="not in its row",
+    )
+    clock = amount(smi.get("clocks.max.sm"))
+    told.figure(
+        "boost clock", chip.clock, clock and clock * 1e6, relative=0.02, unit="Hz", source="nvidia-smi clocks.max.sm",
+        reason="not in its row",
+    )  # fmt: skip

@@ -1,0 +1,85 @@
+"""A real RESOURCE_EXHAUSTED: whether the report says what ran out, who asked, and what held the memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.machine import ROOT
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "exhaust.py"
+MOST_SECONDS = 60.0
+"""XLA's allocator tries again for ten seconds before it gives up (xla/tsl/framework/allocator_retry.h)."""
+
+
+def check(told: Findings) -> None:
+    """Run it to its error, and read the report."""
+    reports = told.folder / "reports"
+    reports.mkdir()
+    environment = os.environ | {"JAXOBS_OUT_OF_MEMORY_DIRECTORY": str(reports)}
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)], capture_output=True, text=True, check=False,
+        cwd=ROOT, env=environment | {"PYTHONPATH": _path()}, timeout=MOST_SECONDS,
+    )  # fmt: skip
+    told.evidence("stderr.txt").write_text(done.stderr[-200_000:], encoding="utf-8")
+    told.figure("seconds to its end", time.monotonic() - began, unit="s")
+    truth = _truth(done.stdout)
+    told.figure("exit status", done.returncode, 1, absolute=0, source="an error that nobody catches")
+    found = sorted(reports.glob("jaxobs-out-of-memory-*"))
+    told.figure("reports", len(found), 1, absolute=0)
+    if not found or truth is None:
+        told.note(f"It said: {done.stderr.strip()[-600:]}")
+        return
+    for path in found[0].iterdir():
+        shutil.copy(path, told.evidence(f"report/{path.name}"))
+    summary = (found[0] / "summary.txt").read_text(encoding="utf-8")
+    told.figure("the summary names the function", "grow" in summary, truth=True)
+    if told.on_gpu:  # a CPU's error says INTERNAL up to JAX 0.8
+        told.figure("the summary names RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED" in summary, truth=True)
+    _amounts(told, found[0], truth)
+
+
+def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
+    from jaxobs.derive.out_of_memory import requested_bytes
+
+    error = (folder / "error.txt").read_text(encoding="utf-8")
+    told.note("The error: " + " ".join(error.split())[:300])
+    told.figure(
+        "bytes asked for, as read from the message", requested_bytes(error), truth["asked"], relative=0.01, unit="B",
+        source="the size of what could not be had", reason="the message has no amount that jaxobs can read",
+    )  # fmt: skip
+    arrays = json.loads((folder / "live_arrays.json").read_text(encoding="utf-8"))
+    told.figure(
+        "bytes of live arrays",
+        arrays["bytes"],
+        truth["held"],
+        relative=0.01,
+        unit="B",
+        source="the arrays held",
+    )
+    file = folder / "memory_statistics.json"
+    statistics = (
+        (json.loads(file.read_text(encoding="utf-8"))[0]["statistics"] or {}) if file.exists() else {}
+    )
+    told.figure(
+        "bytes in use by the allocator", statistics.get("bytes_in_use"), truth["held"], relative=0.05, unit="B",
+        source="the arrays held", reason="this backend has no statistics of memory",
+    )  # fmt: skip
+
+
+def _truth(stdout: str) -> dict[str, Any] | None:
+    lines = [line for line in stdout.splitlines() if line.startswith("{")]
+    told: dict[str, Any] | None = json.loads(lines[-1]) if lines else None
+    return told
+
+
+def _path() -> str:
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

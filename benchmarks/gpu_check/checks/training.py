@@ -1,0 +1,182 @@
+"""A transformer step as people train: what the snapshot, the metrics and a kept trace say of it, against its formula."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_check import traces
+from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.scrape import page_at
+from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, Shape, batch_of, start
+from jaxobs.hardware.chips import chips_by_alias, normalised
+
+SECONDS = 40.0
+SECONDS_OF_A_CPU = 8.0
+
+READ_EVERY = 10
+"""Steps between two looks at the loss: in between the host runs ahead, as most training does."""
+
+TRUTH_SECONDS = 10.0
+"""Of steps before the snapshot, over which the wall clock's step time is taken."""
+
+
+class Run:
+    """A loop over one batch, timed by its own clock."""
+
+    def __init__(self, step: Any, state: Any, batch: Any) -> None:
+        self._step, self._state, self._batch = step, state, batch
+        self.steps = 0
+        self.marks: list[tuple[int, float]] = []
+        """How many steps had ended on the device, and when."""
+
+    def until(self, end: float) -> Iterator[Any]:
+        """The batch, again and again until then."""
+        while time.perf_counter() < end:
+            yield self._batch
+
+    def turn(self, batch: Any, obs: Any) -> None:
+        """One step, and every tenth a look at its loss."""
+        self._state, loss = self._step(self._state, batch)
+        self.steps += 1
+        obs.record(loss=loss)
+        if self.steps % READ_EVERY == 0:
+            loss.block_until_ready()
+            self.marks.append((self.steps, time.perf_counter()))
+
+    @property
+    def step_seconds(self) -> float:
+        """Of the last ten seconds. Raises RuntimeError where there are too few steps to tell."""
+        if len(self.marks) < 2:
+            raise RuntimeError(f"{self.steps} steps ended: too few to tell a step time from")
+        last, end = self.marks[-1]
+        before = [mark for mark in self.marks[:-1] if mark[1] <= end - TRUTH_SECONDS]
+        first, begin = before[-1] if before else self.marks[0]
+        return (end - begin) / (last - first)
+
+
+def check(told: Findings) -> None:
+    """Train for a while, keep a trace on the way, and hold all that is said against what is known."""
+    import jax
+
+    import jaxobs
+
+    shape = LARGE if told.on_gpu else SMALL
+    seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
+    batch = batch_of(shape, 0)
+    kept: list[Any] = []
+    with jaxobs.instrument() as obs:
+        began = time.perf_counter()
+        step, state, attention, complaint = start(shape, "cudnn" if told.on_gpu else "xla", batch)
+        told.figure("trace, compile and first run", time.perf_counter() - began, unit="s")
+        if complaint:
+            told.unmeasured("the step with cuDNN's attention", complaint)
+        run = Run(obs.watch(step), state, batch)
+        del state  # donated
+        end = time.perf_counter() + seconds
+        window = threading.Timer(
+            seconds / 4, lambda: kept.append(obs.profile(0.5 if told.on_gpu else 0.25, keep=str(told.folder / "kept")))
+        )  # fmt: skip
+        window.start()
+        for item in obs.steps(run.until(end), tokens=shape.tokens):
+            run.turn(item, obs)
+        document = obs.snapshot(timeout=10.0).to_dict()
+        statistics = jax.local_devices()[0].memory_stats()
+        window.join()
+        if obs.address:
+            told.evidence("metrics.txt").write_text(page_at(obs.address), encoding="utf-8")
+    told.keep_json("snapshot.json", document)
+    told.keep_json("memory_statistics.json", statistics)
+    _time_and_work(told, document, run, shape, attention)
+    final = obs.final_snapshot
+    loops = final.to_dict()["loops"] if final is not None else {}
+    told.figure(
+        "steps", (loops.get("train") or {}).get("steps"), run.steps, absolute=0, source="the loop's own count",
+        reason="there is no last snapshot",
+    )  # fmt: skip
+    _memory(told, document, statistics)
+    _trace(told, kept)
+
+
+def _time_and_work(
+    told: Findings, document: dict[str, Any], run: Run, shape: Shape, attention: Attention
+) -> None:
+    loop = document["loops"]["train"]
+    near = 0.02 if told.on_gpu else 0.25
+    wall = run.step_seconds
+    told.figure(
+        "step time", loop["step_seconds"], wall, relative=near, unit="s", source="the loop's own clock",
+        reason=loop["step_seconds_reason"],
+    )  # fmt: skip
+    told.figure(
+        "device time of a step", loop["device_seconds_per_step"], wall, relative=2.5 * near, unit="s",
+        source="the loop's own clock: the device is never idle", reason=loop["device_seconds_per_step_reason"],
+    )  # fmt: skip
+    _work(told, document, shape, attention)
+    chip = chips_by_alias().get(normalised(told.device_kind))
+    peak = chip.values.get("matrix.bfloat16") if chip else None
+    model, again = shape.model_flops(attention), shape.rematerialized_flops(attention)
+    for name, flops in (("mfu", model), ("hfu", model + again)):
+        told.figure(
+            name.upper(), loop[name], peak and flops / wall / peak, relative=near,
+            source="formula, wall clock, datasheet", reason=loop[f"{name}_reason"],
+        )  # fmt: skip
+    told.figure("components together", sum(loop["components"].values()), loop["wall_seconds"], relative=0.01, unit="s",
+                source="wall time of the loop")  # fmt: skip
+    verdict = loop["bottleneck"]
+    told.figure("bottleneck", verdict["label"])
+    shares = sorted(((share, word) for word, share in verdict["shares"].items() if share), reverse=True)
+    told.note("Shares: " + ", ".join(f"{word} {share:.1%}" for share, word in shares) + ".")
+    profile = loop["profile"] or {}
+    told.figure("profiler windows", profile.get("windows"), between=(1, 1000), reason=loop["profile_reason"])
+    told.figure(
+        "unmodelled share of windows", profile.get("unmodelled_ratio"), between=(0.0, 0.02),
+        reason=profile.get("unmodelled_ratio_reason") or loop["profile_reason"],
+    )  # fmt: skip
+
+
+def _work(told: Findings, document: dict[str, Any], shape: Shape, attention: Attention) -> None:
+    steps = [made for made in document["executables"] if made["function"] == "step" and made["cost"]]
+    cost = steps[0]["cost"] if steps else {}
+    reason = "the step has no cost" if not steps else ""
+    again = cost.get("rematerialized_flops")
+    told.figure(
+        "matrix FLOPs, rematerialised ones left out", cost["matrix_flops"] - again if cost else None,
+        shape.model_flops(attention), relative=1e-3, source="6ND and attention, by formula", reason=reason,
+    )  # fmt: skip
+    told.figure(
+        "rematerialised matrix FLOPs", again, shape.rematerialized_flops(attention), relative=1e-3, source="formula",
+        reason=reason,
+    )  # fmt: skip
+    types = cost.get("executed_matrix_flops_by_type") or {}
+    told.figure("products run in", ", ".join(sorted(types)) or None, reason=reason)
+    told.figure("cost is exact", cost.get("exact"), reason=reason)
+    told.figure("not modelled", ", ".join(cost.get("unmodelled", ())) or "nothing", "nothing")
+
+
+def _memory(told: Findings, document: dict[str, Any], statistics: dict[str, int] | None) -> None:
+    device = document["devices"][0]
+    said, truth = device["memory"] or {}, statistics or {}
+    # Not what is in use: that differs between the middle of a step and its end. `readings` compares it at rest.
+    for key, name in (("peak_bytes", "peak_bytes_in_use"), ("limit_bytes", "bytes_limit")):
+        told.figure(
+            f"device memory: {name}", said.get(key), truth.get(name), relative=0.05, unit="B",
+            source="memory_stats() right after", reason=said.get(f"{key}_reason") or device["memory_reason"],
+        )  # fmt: skip
+
+
+def _trace(told: Findings, kept: list[Any]) -> None:
+    result = kept[0] if kept else None
+    if result is None or not result.path:
+        told.unmeasured("operations of the trace", (result and result.reason) or "no window was made")
+        return
+    # One that was cut short, lest it become too large, is read as well.
+    told.figure("kept window is read", result.outcome in ("read", "cut"), truth=True, source=result.outcome)
+    path = Path(result.path)
+    if path.is_file():
+        shutil.copy(path, told.evidence("trace.xplane.pb"))
+        traces.judge(told, path)

@@ -1,0 +1,88 @@
+"""`jaxobs run` on a training script as it is: the script does the same, its loop is found, and it ends as fast."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_check.figures import Findings
+from benchmarks.observed.runs import How, Run, run
+from benchmarks.observed.truths import truth_of
+
+SCRIPT = Path(__file__).parents[1] / "programs" / "plain_training.py"
+SECONDS = 15.0
+SECONDS_OF_A_CPU = 8.0
+EXIT_SECONDS = 1.0
+"""What jaxobs may add to a job's exit, by its first promise; more on a processor that others share."""
+
+
+def check(told: Findings) -> None:
+    """Run the script with and without, and compare what it said of itself with what jaxobs said of it."""
+    seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
+    size = "large" if told.on_gpu else "small"
+    plain, plain_exit = _run(size, seconds, "plain")
+    observed, observed_exit = _run(size, seconds, "observed")
+    told.evidence("plain.txt").write_text(plain.stdout + plain.stderr[-20_000:], encoding="utf-8")
+    told.evidence("observed.txt").write_text(observed.stdout + observed.stderr[-20_000:], encoding="utf-8")
+    if observed.last is not None:
+        told.keep_json("snapshot.json", observed.last)
+    told.figure("exit status without jaxobs", plain.status, 0, absolute=0)
+    told.figure("exit status", observed.status, 0, absolute=0)
+    told.figure("exit without jaxobs", plain_exit, unit="s", reason="the script did not come to its end")
+    if plain_exit is not None:
+        allowed = EXIT_SECONDS if told.on_gpu else 3 * EXIT_SECONDS
+        told.figure(
+            "exit",
+            observed_exit,
+            between=(0.0, plain_exit + allowed),
+            unit="s",
+            reason="it did not end by itself",
+        )
+    mine, own = truth_of(observed.stdout), truth_of(plain.stdout)
+    if mine is None or own is None:
+        told.note(f"It said: {(observed.stderr or plain.stderr).strip()[-600:]}")
+        return
+    ratio = mine["step_seconds"] / own["step_seconds"]
+    # Two processes: XLA may choose other algorithms for the products in each.
+    told.figure("step time over that without jaxobs", ratio, 1.0, relative=0.05 if told.on_gpu else 0.5)
+    _loop(told, observed, mine)
+
+
+def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
+    near = 0.03 if told.on_gpu else 0.3
+    loop = _found(observed)
+    if loop is None:
+        told.unmeasured("the loop", "jaxobs found no loop")
+        return
+    told.figure("step time", loop["step_seconds"], truth["step_seconds"], relative=near, unit="s",
+                source="the script's own clock", reason=loop["step_seconds_reason"])  # fmt: skip
+    document = observed.last or {}
+    peaks = document["devices"][0]["peaks"] or {}
+    peak = ((peaks.get("matrix") or {}).get("bfloat16") or {}).get("value") if told.on_gpu else None
+    told.figure("MFU", loop["mfu"], peak and truth["model_flops"] / truth["step_seconds"] / peak, relative=near,
+                source="formula, the script's own clock", reason=loop["mfu_reason"])  # fmt: skip
+    told.figure("bottleneck", loop["bottleneck"]["label"])
+    functions = document.get("functions") or {}
+    told.figure("the step is known by its name", "step" in functions, truth=True)
+
+
+def _found(observed: Run) -> dict[str, Any] | None:
+    """The loop with the most wall time, from the last snapshot that tells a step time."""
+    for document in reversed(observed.documents[0] if observed.documents else []):
+        loops = sorted(document["loops"].values(), key=lambda loop: -loop["wall_seconds"])
+        if loops and loops[0]["step_seconds"] is not None:
+            first: dict[str, Any] = loops[0]
+            return first
+    return None
+
+
+def _run(size: str, seconds: float, how: How) -> tuple[Run, float | None]:
+    """What became of it, and the seconds from its last word to its end."""
+    # The platform of this process, where the harness has the CPU's otherwise; empty is JAX's own choice.
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    began = time.time()
+    done = run(SCRIPT, size, str(seconds), how=how, timeout=100.0, JAX_PLATFORMS=platforms)
+    truth = truth_of(done.stdout)
+    return done, None if truth is None else max(0.0, began + done.seconds - truth["ended"])

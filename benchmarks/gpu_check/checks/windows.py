@@ -1,0 +1,74 @@
+"""What profiler windows cost: how much later steps ended around each, against what was charged to the budget for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.machine import ROOT
+
+SECONDS = 52.0
+SECONDS_OF_A_CPU = 30.0
+EVERY = 9.0
+"""Seconds between windows, so that between two of them a stretch as long as one, with two seconds on either side, is
+without any: what a window is compared with."""
+
+LOOP = "operations"
+"""Thirty small operations a step: many kernels a second, which is what a profiler has to record."""
+
+ALLOWED = 0.005
+"""Of wall time, at the default pace of windows: the first promise."""
+
+
+def check(told: Findings) -> None:
+    """`benchmarks/profile_windows.py` for a short while, in a process of its own."""
+    folder = ROOT / "benchmarks"
+    seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
+    command = [sys.executable, str(folder / "profile_windows.py"), "--child", LOOP, "--seconds", str(seconds)]
+    done = subprocess.run(
+        [*command, "--every", str(EVERY)], capture_output=True, text=True, check=False, cwd=ROOT,
+        env=os.environ | {"JAXOBS_PROFILE_BUDGET_RATIO": str(ALLOWED)},
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"the loop ended with status {done.returncode}: {done.stderr.strip()[-500:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    told.keep_json("steps_and_windows.json", found)
+    if len(found["spans"]) < 2:
+        told.unmeasured("windows", f"{len(found['spans'])} were made")
+        return
+    told.figure("windows that were read", found["read"], len(found["spans"]), absolute=0)
+    _study(told, found)
+
+
+def _study(told: Findings, found: dict[str, Any]) -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))  # they are scripts, which import each other by name
+    from profile_excess import difference
+    from profile_windows import studied
+
+    lost, without, spans = studied(found)
+    if not lost or not without:
+        told.unmeasured(
+            "excess of a window", f"{len(lost)} windows and {len(without)} stretches without any: too few"
+        )
+        return
+    excess = difference(lost, without)
+    charged = sum(span[2] for span in spans) / len(spans)
+    told.figure("length of a window", sum(span[3] for span in spans) / len(spans), unit="s")
+    told.figure("charged for a window", charged, unit="s")
+    told.figure(
+        "excess of a window", excess.mean, unit="s", source=f"95 % interval {excess.low:.4f} to {excess.high:.4f} s"
+    )  # fmt: skip
+    # Windows come no more often than they are paid for, so that more charged than lost keeps the promise.
+    told.figure(
+        "excess is no more than was charged",
+        excess.low <= charged,
+        truth=True,
+        source="lower end of the interval",
+    )
+    told.figure("dearest window", max(lost), unit="s")
+    rate = found["steps"][-1] / (found["times"][-1] - found["times"][0])
+    told.figure("steps a second", rate, unit="1/s")

@@ -1,0 +1,54 @@
+"""Whether an object is a plugin: what can be said of it before it is started, each fault with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Collector, Plugin
+
+
+def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
+    """Why an object is no plugin derived from `base`; empty where it is one."""
+    name = type(plugin).__name__
+    if not isinstance(plugin, base):
+        return (
+            f"{name} is not derived from {base.__name__}: write `class {name}({base.__name__})`, with "
+            f"`from {base.__module__} import {base.__name__}`"
+        )
+    metrics: Any = plugin.metrics
+    if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
+        return f"{name}.metrics is not a tuple of Metric but {_shown(metrics)}"
+    interval: Any = plugin.interval if isinstance(plugin, Collector) else 1.0
+    if not isinstance(interval, int | float) or isinstance(interval, bool) or not interval > 0:
+        return f"{name}.interval is not a positive number of seconds but {_shown(interval)}"
+    if plugin.settings is not None and not _is_pydantic_model(plugin.settings):
+        return (
+            f"{name}.settings is not an instance of a pydantic model but {_shown(plugin.settings)}: "
+            "declare a class derived from pydantic.BaseModel, with a default for every field, and set an instance of it"
+        )
+    return ""
+
+
+def problem_of_rules(rules: Any) -> str:
+    """Why an object holds no rules for custom calls; empty where it does."""
+    if not isinstance(rules, Mapping):
+        return f"an object of type {type(rules).__name__} is no mapping from custom-call target to rule"
+    wrong = [target for target, rule in rules.items() if not (isinstance(target, str) and callable(rule))]
+    return f"{wrong[0]!r} is no target with a rule that can be called" if wrong else ""
+
+
+def _is_pydantic_model(settings: object) -> bool:
+    # By its fields: a plugin without settings must not make the agent load pydantic.
+    fields = getattr(type(settings), "model_fields", None)
+    return not isinstance(settings, type) and isinstance(fields, dict)
+
+
+def _shown(value: object) -> str:
+    """A value in an error's line, with its type, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # it is the plugin's own
+        text = "a value that cannot be shown"
+    return f"{text[:80]} (of type {type(value).__name__})"

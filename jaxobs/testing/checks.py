@@ -1,0 +1,143 @@
+"""The checks that every plugin must pass, one a kind: it is checked, started, used and stopped as jaxobs does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.model.clock import monotonic, now
+from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Catalogue
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.base import Collector, Delivery, Exporter, Plugin, Probe
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
+from jaxobs.plugin.protocol import Batch, Remark
+from jaxobs.testing.answers import answered, declared, raised, shown
+from jaxobs.testing.stand_ins import FakeAgent, FakeJob
+
+STOP_SECONDS = 5.0
+
+
+def check_probe(probe: Probe, use: Callable[[], None] = lambda: None) -> FakeJob:
+    """A probe starts, hooks in, lives through `use` and a sample, and stops, twice and also without a start."""
+    name = type(probe).__name__
+    _conforms(PROBES, probe)
+    raised(f"{name}.stop() before start()", "a probe that was never started has nothing to undo", probe.stop)
+    _remarks(probe, {})
+    job = FakeJob()
+    raised(f"{name}.start(job)", "say by `job.switch_off(reason)` why it cannot work", probe.start, job)
+    use()
+    raised(f"{name}.sample()", "what may fail is caught there, and said in `reason`", probe.sample)
+    for turn in ("", " a second time"):
+        raised(f"{name}.stop(){turn}", "stop() must be safe twice", probe.stop)
+    assert not job.failures, (
+        f"{name}: a hook wrapped by job.guard raised: {'; '.join(job.failures)}. "
+        "It was caught, as in a job; a hook handles what it expects"
+    )
+    declared(f"{name}, by job.emit(),", job.events, probe.metrics)
+    _reason(probe)
+    return job
+
+
+def check_collector(collector: Collector, pid: int | None = None) -> list[Measured]:
+    """A collector answers within its interval with values of the metrics it declared. Returns them."""
+    name = type(collector).__name__
+    _conforms(COLLECTORS, collector)
+    for reading in collector.device_readings:
+        assert isinstance(reading, DeviceReading), (
+            f"{name}.device_readings has {shown(reading)}, and each must be a jaxobs.model.device_readings.DeviceReading"
+        )
+        assert reading.metric in collector.metrics, (
+            f"{name}.device_readings: {reading.metric.name} is read, and not declared: add it to {name}.metrics"
+        )
+    raised(f"{name}.stop() before start()", "there is nothing to close yet", collector.stop)
+    _remarks(collector, {})
+    agent = FakeAgent(metrics=collector.metrics, pid=pid)
+    raised(
+        f"{name}.start(agent)",
+        "where the hardware is not there, return and say so in `reason`",
+        collector.start,
+        agent,
+    )
+    started = monotonic()
+    values = answered(
+        f"{name}.collect()", collector.collect, "an iterable of jaxobs.model.events.Measured", Measured
+    )
+    took = monotonic() - started
+    for turn in ("", " a second time"):
+        raised(f"{name}.stop(){turn}", "stop() must be safe twice", collector.stop)
+    assert took < collector.interval, (
+        f"{name}.collect() took {took:.2f} s, longer than its interval {collector.interval} s: "
+        "raise the interval, or ask for less in one turn"
+    )
+    declared(f"{name}.collect()", values, collector.metrics)
+    answered(f"{name}.devices_present()", collector.devices_present, "a sequence of names", str)
+    _reason(collector)
+    return values
+
+
+def check_exporter(exporter: Exporter, settings: Mapping[str, Any] | None = None) -> FakeAgent:
+    """An exporter takes an empty batch, and stops in time, twice and also without a start."""
+    name = type(exporter).__name__
+    _conforms(EXPORTERS, exporter)
+    raised(
+        f"{name}.stop(timeout) before start()", "there is nothing to close yet", exporter.stop, STOP_SECONDS
+    )
+    _remarks(exporter, settings or {})
+    agent = FakeAgent(settings, exporter.metrics)
+    raised(f"{name}.start(agent)", "with these settings it must start", exporter.start, agent)
+    batch = Batch(Snapshot(now(), {}), (), ())
+    raised(f"{name}.export(batch)", "a batch may have neither events nor spans", exporter.export, batch)
+    told: Any = exporter.delivery()
+    assert isinstance(told, Delivery), (
+        f"{name}.delivery() returned {shown(told)}, and must return a jaxobs.plugin.base.Delivery"
+    )
+    for turn in ("", " a second time"):
+        started = monotonic()
+        raised(f"{name}.stop(timeout){turn}", "stop() must be safe twice", exporter.stop, STOP_SECONDS)
+        took = monotonic() - started
+        assert took < STOP_SECONDS + 1, (
+            f"{name}.stop({STOP_SECONDS}){turn} took {took:.1f} s: it must give up after `timeout` seconds"
+        )
+    declared(f"{name}, by agent.emit(),", agent.events, exporter.metrics)
+    return agent
+
+
+def _conforms(group: str, plugin: Plugin) -> None:
+    problem = conformance_problem(group, plugin)
+    assert not problem, problem
+    name = type(plugin).__name__
+    catalogue = Catalogue(CORE_METRICS)
+    for metric in plugin.metrics:
+        assert catalogue.get(metric.name) is None, (
+            f"{name}.metrics: {metric.name} belongs to the core: use a prefix of your own"
+        )
+        try:
+            catalogue.declare([metric])
+        except ValueError as error:
+            raise AssertionError(f"{name}.metrics: {error}") from None
+    if plugin.settings is not None:
+        model = type(plugin.settings)
+        required = [field for field, told in model.model_fields.items() if told.is_required()]
+        assert not required, (
+            f"{name}.settings: {', '.join(required)} has no default: jaxobs is one line, "
+            "so every setting of a plugin needs one"
+        )
+
+
+def _remarks(plugin: Plugin, settings: Mapping[str, Any]) -> None:
+    name = type(plugin).__name__
+    expected = "an iterable of jaxobs.plugin.protocol.Remark"
+    for remark in answered(f"{name}.check(settings)", lambda: plugin.check(settings), expected, Remark):
+        assert remark.text.isprintable(), (
+            f"{name}.check(settings): the remark {remark.text!r} is not one line of text: leave out line ends"
+        )
+
+
+def _reason(plugin: Plugin) -> None:
+    reason: Any = plugin.reason
+    assert isinstance(reason, str), (
+        f"{type(plugin).__name__}.reason is {shown(reason)}, and must be text: empty where there is nothing to say"
+    )

@@ -1,0 +1,93 @@
+"""One request to one endpoint, one attempt; whether to try again is decided elsewhere.
+
+The SDK's encoders make the message; it is posted here and not by the SDK's exporters, which sleep between attempts by
+rules of their own and do not tell why a request failed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import requests
+from google.protobuf.message import DecodeError
+
+from jaxobs.model.clock import monotonic
+from jaxobs_plugins.otel.outcome import Outcome, of_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from google.protobuf.message import Message
+
+    from jaxobs_plugins.otel.environment import Sending
+
+MAXIMUM_ANSWER_BYTES = 65_536
+"""A longer answer is not read: it says how many items were rejected, and why, in some hundred bytes."""
+
+MAXIMUM_REQUEST_BYTES = 64 * 2**20
+"""Before compression. No larger request is made by the SDK's own exporters either (their default in 1.45)."""
+
+SHORTEST_SECONDS = 0.001
+"""requests takes no timeout of 0."""
+
+COMPRESSIONS: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+
+
+class Connection:
+    """Used by one thread. `rejected` reads from a receiver's answer how many items it did not take."""
+
+    def __init__(self, sending: Sending, rejected: Callable[[bytes], int]) -> None:
+        self._sending = sending
+        self._rejected = rejected
+        self._session = requests.Session()
+        self._session.headers.update(sending.headers)
+
+    def post(self, message: Message, deadline: float | None) -> Outcome:
+        """One attempt, over by `deadline` (monotonic seconds)."""
+        data = message.SerializeToString()
+        if len(data) > MAXIMUM_REQUEST_BYTES:
+            return Outcome("split", f"a request of {len(data) >> 20} MiB is too large")
+        sending, timeout = self._sending, self._sending.timeout
+        if deadline is not None:
+            timeout = max(min(timeout, deadline - monotonic()), SHORTEST_SECONDS)
+        compress = COMPRESSIONS.get(sending.compression)
+        try:
+            with self._session.post(
+                sending.url,
+                data if compress is None else compress(data),
+                timeout=timeout,
+                verify=sending.certificate or True,
+                cert=sending.client_certificate,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                answer = _body(response)
+                outcome = of_response(response.status_code, response.reason, response.headers)
+        except (requests.RequestException, OSError, ValueError) as error:
+            return Outcome("retryable", _root_cause(error))
+        if outcome.verdict != "delivered":
+            return outcome
+        try:
+            return replace(outcome, rejected=self._rejected(answer))
+        except DecodeError:  # accepted by something that does not answer in OTLP
+            return outcome
+
+    def close(self) -> None:
+        """Close what is kept open between requests."""
+        self._session.close()
+
+
+def _body(response: requests.Response) -> bytes:
+    length = response.headers.get("Content-Length", "")
+    return response.content if length.isdigit() and int(length) <= MAXIMUM_ANSWER_BYTES else b""
+
+
+def _root_cause(error: BaseException) -> str:
+    """The innermost error in words: urllib3 and requests wrap it, with addresses of objects."""
+    seen = error
+    while (inner := seen.__cause__ or seen.__context__) is not None:
+        seen = inner
+    return f"{type(seen).__name__}: {seen}"

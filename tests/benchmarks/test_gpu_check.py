@@ -1,0 +1,179 @@
+"""The command that is run on GPUs, tried on a CPU: that it cannot rot until there is one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu_check import evidence, machine
+from benchmarks.gpu_check.figures import FIGURES, Figure, Findings, said_in
+from benchmarks.gpu_check.machine import Machine
+from benchmarks.gpu_check.nvidia_readings import READINGS, compare
+from benchmarks.gpu_check.runner import run_all
+from benchmarks.gpu_check.scrape import Series
+from benchmarks.gpu_check.table import CHECKS, Check, chosen
+from benchmarks.gpu_check.transformer import LARGE, SMALL
+from benchmarks.gpu_check.wheels import needed, pins
+
+ROOT = Path(__file__).parents[2]
+CPU = Machine("cpu", "cpu", {}, {})
+
+
+def findings(folder: Path, platform: str = "gpu") -> Findings:
+    return Findings("check", folder, platform, "NVIDIA H200")
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    return {figure.name: figure.verdict for figure in said_in(folder)[0]}
+
+
+def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu_check", "--minutes", "2", "--output", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--only", "device,out_of_memory,labels_without_command_buffers"],
+        cwd=ROOT, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = tmp_path.glob("*-cpu.md")
+    text = path.read_text()
+    assert "| device kind | cpu | cpu | exact | JAX | right |" in text
+    assert "| reports | 1 | 1 |" in text
+    assert "- loops without command buffers: only a GPU has command buffers" in text
+    assert "WRONG" not in text
+    with zipfile.ZipFile(tmp_path / path.stem / "evidence-1.zip") as archive:
+        names = archive.namelist()
+    assert "device/check.json" in names
+    assert "out_of_memory/report/summary.txt" in names
+
+
+def test_the_transformer_counts_as_its_formula_says() -> None:
+    import jax
+
+    import jaxobs
+    from benchmarks.gpu_check.transformer import train_step
+
+    step, state = train_step(SMALL, "xla")
+    tokens = jax.ShapeDtypeStruct((SMALL.batch, SMALL.length + 1), "int32")
+    cost = jaxobs.cost(step, state, tokens)
+    assert cost.rematerialized_flops == SMALL.rematerialized_flops("xla")
+    assert cost.matrix_flops - cost.rematerialized_flops == SMALL.model_flops("xla")
+    assert 3.3e8 < LARGE.product_parameters < 3.4e8
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        (Figure("c", "n", 1.04, 1.0, relative=0.05), "right"),
+        (Figure("c", "n", 1.06, 1.0, relative=0.05), "WRONG"),
+        (Figure("c", "n", 102.0, 100.0, absolute=2.0), "right"),
+        (Figure("c", "n", 98.0, 100.0, absolute=0.0), "WRONG"),
+        (Figure("c", "n", 0.5, between=(0.4, 0.6)), "right"),
+        (Figure("c", "n", "nan", between=(0.0, 1.0)), "WRONG"),
+        (Figure("c", "n", "host", "host"), "right"),
+        (Figure("c", "n", 1.0), "shown"),
+        (Figure("c", "n", None, 1.0, reason="no device"), "not measured"),
+    ],
+)
+def test_a_figure_is_right_within_its_tolerance_alone(figure: Figure, verdict: str) -> None:
+    assert figure.verdict == verdict
+
+
+def test_what_a_check_said_before_it_was_stopped_counts(tmp_path: Path) -> None:
+    told = findings(tmp_path)
+    told.figure("first", 1.0, 1.0)
+    told.figure("no number", float("nan"), 1.0, relative=0.1)
+    with (tmp_path / FIGURES).open("a") as file:
+        file.write('{"figure": {"check"')
+    assert verdicts(tmp_path) == {"first": "right", "no number": "WRONG"}
+
+
+def test_a_check_that_fails_or_hangs_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "plugins")]))
+    checks = [
+        Check("no_such_check", "Fails", 1, 30),
+        Check("training", "Is stopped", 1, 0.3),
+        Check("labels_without_command_buffers", "Runs", 1, 60),
+        Check("device", "Has no time", 1e6, 1e6),
+    ]
+    began = time.monotonic()
+    failed, stopped, ran, left_out = run_all(checks, CPU, 5.0, tmp_path, began)
+    assert failed.failed
+    assert "No module named" in failed.reason
+    assert "stopped at its deadline" in stopped.reason
+    assert (ran.failed, ran.reason, ran.count("not measured")) == (False, "", 1)
+    assert "were left" in left_out.reason
+
+
+def test_nvidia_smi_that_refuses_a_field_is_asked_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\ncase "$1" in\n'
+        '  *no.such*) echo "Field \\"no.such\\" is not a valid field to query."; exit 2;;\n'
+        '  --query-gpu=name) echo "NVIDIA H200";;\n'
+        '  --query-gpu=power.draw) echo "[N/A]";;\n'
+        '  *) echo "NVIDIA H200, [N/A]";;\nesac\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert machine.nvidia_smi(("name", "power.draw")) == {"name": "NVIDIA H200", "power.draw": "[N/A]"}
+    assert machine.nvidia_smi(("name", "no.such")) == {"name": "NVIDIA H200"}
+    assert machine.amount("[N/A]") is None
+    assert machine.amount("699.75") == 699.75
+
+
+def test_nvml_is_compared_reading_by_reading(tmp_path: Path) -> None:
+    row = {reading.field: "100" for reading in READINGS} | {"temperature.memory": "[N/A]"}
+    page = [
+        Series(reading.metric, {**reading.labels, "device": "0"}, 100 * reading.scale)
+        for reading in READINGS
+        if reading.field != "power.draw"
+    ]
+    compare(findings(tmp_path), [row] * 3, [page] * 2)
+    found = verdicts(tmp_path)
+    assert len(found) == len(READINGS)
+    assert found["jaxobs_nvidia_power_watts"] == "WRONG"  # nvidia-smi tells it
+    assert found["jaxobs_nvidia_temperature_celsius memory"] == "shown"
+    assert set(found.values()) == {"right", "WRONG", "shown"}
+
+
+def test_evidence_is_packed_small_files_first_and_what_does_not_fit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "LARGEST", 40_000)
+    monkeypatch.setattr(evidence, "MOST", 2)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    for name, size in (("a", 30_000), ("b", 31_000), ("c", 32_000), ("d", 50_000)):
+        (folder / name).write_bytes(os.urandom(size))
+    archives = evidence.Archives(tmp_path / "out")
+    archives.add("check", folder)
+    assert [path.name for path in archives.paths] == ["evidence-1.zip", "evidence-2.zip"]
+    assert all(path.stat().st_size <= 40_000 for path in archives.paths)
+    assert [text.split()[0] for text in archives.left_out] == ["check/c", "check/d"]
+
+
+def test_every_check_has_a_file_and_every_file_a_line() -> None:
+    files = {path.stem for path in (ROOT / "benchmarks" / "gpu_check" / "checks").glob("[a-z]*.py")}
+    assert {check.name for check in CHECKS} == files
+    with pytest.raises(ValueError, match="no check is called trainning"):
+        chosen(["trainning"], [])
+
+
+def test_jax_is_not_among_the_wheels() -> None:
+    listed = ["jax>=0.6", "jaxlib>=0.6", "nvidia-ml-py>=12.535", 'ruff>=0.9; extra == "dev"', "h11>=0.16"]
+    assert needed(listed) == ["nvidia-ml-py>=12.535", "h11>=0.16"]
+    assert pins("h11==0.16.0 \\\n    --hash=sha256:1\n# via\nrich==15.0.0\n") == [
+        "h11==0.16.0",
+        "rich==15.0.0",
+    ]

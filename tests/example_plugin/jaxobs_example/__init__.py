@@ -1,0 +1,1 @@
+"""A plugin of each kind, as a third party would ship them."""
