@@ -1,8 +1,8 @@
 """Make the pairs for real and print what is said of each: `python -m benchmarks.comparisons [--only NAME…]`.
 
-Each pair is two runs of `training.py` (`--seconds` long), one after the other: the same program twice (ten times), a
-larger model, a slower loader, float32 for bfloat16, recompiles, another batch size, a loaded machine. Exit status 1: a cause was
-not named, or one was invented. On a machine that others use the load is one of theirs, too: it is shown for each pair.
+Each pair is two runs of `training.py`, each `--seconds` long, one after the other: the same program twice (ten times), a
+larger model, a slower loader, float32 for bfloat16, recompiles, another batch size, a loaded machine. Exit status 1: a
+cause was not named, or one was invented. On a machine that others use, their load is a cause as well: it is shown.
 """
 
 from __future__ import annotations
