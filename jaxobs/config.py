@@ -95,6 +95,9 @@ class Settings(BaseSettings):
         le=86_400,
         description="seconds between writes of this record; it is written at the end too",
     )
+    tensorboard_directory: Path | None = Field(
+        None, description="directory for TensorBoard's curves of these figures; needs `jaxobs[tensorboard]`"
+    )
     series_limit: int = Field(
         2_000,
         ge=50,
