@@ -11,6 +11,9 @@ from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
 LARGEST_READ = 64 * LARGEST_BYTES
 """A file that is larger is no record, and not read into memory."""
 
+TOGETHER_SECONDS = 5.0
+"""Launchers start the ranks of a job within less; a process takes about as long to import JAX before it trains at all."""
+
 
 def read_record(path: str) -> Record:
     """The record in a file; of a directory that of the lowest rank of its newest run. Raises UsageError."""
@@ -32,10 +35,6 @@ def read_record(path: str) -> Record:
     # Ranks of one run begin within seconds of each other; of an earlier attempt of the same name more lie between.
     together = [record for record in run if _began(newest) - _began(record) <= TOGETHER_SECONDS]
     return min(together, key=lambda record: (_rank(record), -_began(record)))
-
-
-TOGETHER_SECONDS = 5.0
-"""Launchers start the ranks of a job within less; a process takes about as long to import JAX before it trains at all."""
 
 
 def _read(path: Path) -> Record:

@@ -23,7 +23,7 @@ CHANGES: dict[Cause, dict[str, Any]] = {
     Cause.VERSIONS: {"versions": {"jax": "0.8.2"}},
     Cause.DEVICES: {"kind": "NVIDIA A100"},
 }
-OPEN = {Cause.SETTINGS, Cause.VERSIONS, Cause.DEVICES}
+OPEN = {Cause.PRECISION, Cause.SETTINGS, Cause.VERSIONS, Cause.DEVICES}
 
 
 def records() -> st.SearchStrategy[Record]:
