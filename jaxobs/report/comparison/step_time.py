@@ -34,10 +34,8 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
             return StepTime(loop, old, new, None, f"{record.name} has no step of `{loop}` that was timed")
     change = ratio(one, other)
     if change is None:
-        few = (
-            f"{len(one)} and {len(other)} stretches of a second or more are too few to tell noise from change"
-        )
-        return StepTime(loop, old, new, None, f"{few}: let the runs last half a minute")
+        few = f"{len(one)} and {len(other)} stretches of a second or more, fewer where neighbours are alike, are too few"
+        return StepTime(loop, old, new, None, f"{few} to tell noise from change: let the runs last a minute")
     return StepTime(loop, old, new, change)
 
 
