@@ -87,6 +87,18 @@ class Settings(BaseSettings):
     jsonl_directory: Path | None = Field(
         None, description="directory for a file of events, one JSON object a line"
     )
+    run_directory: Path | None = Field(
+        None, description="directory in which each process leaves a record of its run, for `jaxobs compare`"
+    )
+    run_interval: float = Field(
+        120.0,
+        ge=1,
+        le=86_400,
+        description="seconds between writes of this record; it is written at the end too",
+    )
+    tensorboard_directory: Path | None = Field(
+        None, description="directory for TensorBoard's curves of these figures; needs `jaxobs[tensorboard]`"
+    )
     series_limit: int = Field(
         2_000,
         ge=50,

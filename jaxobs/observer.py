@@ -195,6 +195,14 @@ class Observer:
         """What is known now, where a notebook shows the object."""
         return self.snapshot()._repr_html_()
 
+    def values(self) -> dict[str, float]:
+        """The newest figures as a flat dictionary (`jaxobs/mfu`, `jaxobs/bottleneck/compute`), to log beside a loss.
+
+        Cheap enough for every step: it is what the agent sent last, at most some three seconds old. The first call asks
+        for them and returns none. What is not known is absent: `report.values.flat_values` says what there is.
+        """
+        return self._side.sender.values.get()
+
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
         timeout = given_timeout("shutdown", self.settings.shutdown_timeout if timeout is None else timeout)

@@ -20,6 +20,7 @@ from jaxobs.agent.garbage import Garbage
 from jaxobs.agent.last_flush import LastFlush
 from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
 from jaxobs.agent.loading import load_plugins
+from jaxobs.agent.pushed_values import PushedValues
 from jaxobs.agent.slices import Slices
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
@@ -66,6 +67,7 @@ class Service:
         self._send_lock = threading.Lock()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
+        self._pushed_values = PushedValues(self._send)
         self._arrived: deque[Measured | SpanEnded] = deque()
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
@@ -174,6 +176,8 @@ class Service:
             self._payloads.append(body)
         elif kind == wire.REQUEST:
             self._answer(*body)
+        elif kind == wire.VALUES:
+            self._pushed_values.begin()
         elif kind == wire.FINISH:
             return float(body)
         return None
@@ -269,6 +273,7 @@ class Service:
         self._garbage.collect(busy=self._analysis.busy)
         self._slices()
         snapshot = self.fold.snapshot(now())
+        self._pushed_values.offer(snapshot.document)
         events, self._new_events = self._new_events, []
         spans = self.fold.spans.take()
         for exporter in self._plugins.exporters:

@@ -41,6 +41,7 @@ FOLDED = b"K"  # agent to job: so many more frames of events are folded
 FINISH = b"F"  # job to agent: nothing follows; the job waits so many seconds at most
 LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what exporters have not delivered, by name)
 STARTED = b"S"  # agent to job, first: the number of its process
+VALUES = b"V"  # job to agent: send the flat values from now on; agent to job: these values
 PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
 PAYLOAD = (
     b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows

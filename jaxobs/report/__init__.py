@@ -1,1 +1,1 @@
-"""Figures as people read them: units, tables, summaries, pictures and pages. Plain values in, text out."""
+"""Figures as people read them: units, tables, summaries, records, comparisons, pictures and pages; plain values in."""

@@ -21,6 +21,7 @@ from jaxobs.model.clock import NANOSECONDS, monotonic, now, thread_time
 from jaxobs.model.events import Event, ExecutableCreated, ProbeReported
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.transport.agent_process import Agent, Connection
+from jaxobs.probe.transport.latest_values import LatestValues
 from jaxobs.probe.transport.replay import ToldAgain, Unfolded
 
 RESTARTS = 3
@@ -67,6 +68,8 @@ class Sender:
         self._frames = wire.Frames()
         self._wake_ends: tuple[socket.socket, socket.socket] | None = None
         self._requests: deque[tuple[int, int]] = deque()
+        self.values = LatestValues()
+        self._values_asked_of = 0
         self._finish: float | None = None
         self.listeners_restored = 0
         self.given_up = False
@@ -223,6 +226,8 @@ class Sender:
             elif kind == wire.STARTED:
                 if self._agent is not None:
                     self._agent.introduced(body)
+            elif kind == wire.VALUES:
+                self.values.arrived(body)
             else:
                 self._heard(kind, body)
 
@@ -248,7 +253,7 @@ class Sender:
                 return
         self._unfolded.handed_over(1)
         report, _ = wire.events_frame([self._report()])
-        self._send(report + b"".join(self._requests_in_time()), deadline)
+        self._send(report + self._wish_for_values() + b"".join(self._requests_in_time()), deadline)
 
     def _report(self) -> ProbeReported:
         """Made when the ring was emptied, and not put into it: a full one would lose an event that is not counted yet."""
@@ -261,6 +266,13 @@ class Sender:
             thread_time() + self._other_cpu(),
             now(),
         )
+
+    def _wish_for_values(self) -> bytes:
+        """Once to each agent, where somebody reads them."""
+        if not self.values.wanted or self._values_asked_of == self._starts:
+            return b""
+        self._values_asked_of = self._starts
+        return wire.frame(wire.VALUES, None)
 
     def _requests_in_time(self) -> list[bytes]:
         """Those for whose answer somebody still waits."""

@@ -1,0 +1,84 @@
+"""What was compiled in both runs, how often, why again, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row
+from jaxobs.report.record import Record
+from jaxobs.report.units import duration, times
+
+EAGER: Final = "(eager)"
+"""Primitives outside jit share this name: each is compiled once, and again is none of them."""
+
+SHOWN: Final = 10
+
+
+def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
+    """Functions that were compiled again more often, or less often, with the reason."""
+    one, other = (record.part("snapshot", "functions") for record in (before, after))
+    for name in sorted(one.keys() | other.keys()):
+        old, new = _again(one, name), _again(other, name)
+        if old == new or name == EAGER:
+            continue
+        more = (other if new > old else one).get(name) or {}
+        because = _reasons(more) or "for a reason that is not known"
+        lost = sum(float(row.get("seconds") or 0.0) for row in _rows(more))
+        often, before_that = (times(number) if number else "never" for number in (new, old))
+        yield Finding(
+            Cause.RECOMPILE,
+            name,
+            Effect.SLOWER if new > old else Effect.FASTER,
+            f"`{name}` was compiled again {often} instead of {before_that}: {because}; it took {duration(lost)}",
+        )
+
+
+def compile_rows(before: Record, after: Record) -> Iterator[Row]:
+    """Seconds of compiling: all of them, and of the dearest functions."""
+    one, other = (record.part("snapshot", "functions") for record in (before, after))
+    yield Row("all functions", duration(_seconds_of_all(before)), duration(_seconds_of_all(after)))
+    ranked = sorted(
+        one.keys() | other.keys(), key=lambda name: -max(_seconds(one, name), _seconds(other, name))
+    )
+    for name in ranked[:SHOWN]:
+        counts = f"{_count(one, name)} → {_count(other, name)}"
+        old, new = (
+            duration(_seconds(functions, name)) if name in functions else "not compiled"
+            for functions in (one, other)
+        )
+        yield Row(name, old, new, f"{counts} compiles")
+
+
+def _again(functions: Mapping[str, Any], name: str) -> int:
+    return int((functions.get(name) or {}).get("recompilation_count") or 0)
+
+
+def _count(functions: Mapping[str, Any], name: str) -> int:
+    return int((functions.get(name) or {}).get("compilations") or 0)
+
+
+def _seconds(functions: Mapping[str, Any], name: str) -> float:
+    return sum(float(value) for value in ((functions.get(name) or {}).get("seconds") or {}).values())
+
+
+def _seconds_of_all(record: Record) -> float:
+    functions = record.part("snapshot", "functions")
+    left_out = float(record.snapshot.get("functions_left_out_seconds") or 0.0)
+    return left_out + sum(_seconds(functions, name) for name in functions)
+
+
+def _rows(function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(function.get("recompilations") or [])
+
+
+def _reasons(function: Mapping[str, Any]) -> str:
+    """The dearest one in words."""
+    rows = sorted(_rows(function), key=lambda row: -float(row.get("seconds") or 0.0))
+    if not rows:
+        return ""
+    row = rows[0]
+    what = f"the {row['cause']} of `{row['argument']}`" if row.get("argument") else f"cause {row['cause']}"
+    old_and_new = f" (from {row['old']} to {row['new']})" if row.get("old") and row.get("new") else ""
+    where = f" at {row['call_site']}" if row.get("call_site") else ""
+    return f"mostly for {what}{old_and_new}{where}" if len(rows) > 1 else f"for {what}{old_and_new}{where}"

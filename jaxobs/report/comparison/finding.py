@@ -1,0 +1,89 @@
+"""What a comparison says: findings in words with their cause, and rows of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from jaxobs.report.comparison.noise import Change
+
+
+class Cause(StrEnum):
+    """Why a run may be slower or faster than another."""
+
+    MODEL = "model"
+    BATCH = "batch"
+    PRECISION = "precision"
+    INPUT = "input"
+    RECOMPILE = "recompile"
+    LOAD = "load"
+    SETTINGS = "settings"
+    VERSIONS = "versions"
+    DEVICES = "devices"
+
+
+class Effect(StrEnum):
+    """What a finding does to the second run beside the first, as far as it says by itself."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One difference, in a sentence that names the figures of both runs. `subject` is a loop, a function or a setting."""
+
+    cause: Cause
+    subject: str
+    effect: Effect
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure of both runs as text. `verdict` is `slower`, `within the noise` and the like, or why there is none."""
+
+    what: str
+    before: str
+    after: str
+    change: str = ""
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """A loop's step time in both runs: the median over stretches, in seconds; and the change of its logarithm."""
+
+    loop: str
+    before: float | None
+    after: float | None
+    change: Change | None
+    reason: str = ""
+    """Why there is no change to tell, where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that two records tell of each other. `print(comparison)` shows it."""
+
+    before: str
+    after: str
+    headers: tuple[Row, ...]
+    step_times: tuple[StepTime, ...]
+    findings: tuple[Finding, ...]
+    tables: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    not_compared: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        from jaxobs.report.comparison.text import text
+
+        return text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        from jaxobs.report.comparison.plain import plain
+
+        return plain(self)

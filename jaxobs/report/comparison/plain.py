@@ -1,0 +1,36 @@
+"""A comparison as plain data, for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from jaxobs.report.comparison.finding import Comparison, StepTime
+from jaxobs.report.comparison.noise import factor
+from jaxobs.report.comparison.step_time import verdict
+
+
+def plain(comparison: Comparison) -> dict[str, Any]:
+    """Step times with their factors, findings and tables; a change that cannot be told is None with its reason."""
+    return {
+        "before": comparison.before,
+        "after": comparison.after,
+        "step_times": [_step_time(told) for told in comparison.step_times],
+        "findings": [{**asdict(finding)} for finding in comparison.findings],
+        "tables": {title: [asdict(row) for row in rows] for title, rows in comparison.tables.items()},
+        "not_compared": list(comparison.not_compared),
+    }
+
+
+def _step_time(told: StepTime) -> dict[str, Any]:
+    change = told.change
+    return {
+        "loop": told.loop,
+        "before_seconds": told.before,
+        "after_seconds": told.after,
+        "factor": None if change is None else factor(change.estimate),
+        "factor_low": None if change is None else factor(change.low),
+        "factor_high": None if change is None else factor(change.high),
+        "factor_reason": told.reason or None,
+        "verdict": verdict(told),
+    }

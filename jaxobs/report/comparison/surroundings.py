@@ -1,0 +1,128 @@
+"""What lies around the program in both runs: other load, settings, versions, devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from jaxobs.report.comparison.finding import Cause, Effect, Finding
+from jaxobs.report.record import Record
+from jaxobs.report.units import digits
+
+LEAST_LOAD: Final = 0.1
+"""Share of the host's processors that others must take more or less: the agent's own profiling, cron and the like stay
+below it."""
+
+THROTTLED: Final = 0.05
+"""Processors that a container's limit must hold back."""
+
+NOT_SPEED: Final = frozenset({
+    "run", "summary_directory", "run_directory", "run_interval", "file_sd_directory", "jsonl_directory",
+    "metrics_token_file",
+    "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "out_of_memory_directory", "profile_directory",
+    "cache_directory", "tensorboard_directory", "shutdown_timeout",
+})  # fmt: skip
+"""Settings that say where something goes."""
+
+
+def load_findings(before: Record, after: Record) -> Iterator[Finding]:
+    """Other processes on the host, and the container's limit."""
+    one, other = (record.part("host") for record in (before, after))
+    old, new, cpus = (
+        one.get("other_cpus"),
+        other.get("other_cpus"),
+        max(_number(one, "cpus"), _number(other, "cpus")),
+    )
+    if old is not None and new is not None and cpus and abs(new - old) >= LEAST_LOAD * cpus:
+        yield Finding(
+            Cause.LOAD,
+            "host",
+            _effect(new > old),
+            f"other processes kept {new:.2g} of {digits(cpus)} processors busy instead of {old:.2g}: the machine was "
+            f"{'more' if new > old else 'less'} loaded" + _switches(one, other),
+        )
+    held, now = one.get("throttled_cpus"), other.get("throttled_cpus")
+    if held is not None and now is not None and abs(now - held) >= THROTTLED:
+        yield Finding(
+            Cause.LOAD,
+            "container",
+            _effect(now > held),
+            f"the container's processor limit held back {digits(now)} processors instead of {digits(held)}",
+        )
+
+
+def _switches(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    old, new = (host.get("involuntary_switches_per_second") for host in (one, other))
+    if old is None or new is None:
+        return ""
+    return f" (the job lost a processor {digits(new)} times a second instead of {digits(old)})"
+
+
+def settings_findings(before: Record, after: Record) -> Iterator[Finding]:
+    """Settings of jaxobs, and variables that XLA and the libraries below it read."""
+    for part, words in (("settings", "setting"), ("environment", "variable")):
+        one, other = before.part(part), after.part(part)
+        for name in sorted(one.keys() | other.keys()):
+            if one.get(name) != other.get(name) and name not in NOT_SPEED:
+                old, new = (_shown(told.get(name)) for told in (one, other))
+                yield Finding(
+                    Cause.SETTINGS, name, Effect.OPEN, f"the {words} {name} is {new} instead of {old}"
+                )
+
+
+def version_findings(before: Record, after: Record) -> Iterator[Finding]:
+    """Versions of Python, JAX and the compilers below it."""
+    one, other = before.part("versions"), after.part("versions")
+    for name in sorted(one.keys() | other.keys()):
+        if one.get(name) != other.get(name):
+            old, new = (_shown(told.get(name)) for told in (one, other))
+            yield Finding(Cause.VERSIONS, name, Effect.OPEN, f"{name} is {new} instead of {old}")
+
+
+def device_findings(before: Record, after: Record) -> Iterator[Finding]:
+    """Kinds and numbers of devices, processes, and the host where there is nothing else to know a device by."""
+    one, other = (_devices(record) for record in (before, after))
+    if one != other:
+        yield Finding(
+            Cause.DEVICES,
+            "devices",
+            Effect.OPEN,
+            f"the devices are {_listed(other)} instead of {_listed(one)}",
+        )
+    processes = [record.part("snapshot", "process").get("process_count") for record in (before, after)]
+    if None not in processes and processes[0] != processes[1]:
+        yield Finding(
+            Cause.DEVICES,
+            "processes",
+            Effect.OPEN,
+            f"{processes[1]} processes run the job instead of {processes[0]}",
+        )
+    hosts = [record.part("snapshot", "process").get("host_name") for record in (before, after)]
+    if "cpu" in one | other and None not in hosts and hosts[0] != hosts[1]:
+        yield Finding(
+            Cause.DEVICES,
+            "host",
+            Effect.OPEN,
+            f"it ran on the processor of {hosts[1]} instead of that of {hosts[0]}",
+        )
+
+
+def _devices(record: Record) -> Counter[str]:
+    return Counter(str(device.get("kind")) for device in record.entries("devices"))
+
+
+def _listed(kinds: Counter[str]) -> str:
+    return ", ".join(f"{number} × {kind}" for kind, number in sorted(kinds.items())) or "none"
+
+
+def _number(host: Mapping[str, Any], name: str) -> float:
+    return float(host.get(name) or 0.0)
+
+
+def _shown(value: object) -> str:
+    return "not there" if value is None else f"`{value}`"
+
+
+def _effect(more: bool) -> Effect:
+    return Effect.SLOWER if more else Effect.FASTER

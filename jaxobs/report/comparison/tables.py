@@ -1,0 +1,164 @@
+"""Tables of a comparison: rates, executables, operations that came or went, memory: one value of each run."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from jaxobs.report.comparison.finding import Row
+from jaxobs.report.record import Record
+from jaxobs.report.units import ABSENT, amount, byte_size, digits, duration, percent, rough_percent
+
+EXECUTABLES_SHOWN: Final = 8
+OPERATIONS_SHOWN: Final = 10
+LEAST_SHARE: Final = 0.02
+"""What an operation must have of the profiled time to be worth a row."""
+
+MEMORY_CHANGE: Final = 0.05
+
+RATES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("examples_per_second", "examples/s", digits),
+    ("tokens_per_second", "tokens/s", digits),
+    ("mfu", "MFU", percent),
+    ("hfu", "HFU", percent),
+)
+
+Entry = Mapping[str, Any]
+
+
+def rate_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
+    """Rates over the run, and MFU as it was in the last window."""
+    one, other = (record.part("snapshot", "loops", loop) for record in (before, after))
+    for key, title, write in RATES:
+        old, new = _rate(one, key), _rate(other, key)
+        if old is not None or new is not None:
+            yield _row(title, old, new, write)
+    old, new = (record.part("snapshot", "process").get("goodput") for record in (before, after))
+    yield _row("goodput", old, new, percent)
+
+
+def _rate(loop: Entry, key: str) -> float | None:
+    """Over the whole run where it is a count; the last window's is one of half a minute."""
+    amount_of, wall = loop.get(key.removesuffix("_per_second")), loop.get("wall_seconds")
+    if key.endswith("_per_second"):
+        return amount_of / wall if amount_of and wall else None
+    return loop.get(key)
+
+
+def executable_rows(before: Record, after: Record) -> Iterator[Row]:
+    """What each must do and what it took, by function: the executables that took longest, or do most."""
+    one, other = (_by_function(record) for record in (before, after))
+    ranked = sorted(
+        one.keys() | other.keys(), key=lambda name: (min(_weight(one, name), _weight(other, name)), name)
+    )
+    for name in ranked[:EXECUTABLES_SHOWN]:
+        old, new = one.get(name), other.get(name)
+        if old is None or new is None:
+            yield Row(
+                name, "not there" if old is None else _took(old), "not there" if new is None else _took(new)
+            )
+            continue
+        same = (
+            "the same executable" if old.get("executable") == new.get("executable") else "another executable"
+        )
+        yield Row(
+            name,
+            _took(old),
+            _took(new),
+            _growth(old.get("seconds_per_run"), new.get("seconds_per_run")),
+            same,
+        )
+
+
+def _took(entry: Entry) -> str:
+    cost = entry.get("cost") or {}
+    parts = [duration(entry["seconds_per_run"])] if entry.get("seconds_per_run") else []
+    parts += [amount(cost["flops"], "FLOP")] if cost.get("flops") else []
+    parts += [byte_size(cost["bytes"])] if cost.get("bytes") else []
+    parts += [f"{rough_percent(entry['efficiency'])} of the roof"] if entry.get("efficiency") else []
+    return ", ".join(parts) or ABSENT
+
+
+def _by_function(record: Record) -> dict[str, Entry]:
+    """The executable of each function that took most time, or else does most."""
+    found: dict[str, Entry] = {}
+    for entry in record.entries("executables"):
+        kept = found.get(entry["function"])
+        if kept is None or _size(entry) > _size(kept):
+            found[entry["function"]] = entry
+    return found
+
+
+def _size(entry: Entry) -> tuple[float, float]:
+    return float(entry.get("seconds") or 0.0), float((entry.get("cost") or {}).get("flops") or 0.0)
+
+
+def _weight(entries: Mapping[str, Entry], name: str) -> tuple[float, float]:
+    """The larger the smaller, for sorting."""
+    seconds, flops = _size(entries[name]) if name in entries else (0.0, 0.0)
+    return -seconds, -flops
+
+
+def operation_rows(before: Record, after: Record) -> Iterator[Row]:
+    """Of functions whose executable is another: kinds of operations by their scope that only one of the two has."""
+    if not before.entries("operations") or not after.entries("operations"):
+        return
+    hashes = [
+        {entry.get("executable") for entry in record.entries("executables")} for record in (before, after)
+    ]
+    one, other = (_operations(record, hashes[0] & hashes[1]) for record in (before, after))
+    alone = [(share, key) for key, share in (one | other).items() if (key in one) != (key in other)]
+    ranked = sorted(alone, key=lambda pair: (-pair[0], pair[1]))
+    for share, key in ranked[:OPERATIONS_SHOWN]:
+        if share >= LEAST_SHARE:
+            shown = f"{rough_percent(share)} of the time"
+            yield Row(" ".join(filter(None, key)), *((shown, "gone") if key in one else ("not there", shown)))
+
+
+def _operations(record: Record, same: set[object]) -> dict[tuple[str, ...], float]:
+    """Shares by function, operation without its number, and scope: numbers differ from compile to compile."""
+    shares: dict[tuple[str, ...], float] = defaultdict(float)
+    for entry in record.entries("operations"):
+        if entry.get("executable") not in same:
+            kind = re.sub(r"[._]\d+", "", str(entry.get("operation") or ""))
+            shares[entry.get("function") or "", kind, entry.get("scope") or ""] += float(
+                entry.get("share") or 0.0
+            )
+    return dict(shares)
+
+
+def memory_rows(before: Record, after: Record) -> Iterator[Row]:
+    """The most that was in use: of the fullest device, and of the process."""
+    for title, peaks in (
+        ("fullest device, at most", [_device_peak(record) for record in (before, after)]),
+        (
+            "process, at most",
+            [record.part("snapshot", "process", "memory").get("peak_bytes") for record in (before, after)],
+        ),
+    ):
+        old, new = peaks
+        if old is not None or new is not None:
+            verdict = "" if old is None or new is None else "about the same" if _near(old, new) else ""
+            yield _row(title, old, new, byte_size, verdict)
+
+
+def _near(old: float, new: float) -> bool:
+    return abs(new - old) <= MEMORY_CHANGE * max(old, new)
+
+
+def _device_peak(record: Record) -> float | None:
+    peaks = [(device.get("memory") or {}).get("peak_bytes") for device in record.entries("devices")]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def _row(
+    title: str, old: float | None, new: float | None, write: Callable[[float], str], verdict: str = ""
+) -> Row:
+    before, after = (ABSENT if value is None else write(value) for value in (old, new))
+    return Row(title, before, after, _growth(old, new), verdict)
+
+
+def _growth(old: float | None, new: float | None) -> str:
+    return f"{100 * (new / old - 1):+.3g} %" if old and new else ""

@@ -1,0 +1,75 @@
+"""A comparison as text: what became slower or faster and why, in words; then the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxobs.report.comparison.finding import Comparison, Effect, Finding, Row, StepTime
+from jaxobs.report.comparison.noise import CONFIDENCE, RUN_TO_RUN
+from jaxobs.report.comparison.step_time import relative, verdict
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
+from jaxobs.report.units import duration
+
+
+def text(comparison: Comparison, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
+    """The whole comparison, A before B, no newline at its end."""
+    return to_text(_parts(comparison), width=width, bold=bold)
+
+
+def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
+    yield _table("", comparison.headers)
+    said: set[Finding] = set()
+    for told in comparison.step_times:
+        yield ""
+        yield _sentence(told)
+        why = _reasons(told, comparison.findings)
+        said.update(why)
+        yield from (f"  because {finding.sentence}" for finding in why)
+        if not why and verdict(told) in {"slower", "faster"}:
+            yield "  nothing in the records tells why"
+    others = [finding for finding in comparison.findings if finding not in said]
+    if others:
+        yield from ("", "also different in B:")
+        yield from (f"  {finding.sentence}" for finding in others)
+    for title, rows in comparison.tables.items():
+        yield ""
+        yield _table(title, rows)
+    if comparison.not_compared:
+        yield from ("", "not compared:")
+        yield from (f"  {line}" for line in comparison.not_compared)
+    yield ""
+    yield (
+        f"The intervals are of {CONFIDENCE:.0%}, from how the runs varied within themselves; below {RUN_TO_RUN:.0%} two "
+        "runs differ anyway. Figures without an interval are one value of each run."
+    )
+
+
+def _sentence(told: StepTime) -> str:
+    if told.change is None:
+        return f"Whether `{told.loop}` became slower cannot be told: {told.reason}."
+    figures = f"{duration(told.after or 0.0)} a step instead of {duration(told.before or 0.0)}, {relative(told.change)}"
+    judged = verdict(told)
+    if judged == "within the noise":
+        return f"`{told.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
+    return f"`{told.loop}` is {judged} in B: {figures}."
+
+
+def _reasons(told: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
+    """What bears on the change in its direction; what is open (a version, a setting) may, too."""
+    judged = verdict(told)
+    if judged not in {"slower", "faster"}:
+        return []
+    return [finding for finding in findings if finding.effect in {Effect(judged), Effect.OPEN}]
+
+
+def _table(title: str, rows: tuple[Row, ...]) -> TextTable:
+    columns: tuple[str, ...] = ("", "A", "B", "change", "")
+    cells: list[tuple[str, ...]] = [
+        (row.what, row.before, row.after, row.change, row.verdict) for row in rows
+    ]
+    while len(columns) > 3 and not any(row[-1] for row in cells):  # what no row has needs no column
+        columns, cells = columns[:-1], [row[:-1] for row in cells]
+    table = TextTable(columns, title=title, left=columns)
+    for row in cells:
+        table.add(*row)
+    return table

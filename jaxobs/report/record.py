@@ -1,0 +1,143 @@
+"""The record of a run: what one process knew of itself, small enough to keep for every run, and read again years later.
+
+Its keys are a contract (docs/comparison.md): `format`, `version`, `state`, `written`, `began`, `settings`, `environment`,
+`versions`, `host` (its load), `windows` (by loop) and `snapshot`, whose keys are those of every snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+FORMAT: Final = "jaxobs run record"
+VERSION: Final = 1
+"""Raised when a key changes its meaning or goes; a key that is added does not raise it."""
+
+LARGEST_BYTES: Final = 1_000_000
+ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
+"""Of executables, operations, scopes, functions and loops, the largest of each: fewer where the record would else be too
+large. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
+
+State = Literal["running", "ended"]
+Content = dict[str, Any]
+
+
+class RecordError(ValueError):
+    """A file that is no record of a run, or one of a version that this jaxobs does not know; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record that was read. `name` is what people call it: its file."""
+
+    name: str
+    content: Mapping[str, Any]
+
+    @property
+    def snapshot(self) -> Mapping[str, Any]:
+        """The last snapshot's document."""
+        document: Mapping[str, Any] = self.content["snapshot"]
+        return document
+
+    def part(self, *keys: str) -> Mapping[str, Any]:
+        """An object within the record, empty where there is none."""
+        found: Any = self.content
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    def entries(self, key: str) -> list[Mapping[str, Any]]:
+        """A list of the snapshot's, empty where there is none."""
+        return [entry for entry in self.snapshot.get(key) or [] if isinstance(entry, Mapping)]
+
+
+def encoded(record: Content, largest: int = LARGEST_BYTES) -> bytes:
+    """The record as strict JSON of at most `largest` bytes: with fewer entries where all would be more.
+
+    Raises ValueError where even the fewest are too large.
+    """
+    for kept in ENTRIES_KEPT:
+        data = json.dumps(_with_at_most(record, kept), allow_nan=False, separators=(",", ":")).encode("ascii")
+        if len(data) <= largest:
+            return data
+    raise ValueError(
+        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {largest:,} are allowed"
+    )
+
+
+def decoded(data: bytes, name: str) -> Record:
+    """The record in a file's bytes. Raises RecordError, which says what else it is."""
+    try:
+        content = json.loads(data)
+    except ValueError:
+        raise RecordError(f"{name} is no JSON, so no record of a run") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise RecordError(
+            f"{name} is no record of a run: its `format` is not {FORMAT!r}; give a file that a job left in "
+            "JAXOBS_RUN_DIRECTORY"
+        )
+    if content.get("version") != VERSION:
+        raise RecordError(
+            f"{name} is of version {content.get('version')!r}, and this jaxobs reads version {VERSION}: "
+            "take the jaxobs that wrote it, or a newer one"
+        )
+    if not isinstance(content.get("snapshot"), dict):
+        raise RecordError(f"{name} has no `snapshot`: it is not whole")
+    return Record(name, content)
+
+
+def _with_at_most(record: Content, kept: int) -> Content:
+    snapshot = dict(record["snapshot"])
+    process = {name: value for name, value in (snapshot.get("process") or {}).items() if name != "recent"}
+    snapshot["process"] = process or snapshot.get("process")
+    _cut(snapshot, "executables", kept, _spent)
+    _cut(snapshot, "operations", kept, _share)
+    _cut(snapshot, "scopes", kept, _share)
+    functions = snapshot.get("functions") or {}
+    largest = _largest(functions, kept, lambda entry: _total(entry.get("seconds")))
+    left = [entry for name, entry in functions.items() if name not in largest]
+    if left:
+        snapshot["functions"] = {name: functions[name] for name in largest}
+        snapshot["functions_left_out"] = (snapshot.get("functions_left_out") or 0) + len(left)
+        spent = sum(_total(entry.get("seconds")) for entry in left)
+        snapshot["functions_left_out_seconds"] = (snapshot.get("functions_left_out_seconds") or 0.0) + spent
+    loops = snapshot.get("loops") or {}
+    longest = _largest(loops, kept, lambda entry: float(entry.get("wall_seconds") or 0.0))
+    if len(longest) < len(loops):
+        snapshot["loops"] = {name: loops[name] for name in longest}
+        snapshot["loops_left_out"] = len(loops) - len(longest)
+    windows = {name: columns for name, columns in record["windows"].items() if name in longest}
+    return {**record, "windows": windows, "snapshot": snapshot}
+
+
+def _cut(snapshot: Content, key: str, kept: int, size: Callable[[Mapping[str, Any]], float]) -> None:
+    """Keep the largest, in their order, and say how many are gone."""
+    entries = snapshot.get(key) or []
+    if len(entries) <= kept:
+        return
+    largest = set(sorted(range(len(entries)), key=lambda index: -size(entries[index]))[:kept])
+    snapshot[key] = [entry for index, entry in enumerate(entries) if index in largest]
+    snapshot[f"{key}_left_out"] = (snapshot.get(f"{key}_left_out") or 0) + len(entries) - kept
+
+
+def _largest(
+    entries: Mapping[str, Mapping[str, Any]], kept: int, size: Callable[[Mapping[str, Any]], float]
+) -> list[str]:
+    if len(entries) <= kept:
+        return list(entries)
+    chosen = set(sorted(entries, key=lambda name: -size(entries[name]))[:kept])
+    return [name for name in entries if name in chosen]
+
+
+def _spent(executable: Mapping[str, Any]) -> float:
+    return float(executable.get("seconds") or executable.get("profiled_seconds") or 0.0)
+
+
+def _share(entry: Mapping[str, Any]) -> float:
+    return float(entry.get("share") or entry.get("self_seconds") or entry.get("seconds") or 0.0)
+
+
+def _total(seconds: Mapping[str, float] | None) -> float:
+    return sum((seconds or {}).values())

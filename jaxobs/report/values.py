@@ -1,0 +1,78 @@
+"""The figures of a snapshot as one flat dictionary of numbers, as trackers of experiments take them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+PREFIX: Final = "jaxobs/"
+
+MAIN_LOOP: Final = "train"
+"""The default name of a loop: its figures have no name of a loop in their keys."""
+
+OF_A_LOOP: Final = (
+    "step_seconds", "steps_per_second", "examples_per_second", "tokens_per_second", "mfu", "hfu", "device_idle",
+)  # fmt: skip
+LARGEST_LOOPS: Final = 8
+"""A figure a name: a hundred loops would be a thousand charts."""
+
+
+def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
+    """Keys such as `jaxobs/mfu`, `jaxobs/bottleneck/compute`, and `jaxobs/eval/mfu` of other loops than the main one.
+
+    The main loop is `train`, or where there is none the one that took longest. What is not known is absent. Times in
+    seconds, sizes in bytes, shares from 0 to 1.
+    """
+    found: dict[str, float] = {}
+    loops = document.get("loops") or {}
+    longest = sorted(loops, key=lambda name: -float(loops[name].get("wall_seconds") or 0.0))[:LARGEST_LOOPS]
+    main = MAIN_LOOP if MAIN_LOOP in loops else next(iter(longest), None)
+    for name in dict.fromkeys([*([main] if main else []), *longest]):
+        prefix = PREFIX if name == main else f"{PREFIX}{name}/"
+        found |= {prefix + key: value for key, value in _of_loop(loops[name])}
+    found |= {PREFIX + key: value for key, value in _of_process(document)}
+    return {key: float(value) for key, value in found.items() if _is_number(value)}
+
+
+def steps_of_main_loop(document: Mapping[str, Any]) -> int | None:
+    """How many steps the main loop has ended, by which trackers order values; None where there is no loop."""
+    loops = document.get("loops") or {}
+    if not loops:
+        return None
+    main = (
+        MAIN_LOOP
+        if MAIN_LOOP in loops
+        else max(loops, key=lambda name: float(loops[name].get("wall_seconds") or 0.0))
+    )
+    return int(loops[main].get("steps") or 0)
+
+
+def _of_loop(loop: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from ((key, loop.get(key)) for key in OF_A_LOOP)
+    bottleneck = loop.get("bottleneck") or {}
+    yield from ((f"bottleneck/{word}", share) for word, share in (bottleneck.get("shares") or {}).items())
+    if bottleneck.get("shares"):
+        yield "bottleneck_confidence", bottleneck.get("confidence")
+
+
+def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    process = document.get("process") or {}
+    yield "goodput", process.get("goodput")
+    yield "process_memory_in_use_bytes", (process.get("memory") or {}).get("in_use_bytes")
+    memories = [device.get("memory") or {} for device in document.get("devices") or []]
+    for key in ("in_use_bytes", "peak_bytes"):  # of the fullest device: which runs out of memory first
+        yield (
+            f"device_memory_{key}",
+            max((held[key] for held in memories if _is_number(held.get(key))), default=None),
+        )
+    functions = (document.get("functions") or {}).values()
+    if functions:
+        yield "compilations", sum(entry.get("compilations") or 0 for entry in functions)
+        yield "recompilations", sum(entry.get("recompilation_count") or 0 for entry in functions)
+        spent = sum(sum((entry.get("seconds") or {}).values()) for entry in functions)
+        yield "compile_seconds", spent + (document.get("functions_left_out_seconds") or 0.0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -1,0 +1,141 @@
+"""Leaves a record of the run in the directory of a setting: every few minutes, and when the job ends or is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
+from jaxobs.plugin.base import Exporter
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import write_whole
+from jaxobs.plugin.protocol import Remark
+from jaxobs.report.record import FORMAT, VERSION, State, encoded
+from jaxobs.report.step_windows import StepWindows
+from jaxobs_plugins.run_record.host_load import HostLoad
+from jaxobs_plugins.run_record.surroundings import relevant_environment, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from jaxobs.model.snapshot import Snapshot
+    from jaxobs.plugin.protocol import Agent, Batch
+
+NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
+"""What stands beside the settings for plugins and is none."""
+
+
+class RunRecordExporter(Exporter):
+    """Writes nothing unless the setting `run_directory` is given; what cannot be written is said once and tried again."""
+
+    takes_events = False
+
+    def __init__(self) -> None:
+        self._agent: Agent | None = None
+        self._directory = Path()
+        self._interval = 0.0
+        self._windows: dict[str, StepWindows] = {}
+        self._load = HostLoad()
+        self._last: Snapshot | None = None
+        self._name: str | None = None
+        self._began = 0.0
+        self._written_at = 0.0
+        self._said: str | None = None
+
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
+        """Whether the directory can be written to."""
+        directory = settings.get("run_directory")
+        if directory is not None:
+            reason = why_not_writable(Path(directory))
+            if reason is None:
+                yield Remark(f"a record of the run would be left in {directory}")
+            else:
+                yield Remark(f"{directory}: {_refused(reason)}", problem=True)
+
+    def start(self, agent: Agent) -> None:
+        """Note where the record goes; the directory is made with the first record."""
+        directory = agent.settings.get("run_directory")
+        if directory:
+            self._directory, self._agent = Path(directory), agent
+            self._interval = float(agent.settings.get("run_interval") or 0.0)
+            self._written_at = monotonic()
+
+    def export(self, batch: Batch) -> None:
+        """Follow the loops; write the record when it is time."""
+        if self._agent is None:
+            return
+        self._last = batch.snapshot
+        self._load.read(batch.snapshot)
+        for name, loop in (batch.snapshot.document.get("loops") or {}).items():
+            self._windows.setdefault(name, StepWindows()).add(seconds(batch.snapshot.time), loop)
+        if monotonic() - self._written_at >= self._interval:
+            self._written_at = monotonic()
+            self._write("running")
+
+    def stop(self, timeout: float) -> None:  # noqa: ARG002  # one small file; the agent's own deadline holds for it
+        """Write the last record: the job has ended, or was killed."""
+        self._write("ended")
+        self._agent = None
+
+    def _write(self, state: State) -> None:
+        snapshot, agent = self._last, self._agent
+        if agent is None or snapshot is None or not _anything_ran(snapshot.document):
+            return
+        try:
+            data = encoded(self._record(snapshot, agent, state))
+            self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not come to be
+            write_whole(self._directory / self._file_name(snapshot, agent), data)
+        except (OSError, ValueError) as error:
+            problem = _refused(str(error))
+            if problem != self._said:
+                agent.log(problem)
+            self._said = problem
+        else:
+            self._said = None
+
+    def _record(self, snapshot: Snapshot, agent: Agent, state: State) -> dict[str, Any]:
+        process = snapshot.document["process"]
+        if not self._began:
+            self._began = agent.clock.wall_time(snapshot.time) / NANOSECONDS - float(process["seconds"])
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "state": state,
+            "written": agent.clock.wall_time(now()) / NANOSECONDS,
+            "began": self._began,
+            "settings": {name: value for name, value in agent.settings.items() if name not in NOT_COMPARED},
+            "environment": relevant_environment(os.environ),
+            "versions": versions(process),
+            "host": self._load.to_dict(),
+            "windows": {name: windows.to_dict() for name, windows in self._windows.items()},
+            "snapshot": dict(snapshot.document),
+        }
+
+    def _file_name(self, snapshot: Snapshot, agent: Agent) -> str:
+        """By run, attempt, rank and start, and the same to the end: a later run of the same name leaves its own."""
+        if self._name is None:
+            process = snapshot.document["process"]
+            rank = process.get("process_index")
+            if rank is None:
+                rank = agent.resource.get("jax.process_index")
+            start = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%SZ")
+            words = [
+                re.sub(r"[^\w.-]+", "-", process.get("run") or ""),
+                f"attempt{process['attempt']}" if process.get("attempt") is not None else "",
+                f"rank{rank}" if rank is not None else f"process{process.get('pid')}",
+                start,
+            ]
+            self._name = "-".join(filter(None, words)) + ".json"
+        return self._name
+
+
+def _anything_ran(document: Mapping[str, Any]) -> bool:
+    process = document.get("process") or {}
+    return bool(process.get("platform") or document.get("loops"))
+
+
+def _refused(reason: str) -> str:
+    return f"no record of the run can be written: {reason}; set JAXOBS_RUN_DIRECTORY to a writable directory"

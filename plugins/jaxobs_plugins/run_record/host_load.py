@@ -1,0 +1,83 @@
+"""How busy the host was beside the job, on average over the run: from the figures of the collector `host`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxobs.model.clock import seconds
+
+if TYPE_CHECKING:
+    from jaxobs.model.snapshot import Snapshot
+
+BUSY: Final = "jaxobs_host_cpu_utilization_ratio"
+CPUS: Final = "jaxobs_host_cpus"
+JOB: Final = "jaxobs_process_cpu_seconds_total"
+SWITCHES: Final = "jaxobs_process_context_switches_total"
+THROTTLED: Final = "jaxobs_cgroup_cpu_throttled_seconds_total"
+
+NOT_READ: Final = "the collector `host` has not read twice, or cannot read the processors of this host"
+
+
+class HostLoad:
+    """Adds up what was busy beside the job. The collector reads every few seconds; in between nothing is new."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, float] = {}
+        self._newest: dict[str, float] = {}
+        self._cpus = 0.0
+        self._busy_cpu_seconds = 0.0
+
+    def read(self, snapshot: Snapshot) -> None:
+        """Take what a snapshot has that the last one had not."""
+        busy, cpus, job = (_value(snapshot, name) for name in (BUSY, CPUS, JOB))
+        if busy is None or cpus is None or job is None or job == self._newest.get("job"):
+            return
+        agent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
+        reading = {
+            "time": seconds(snapshot.time),
+            "job": job,
+            "agent": float(agent),
+            "switches": _value(snapshot, SWITCHES, ("involuntary",)),
+            "throttled": _value(snapshot, THROTTLED),
+        }
+        known = {name: value for name, value in reading.items() if value is not None}
+        self._cpus = cpus
+        if self._newest:
+            self._busy_cpu_seconds += busy * cpus * (known["time"] - self._newest["time"])
+        self._first = self._first or known
+        self._newest = known
+
+    def to_dict(self) -> dict[str, Any]:
+        """Means over the run.
+
+        `other_cpus`: processors that all but the training process and the agent kept busy; loader workers of the job's
+        own are among them. `involuntary_switches_per_second`: how often the training process lost a processor to
+        others. `throttled_cpus`: processors' worth of time that the container's limit held back.
+        """
+        over = self._newest.get("time", 0.0) - self._first.get("time", 0.0)
+        if over <= 0:
+            names = ("cpus", "other_cpus", "involuntary_switches_per_second", "throttled_cpus")
+            return {
+                key: value for name in names for key, value in ((name, None), (f"{name}_reason", NOT_READ))
+            }
+        own = self._grown("job") + self._grown("agent")
+        return {
+            "cpus": self._cpus,
+            "other_cpus": max(0.0, self._busy_cpu_seconds - own) / over,
+            "involuntary_switches_per_second": self._grown("switches") / over,
+            "throttled_cpus": self._grown("throttled") / over if "throttled" in self._newest else None,
+            "throttled_cpus_reason": None
+            if "throttled" in self._newest
+            else "no processor limit is known here",
+        }
+
+    def _grown(self, name: str) -> float:
+        return self._newest.get(name, 0.0) - self._first.get(name, 0.0)
+
+
+def _value(snapshot: Snapshot, metric: str, labels: tuple[str, ...] = ()) -> float | None:
+    for family in snapshot.families:
+        if family.metric.name == metric:
+            value = family.series.get(labels)
+            return float(value) if isinstance(value, int | float) else None
+    return None

@@ -1,0 +1,64 @@
+"""What beside the program decides how fast it runs: versions, and the variables that XLA and the libraries below read."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIXES: Final = (
+    "JAX_",
+    "XLA_",
+    "LIBTPU_",
+    "TPU_",
+    "NCCL_",
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "CUDA_VISIBLE",
+    "NVIDIA_TF32",
+)
+"""Of variables that change what XLA compiles or how it runs."""
+
+UNLIKE: Final = (
+    "ADDRESS",
+    "COORDINATOR",
+    "PROCESS_ID",
+    "COMM_ID",
+    "HOSTNAMES",
+    "TOKEN",
+    "SECRET",
+    "KEY",
+    "PASSWORD",
+)
+"""In names of variables that differ from run to run by themselves, or that nobody wants in a file."""
+
+LONGEST: Final = 500
+"""Characters of a value."""
+
+PLUGINS: Final = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm7-plugin", "libtpu")
+"""Distributions that bring a device's compiler."""
+
+
+def relevant_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that bear on speed, as the agent inherited them from the job when it was started."""
+    return {
+        name: value[:LONGEST]
+        for name, value in sorted(environment.items())
+        if name.startswith(PREFIXES) and not any(word in name for word in UNLIKE)
+    }
+
+
+def versions(process: Mapping[str, Any]) -> dict[str, str]:
+    """Of Python, jaxobs, JAX and the compilers of devices; what is not installed is absent."""
+    found = {name: process.get(name) for name in ("jaxobs", "jax", "jaxlib")}
+    for name in PLUGINS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    known = {name: str(told) for name, told in found.items() if told}
+    return {"python": platform.python_version(), **known}

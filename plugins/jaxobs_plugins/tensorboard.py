@@ -1,0 +1,89 @@
+"""The figures of the run as scalars for TensorBoard, beside the curves that the script writes there itself."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxobs.model.clock import NANOSECONDS, monotonic
+from jaxobs.plugin.base import Exporter
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.protocol import Remark
+from jaxobs.report.values import flat_values, steps_of_main_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from jaxobs.model.snapshot import Snapshot
+    from jaxobs.plugin.protocol import Agent, Batch
+
+WRITER: Final = "tensorboardX"
+NOT_INSTALLED: Final = "tensorboardX is not installed: run `pip install jaxobs[tensorboard]`"
+
+SECONDS: Final = 10.0
+"""Between two points of a curve: a day has 8 640, and TensorBoard shows a thousand of them by default
+(`--samples_per_plugin`, https://github.com/tensorflow/tensorboard#faq)."""
+
+
+class TensorBoardExporter(Exporter):
+    """Writes nothing unless the setting `tensorboard_directory` is given. Raises where tensorboardX is not installed."""
+
+    takes_events = False
+
+    def __init__(self) -> None:
+        self._writer: Any = None
+        self._agent: Agent | None = None
+        self._newest: Snapshot | None = None
+        self._due = 0.0
+
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
+        """Whether the writer is there, and the directory can be written to."""
+        directory = settings.get("tensorboard_directory")
+        if directory is None:
+            return
+        if find_spec(WRITER) is None:
+            yield Remark(NOT_INSTALLED, problem=True)
+        elif (reason := why_not_writable(Path(directory))) is not None:
+            yield Remark(f"{directory}: no curves for TensorBoard can be written: {reason}", problem=True)
+        else:
+            yield Remark(f"curves for TensorBoard would be written to {directory}")
+
+    def start(self, agent: Agent) -> None:
+        """Note that there is something to write; the file is made with the first values."""
+        if agent.settings.get("tensorboard_directory"):
+            if find_spec(WRITER) is None:
+                raise ModuleNotFoundError(NOT_INSTALLED, name=WRITER)
+            self._agent = agent
+
+    def export(self, batch: Batch) -> None:
+        """A point of each curve, every few seconds."""
+        self._newest = batch.snapshot
+        if self._agent is not None and monotonic() >= self._due:
+            self._due = monotonic() + SECONDS
+            self._write(batch.snapshot, self._agent)
+
+    def stop(self, timeout: float) -> None:  # noqa: ARG002  # one file; the agent's own deadline holds for it
+        """Write the last point and close the file."""
+        if self._agent is not None and self._newest is not None:
+            self._write(self._newest, self._agent)
+        self._agent = None
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, snapshot: Snapshot, agent: Agent) -> None:
+        step = steps_of_main_loop(snapshot.document)
+        if not step:
+            return  # before a loop there is no step to order the points by
+        if self._writer is None:
+            from tensorboardX import SummaryWriter
+
+            suffix = f".jaxobs.rank{agent.resource.get('jax.process_index') or os.getpid()}"
+            self._writer = SummaryWriter(
+                str(agent.settings["tensorboard_directory"]), filename_suffix=suffix, flush_secs=SECONDS
+            )
+        at = agent.clock.wall_time(snapshot.time) / NANOSECONDS
+        for name, value in flat_values(snapshot.document).items():
+            self._writer.add_scalar(name, value, global_step=step, walltime=at)
+        self._writer.flush()

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxobs.report.comparison import Cause, Effect, compare
+from jaxobs.report.comparison.step_time import verdict
+from jaxobs.report.record import Record
+from tests.report.made_up import content, record, windows
+
+CHANGES: dict[Cause, dict[str, Any]] = {
+    Cause.MODEL: {"flops": 2e9, "output": 9e6},
+    Cause.BATCH: {"examples": 512, "flops": 2e9},
+    Cause.PRECISION: {"types": {"float32": 1.0}},
+    Cause.INPUT: {"stretches": windows(0.014, waited=0.004)},
+    Cause.RECOMPILE: {"recompiles": 3},
+    Cause.LOAD: {"other_cpus": 5.0},
+    Cause.SETTINGS: {"environment": {"XLA_FLAGS": "--xla_disable_hlo_passes=fusion"}},
+    Cause.VERSIONS: {"versions": {"jax": "0.8.2"}},
+    Cause.DEVICES: {"kind": "NVIDIA A100"},
+}
+OPEN = {Cause.PRECISION, Cause.SETTINGS, Cause.VERSIONS, Cause.DEVICES}
+
+
+def records() -> st.SearchStrategy[Record]:
+    """A run with any of the differences."""
+    changes = st.sets(st.sampled_from(sorted(CHANGES))).map(
+        lambda causes: {key: value for cause in sorted(causes) for key, value in CHANGES[cause].items()}
+    )
+    noisy = st.builds(windows, st.sampled_from([0.01, 0.0102, 0.02]), seed=st.integers(0, 9))
+    return st.builds(lambda changed, stretches: record(**{"stretches": stretches, **changed}), changes, noisy)
+
+
+@settings(max_examples=40, deadline=None)
+@given(records())
+def test_a_run_beside_itself_has_nothing_to_tell(run: Record) -> None:
+    comparison = compare(run, run)
+    assert comparison.findings == ()
+    assert [verdict(told) for told in comparison.step_times] == ["within the noise"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(records(), records())
+def test_the_other_way_round_slower_is_faster(one: Record, other: Record) -> None:
+    there, back = compare(one, other), compare(other, one)
+    turned = {"slower": "faster", "faster": "slower"}
+    assert {(found.cause, found.subject, found.effect.value) for found in there.findings} == {
+        (found.cause, found.subject, turned.get(found.effect.value, found.effect.value))
+        for found in back.findings
+    }
+    assert [verdict(told) for told in there.step_times] == [
+        turned.get(verdict(told), verdict(told)) for told in back.step_times
+    ]
+
+
+@pytest.mark.parametrize("cause", list(CHANGES))
+def test_each_cause_is_named_and_no_other(cause: Cause) -> None:
+    comparison = compare(record(), record(**CHANGES[cause]))
+    assert {found.cause for found in comparison.findings} == {cause}
+    effects = {found.effect for found in comparison.findings}
+    assert effects == {Effect.OPEN if cause in OPEN else Effect.SLOWER}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_two_runs_that_differ_by_their_noise_alone_are_as_fast(seed: int) -> None:
+    one = record(stretches=windows(noise=0.1, seed=2 * seed))
+    other = record(stretches=windows(noise=0.1, seed=2 * seed + 1))
+    comparison = compare(one, other)
+    assert comparison.findings == ()
+    assert [verdict(told) for told in comparison.step_times] == ["within the noise"]
+
+
+def test_a_larger_batch_is_told_from_a_larger_model_by_what_is_returned_where_no_examples_are_given() -> None:
+    old = record(examples=None)
+    assert {found.cause for found in compare(old, record(examples=None, flops=2e9)).findings} == {Cause.BATCH}
+    larger = record(examples=None, flops=2e9, output=8e6)
+    assert {found.cause for found in compare(old, larger).findings} == {Cause.MODEL}
+
+
+def test_a_larger_model_at_a_larger_batch_is_both() -> None:
+    comparison = compare(record(), record(examples=512, flops=6e9, output=9e6))
+    assert {found.cause for found in comparison.findings} == {Cause.BATCH, Cause.MODEL}
+
+
+def test_too_short_a_run_is_not_judged() -> None:
+    comparison = compare(record(), record("short.json", stretches=windows(0.02, number=3)))
+    (told,) = comparison.step_times
+    assert told.change is None
+    assert "too few" in told.reason
+    assert "cannot be told" in str(comparison)
+
+
+def test_a_loop_that_only_one_has_is_said() -> None:
+    other = content()
+    other["snapshot"]["loops"]["fit"] = other["snapshot"]["loops"].pop("train")
+    comparison = compare(record(), Record("b.json", other))
+    assert comparison.step_times == ()
+    assert "step time: the two have no loop in common" in comparison.not_compared
+
+
+def test_the_words_say_how_much_slower_and_because_of_what() -> None:
+    stretches = windows(0.02, seed=3)
+    text = str(compare(record(), record("b.json", stretches=stretches, flops=2e9, output=9e6, examples=256)))
+    assert "`train` is slower in B: " in text
+    assert "because `train_step` is a larger computation: 2 GFLOP a run instead of 1 GFLOP" in text
+
+
+@settings(max_examples=20, deadline=None)
+@given(records(), records())
+def test_the_plain_form_is_strict_json(one: Record, other: Record) -> None:
+    json.dumps(compare(one, other).to_dict(), allow_nan=False)
+
+
+def test_missing_parts_are_no_reason_to_fail() -> None:
+    bare = Record("bare.json", {"snapshot": {"process": None, "loops": None, "executables": None}})
+    assert compare(bare, record()).step_times == ()
+    assert str(compare(record(), bare))

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxobs.report.record import LARGEST_BYTES, RecordError, decoded, encoded
+from tests.report.made_up import again, content, executable
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 3_000), st.integers(0, 3_000))
+def test_a_record_is_small_however_much_there_is(executables: int, functions: int) -> None:
+    record = content()
+    record["snapshot"]["executables"] = [
+        executable(f"f{number}", note="x" * 2_000) for number in range(executables)
+    ]
+    record["snapshot"]["functions"] = {
+        name: entry for number in range(functions) for name, entry in again(f"f{number}", 1).items()
+    }
+    data = encoded(record)
+    assert len(data) <= LARGEST_BYTES
+    kept = decoded(data, "a").snapshot
+    assert len(kept["executables"]) + kept.get("executables_left_out", 0) == executables
+    assert len(kept["functions"]) + kept.get("functions_left_out", 0) == functions
+
+
+def test_what_takes_longest_is_kept() -> None:
+    record = content()
+    record["snapshot"]["executables"] = [
+        executable(f"f{number}", seconds=float(number)) for number in range(300)
+    ]
+    kept = decoded(encoded(record), "a").entries("executables")
+    assert min(entry["seconds"] for entry in kept) == 300 - len(kept)
+
+
+def test_the_last_steps_one_by_one_are_left_out() -> None:
+    record = content()
+    record["snapshot"]["process"]["recent"] = {"steps": [1, 2, 3]}
+    assert "recent" not in decoded(encoded(record), "a").snapshot["process"]
+    assert record["snapshot"]["process"]["recent"], "what is given is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[]", "no record of a run"),
+        (b'{"format": "other"}', "no record of a run"),
+        (json.dumps(content() | {"version": 99}).encode(), "version 99"),
+        (json.dumps(content() | {"snapshot": None}).encode(), "not whole"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_the_reason(data: bytes, words: str) -> None:
+    with pytest.raises(RecordError, match=words):
+        decoded(data, "file.json")

@@ -1,0 +1,3 @@
+from tests.jobs import run, start
+
+__all__ = ["run", "start"]

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.metrics import Catalogue, Family, Metric
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.protocol import Batch
+from jaxobs.report.record import Record, decoded
+from jaxobs_plugins.run_record import RunRecordExporter
+from jaxobs_plugins.run_record.host_load import BUSY, CPUS, JOB, HostLoad
+from jaxobs_plugins.run_record.surroundings import relevant_environment
+from tests.jobs import Job, Outcome
+from tests.report.made_up import content
+
+TRAIN = """
+import jax, jax.numpy as jnp
+step = obs.watch(jax.jit(lambda x: jnp.tanh(x @ x)))
+x, begin, told = jnp.ones((64, 64)), time.perf_counter(), False
+for _ in obs.steps(range(10**9), examples=4):
+    x = step(x).block_until_ready()
+    age = time.perf_counter() - begin
+    if age > 2 and not told:
+        told = True
+        print("trained for two seconds", flush=True)
+    if age > {seconds}:
+        break
+"""
+
+
+@dataclass
+class StandingAgent:
+    """What the agent process offers an exporter."""
+
+    settings: dict[str, Any]
+    resource: dict[str, str] = field(default_factory=dict)
+    clock: ClockAnchor = field(default_factory=ClockAnchor.read)
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    said: list[str] = field(default_factory=list)
+
+    def announce_address(self, address: str) -> None:
+        raise AssertionError(address)
+
+    def log(self, message: str) -> None:
+        self.said.append(message)
+
+
+def batch() -> Batch:
+    return Batch(Snapshot(now(), content()["snapshot"]), (), ())
+
+
+def exporter(directory: Path, interval: float = 1e-9) -> tuple[RunRecordExporter, StandingAgent]:
+    agent = StandingAgent({"run_directory": str(directory), "run_interval": interval})
+    made = RunRecordExporter()
+    made.start(agent)
+    return made, agent
+
+
+def only_file(directory: Path) -> Path:
+    (path,) = directory.iterdir()
+    return path
+
+
+def test_a_record_is_written_again_in_its_place_and_once_more_at_the_end(tmp_path: Path) -> None:
+    made, agent = exporter(tmp_path / "runs")
+    made.export(batch())
+    path = only_file(tmp_path / "runs")
+    assert path.name.startswith("train-rank0-")
+    assert json.loads(path.read_bytes())["state"] == "running"
+    made.export(batch())
+    made.stop(1.0)
+    assert only_file(tmp_path / "runs") == path
+    assert decoded(path.read_bytes(), "a").content["state"] == "ended"
+    assert agent.said == []
+
+
+def test_nothing_is_written_without_a_directory_nor_before_anything_ran(tmp_path: Path) -> None:
+    made, agent = exporter(tmp_path)
+    document = {"process": {"platform": None}, "loops": {}}
+    made.export(Batch(Snapshot(now(), document), (), ()))
+    made.stop(1.0)
+    silent = RunRecordExporter()
+    silent.start(StandingAgent({"run_directory": None}))
+    silent.export(batch())
+    silent.stop(1.0)
+    assert list(tmp_path.iterdir()) == []
+    assert agent.said == []
+
+
+def test_a_directory_that_cannot_be_written_to_is_said_once_and_tried_again(tmp_path: Path) -> None:
+    made, agent = exporter(tmp_path / "mistyped" / "runs")
+    for _ in range(3):
+        made.export(batch())
+    (said,) = agent.said
+    assert "No such file or directory" in said
+    assert "JAXOBS_RUN_DIRECTORY" in said
+    (tmp_path / "mistyped").mkdir()
+    made.stop(1.0)
+    assert decoded(only_file(tmp_path / "mistyped" / "runs").read_bytes(), "a").content["state"] == "ended"
+
+
+def test_a_full_disk_leaves_the_record_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, agent = exporter(tmp_path)
+    made.export(batch())
+    before = only_file(tmp_path).read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    made.export(batch())
+    made.stop(1.0)
+    assert only_file(tmp_path).read_bytes() == before
+    assert ["No space left" in line for line in agent.said] == [True]
+
+
+def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+    runs, victim = tmp_path / "runs", tmp_path / "victim"
+    victim.write_text("precious")
+    made, _ = exporter(runs)
+    made.export(batch())
+    path = only_file(runs)
+    path.unlink()
+    path.symlink_to(victim)
+    made.stop(1.0)
+    assert victim.read_text() == "precious"
+    assert stat.S_ISREG(path.lstat().st_mode)
+
+
+def test_other_load_is_what_was_busy_beside_the_job_and_the_agent() -> None:
+    load, job = HostLoad(), 0.0
+    for second in range(31):
+        if second % 5 == 0:
+            job = 2.0 * second  # two processors, read every five seconds
+        families = tuple(
+            Family(Metric(name, kind, "A test's.", unit=unit), {(): value})
+            for name, kind, unit, value in (
+                (BUSY, "gauge", "ratio", 0.5), (CPUS, "gauge", "", 8.0), (JOB, "counter", "seconds", job),
+            )
+        )  # fmt: skip
+        document = {"agent": {"cpu_seconds": {"agent": 0.1 * second}}}
+        load.read(Snapshot(second * 10**9, document, families))
+    told = load.to_dict()
+    assert told["cpus"] == 8.0
+    assert told["other_cpus"] == pytest.approx(8 * 0.5 - 2.0 - 0.1)
+
+
+def test_no_load_is_told_of_where_the_host_is_not_read() -> None:
+    load = HostLoad()
+    load.read(Snapshot(0, {}))
+    assert load.to_dict()["other_cpus"] is None
+    assert load.to_dict()["other_cpus_reason"]
+
+
+def test_the_environment_has_what_bears_on_speed_and_no_secret() -> None:
+    environment = {
+        "XLA_FLAGS": "--xla_a", "JAX_ENABLE_X64": "1", "OMP_NUM_THREADS": "2", "HOME": "/root", "WANDB_API_KEY": "k",
+        "JAX_COORDINATOR_ADDRESS": "node:1", "JAX_SECRET": "s", "TPU_WORKER_HOSTNAMES": "a,b", "NCCL_COMM_ID": "x",
+    }  # fmt: skip
+    assert set(relevant_environment(environment)) == {"XLA_FLAGS", "JAX_ENABLE_X64", "OMP_NUM_THREADS"}
+
+
+def final_record(runs: Path) -> Record:
+    """The record that the agent leaves, some time after the job is gone."""
+    deadline = time.monotonic() + 30
+    while True:
+        for path in runs.glob("*.json"):
+            record = decoded(path.read_bytes(), path.name)
+            if record.content["state"] == "ended":
+                return record
+        assert time.monotonic() < deadline, list(runs.iterdir()) if runs.is_dir() else "no directory"
+        time.sleep(0.1)
+
+
+def test_a_job_that_ends_leaves_a_record(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    outcome = run(TRAIN.format(seconds=3), JAXOBS_RUN_DIRECTORY=str(tmp_path))
+    assert outcome.status == 0, outcome.stderr
+    record = final_record(tmp_path)
+    assert record.snapshot["loops"]["train"]["steps"] > 0
+    assert record.content["windows"]["train"]["steps"]
+    assert {"python", "jax", "jaxlib", "jaxobs"} <= set(record.content["versions"])
+
+
+def test_a_job_that_is_killed_leaves_one_too(start: Callable[..., Job], tmp_path: Path) -> None:
+    job = start(TRAIN.format(seconds=600), JAXOBS_RUN_DIRECTORY=str(tmp_path))
+    job.wait_for("trained for two seconds")
+    job.process.kill()
+    job.end()
+    assert final_record(tmp_path).snapshot["loops"]["train"]["steps"] > 0
