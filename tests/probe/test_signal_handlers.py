@@ -19,9 +19,12 @@ import numpy as np
 import pytest
 
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.base import Probe
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import PROBES, Announced, Found
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.protocol import Job
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.probe.saying import warn
 from jaxobs.probe.sources import Source
@@ -211,13 +214,23 @@ def test_where_a_directory_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
         why_not_writable(Path.cwd())
 
 
+class NeverProfiled(Probe):
+    def start(self, job: Job) -> None:
+        pass
+
+    def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
+        return Future()
+
+    def stop(self) -> None:
+        pass
+
+
 def test_while_a_profile_is_waited_for(observed: Any) -> None:
     def too_late(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("the user's own")
 
-    probe: Any = SimpleNamespace(profile=lambda *_: Future(), start=lambda _: None, stop=lambda: None)
     point: Any = SimpleNamespace(
-        name="slow", source="slow", built_in=True, load=lambda: Found("", "slow", "", "", probe)
+        name="slow", source="slow", built_in=True, load=lambda: Found("", "slow", "", "", NeverProfiled())
     )
     observed.side.sources._sources.insert(0, slow := Source(point, warn))
     slow.begin(SimpleNamespace())  # type: ignore[arg-type]  # it asks for nothing
