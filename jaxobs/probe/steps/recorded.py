@@ -19,6 +19,9 @@ NAMES = 200
 
 NUMBERS = (float, int, bool)
 
+ARRAYS = ("jaxlib.", "numpy")
+"""Modules whose types are remembered to be no tracers; those of the user's own are not kept alive for that."""
+
 
 class RecordedValues:
     """`record` is the hot path: one dictionary store a value."""
@@ -31,13 +34,14 @@ class RecordedValues:
         self._names: set[tuple[str, str]] = set()
         self._refused: set[str] = set()
         self._lock = threading.Lock()
+        self._untraced: set[type[Any]] = set(NUMBERS)
 
     def record(self, values: Mapping[str, Any]) -> None:
         step = self._current.step
         loop = step.loop if step is not None else ""
         at = now()
         for name, value in values.items():
-            if type(value) not in NUMBERS and is_tracer(value):
+            if type(value) not in self._untraced and self._is_traced(value):
                 # Kept until the next turn it would be a leak of JAX's, and it has no value.
                 self._refuse(name, "a traced value has no number: record it outside the jitted function")
                 continue
@@ -48,6 +52,13 @@ class RecordedValues:
                     continue
                 self._names.add(key)
             self._newest[key] = (at, value)
+
+    def _is_traced(self, value: Any) -> bool:
+        if is_tracer(value):
+            return True
+        if type(value).__module__.startswith(ARRAYS):
+            self._untraced.add(type(value))
+        return False
 
     def ready(self) -> list[Recorded]:
         """Values that can be read without waiting.
