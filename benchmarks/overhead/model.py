@@ -9,7 +9,7 @@ LOSS_READ_EVERY = 10
 
 LONG_STEP_MILLISECONDS = 50.0
 
-TARGETS = {0.1: (80, 2), 1.0: (320, 1), 10.0: (512, 2), 100.0: (1024, 3)}
+TARGETS = {0.1: (88, 2), 1.0: (320, 1), 10.0: (512, 2), 100.0: (1024, 3)}
 """Width and layers of the model for steps of about so many milliseconds on two cores."""
 
 

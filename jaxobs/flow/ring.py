@@ -86,6 +86,9 @@ class Ring:
 
 def _grouped(values: list[Any]) -> Iterator[Event | StepRows]:
     """The events of some rows one by one, and the rows of steps between them together."""
+    if set(map(type, values[::ROW_LENGTH])) == {str}:  # steps alone, as most often: in C
+        yield values
+        return
     begin = 0
     for at in range(0, len(values), ROW_LENGTH):
         if type(values[at]) is not str:  # a step's row begins with the name of its loop
