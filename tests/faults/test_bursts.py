@@ -105,8 +105,11 @@ for _ in obs.steps(range(20)): step(1.0)
 obs.snapshot(20.0)
 print("running", flush=True)
 sys.stdin.readline()
+def large(x, number):  # its module takes more to read than an agent has in hand
+    for turn in range(300): x = jax.numpy.sin(x) + turn * number
+    return x
 for number in range(60):
-    jax.jit(lambda x: x * number)(1.0)
+    jax.jit(lambda x: large(x, number) if number % 20 == 0 else x * number)(1.0)
     for _ in obs.steps(range(500)): step(1.0)
     time.sleep(0.02)
 print("trained", flush=True)
