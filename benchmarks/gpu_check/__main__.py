@@ -5,7 +5,7 @@
 
 Needs JAX for the device, jaxobs, and this checkout as the working directory. Each check is a process of its own with a
 deadline; one that fails costs the others nothing. Writes DIRECTORY/<date>-<device>.md, anew after each check, and
-DIRECTORY/<date>-<device>/evidence-<n>.zip, at most six and none over 15 MiB. On a CPU sizes are small, and what needs a
+DIRECTORY/<date>-<device>/evidence-<n>.zip, at most four and none over 15 MiB. On a CPU sizes are small, and what needs a
 GPU is said to be missing. Exit status 1 where a figure is wrong or a check failed.
 """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 LARGEST = 15 * 2**20
 """Bytes of one archive: some ways of bringing files from a borrowed machine take no more than 16 MiB each."""
 
-MOST = 6
-"""Archives."""
+MOST = 4
+"""Archives: with the page less than 64 MiB, as some of those ways take no more together."""
 
 
 class Archives:

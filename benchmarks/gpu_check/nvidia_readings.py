@@ -28,10 +28,11 @@ class Reading(NamedTuple):
 
 READINGS = (
     # nvidia-smi prints what NVML tells it (nvidia-smi manual, "DESCRIPTION"): tolerances are for the moments between the
-    # two, and for what it rounds to MiB.
+    # two, and for what it rounds to MiB. Power is a mean over a second since Ampere (NVML, nvmlDeviceGetPowerUsage); the
+    # clock is that of a moment, and at the limit of power it moves all the time.
     Reading("jaxobs_nvidia_power_watts", {}, "power.draw", 1.0, "W", relative=0.05),
     Reading("jaxobs_nvidia_power_limit_watts", {}, "enforced.power.limit", 1.0, "W", relative=0.001),
-    Reading("jaxobs_nvidia_clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.05),
+    Reading("jaxobs_nvidia_clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.1),
     Reading("jaxobs_nvidia_clock_hertz", {"clock": "memory"}, "clocks.mem", 1e6, "Hz", relative=0.001),
     Reading("jaxobs_nvidia_clock_limit_hertz", {"clock": "sm"}, "clocks.max.sm", 1e6, "Hz", relative=0.001),
     Reading(

@@ -20,7 +20,7 @@ CHECKS = (
     Check("training", "A transformer step in bfloat16, rematerialised and donated", 85, 160),
     Check("products", "Products, copies and softmax against long runs by the wall clock", 60, 120),
     Check("attention", "Attention, plain and cuDNN's, forward and backward", 45, 100),
-    Check("readings", "NVML against nvidia-smi, device memory against JAX", 35, 75),
+    Check("readings", "NVML against nvidia-smi, device memory against JAX", 40, 80),
     Check("unchanged", "`jaxobs run` on a script as it is, and how long exits take", 80, 150),
     Check("labels", "Loops built so that their label is known", 110, 200),
     Check("out_of_memory", "A real RESOURCE_EXHAUSTED and its report", 30, 75),

@@ -12,7 +12,8 @@ from benchmarks.gpu_check.rooflines import Program, judge
 GPU = (4, 4096, 16, 128)
 SMALL = (1, 64, 2, 16)
 """Batch, length, heads, head size. cuDNN takes head sizes to 256 on Hopper, multiples of 8 (jax 0.11,
-jax/_src/cudnn/fused_attention_stablehlo.py, check_is_flash_attention). The plain one's scores take 2 GiB in bfloat16."""
+jax/_src/cudnn/fused_attention_stablehlo.py, check_is_flash_attention). The plain one's scores take 4 GiB: they
+are float32 (jax/_src/nn/functions.py, _dot_product_attention_core)."""
 
 
 def check(told: Findings) -> None:

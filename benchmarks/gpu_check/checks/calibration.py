@@ -17,6 +17,11 @@ SECONDS_OF_A_CPU = 2.0
 MATRIX = 0.55, 1.02
 """Of the datasheet. On one H200 a bfloat16 product of 8192 ran at 0.80 of it: the limit of power lowers the clocks."""
 
+BESIDE_CUBLAS = {"int8": (0.1, 1.02), "float8_e5m2": (0.1, 1.02)}
+"""Types that no tuned library multiplies for XLA as it asks: cuBLASLt takes no product of two E5M2, and 8-bit integers
+on tensor cores only with one side transposed (cuBLAS documentation, cublasLtMatmul). What code XLA makes of them reaches
+is not known beforehand."""
+
 MEMORY = 0.8, 1.0
 """On one H200 a copy ran at 0.90 of it, bytes read and written."""
 
@@ -49,7 +54,13 @@ def check(told: Findings) -> None:
     told.figure("seconds it took", found.seconds, unit="s")
     sheet = peaks_for(told.device_kind, told.platform)
     for dtype, rate in sorted(found.best_matrix().items()):
-        _against(told, f"matrix {dtype}", rate.per_second, sheet.matrix_peak(dtype), MATRIX)
+        _against(
+            told,
+            f"matrix {dtype}",
+            rate.per_second,
+            sheet.matrix_peak(dtype),
+            BESIDE_CUBLAS.get(dtype, MATRIX),
+        )
     for dtype, rate in sorted(found.best_vector().items()):
         _against(told, f"vector {dtype}", rate.per_second, sheet.vector_peak(dtype), UNITS)
     for dtype, rate in sorted(found.best_transcendentals().items()):

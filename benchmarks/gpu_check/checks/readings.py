@@ -13,8 +13,9 @@ from benchmarks.gpu_check.machine import amount
 from benchmarks.gpu_check.nvidia_readings import Sampler, compare
 from benchmarks.gpu_check.scrape import page_at, series_of, value_of
 
-SECONDS = 18.0
-"""Of load. The collector reads every five seconds; the first of them, while power and clocks settle, do not count."""
+SECONDS = 23.0
+"""Of load. The collector reads every five seconds, so that the seventeen that count have three readings of it at least;
+the first, while power and clocks settle, do not count."""
 
 SETTLING = 6.0
 HELD = 8 * 2**30
@@ -76,9 +77,11 @@ def _energy(told: Findings, sampler: Sampler, began: float) -> None:
     """Joules between two changes of the counter, against the mean of nvidia-smi's power over the same time."""
     read = [(at, value_of(page, ENERGY)) for at, page in sampler.pages if at - began > SETTLING]
     changes = [
-        (at, joules) for (at, joules), (_, before) in zip(read[1:], read, strict=False) if joules != before
+        (at, joules)
+        for (at, joules), (_, before) in zip(read[1:], read, strict=False)
+        if joules is not None and before is not None and joules != before
     ]
-    if len(changes) < 2 or changes[0][1] is None or changes[-1][1] is None:
+    if len(changes) < 2:
         told.unmeasured("energy", "the counter was read fewer than twice under load")
         return
     (first, low), (last, high) = changes[0], changes[-1]
@@ -87,7 +90,7 @@ def _energy(told: Findings, sampler: Sampler, began: float) -> None:
     if not known:
         told.unmeasured("energy", "nvidia-smi tells no power")
         return
-    # The counter is read up to a second after it changed on the page: a tenth of five seconds.
+    # A change is seen up to a second after it came to the page: a tenth of the ten seconds between three changes.
     told.figure("energy over time", (high - low) / (last - first), statistics.mean(known), relative=0.1, unit="W",
                 source="nvidia-smi power.draw, mean")  # fmt: skip
 
