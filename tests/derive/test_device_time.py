@@ -188,3 +188,39 @@ def test_a_loop_that_dispatches_ahead_and_waits_outside_lasts_until_the_device_i
     assert sum(loop["components"].values()) == pytest.approx(loop["wall_seconds"])
     assert loop["components"]["host"] == 0.0
     assert run["run_seconds"]["productive"] == pytest.approx(6.0, rel=0.1)
+
+
+def test_a_loop_that_dispatches_ahead_does_so_after_hundreds_of_epochs_too() -> None:
+    """A snapshot a second, as the agent makes them: what is owed is never much beside all that went before."""
+    fold = watched({1: 0.01})
+    told = 2.0
+    for epoch in range(400):
+        begin, first = 1 + 0.35 * epoch, 30 * epoch
+        while told < begin:
+            document = fold.snapshot(at(told)).to_dict()
+            told += 1.0
+        for number in range(30):
+            start = begin + number / 1_000
+            fold.apply(step(first + number, start, start + 1e-3, runs=(1,)))
+        fold.apply(LoopEnded("train", at(begin + 0.03), 0))
+        fold.apply(StepCompleted("train", first, at(begin + 0.01), MILLISECOND))
+    loop = document["loops"]["train"]
+    assert loop["wall_seconds"] == pytest.approx(0.3 / 0.35 * (told - 2), rel=0.02)
+    assert loop["steps_per_second"] == pytest.approx(100, rel=0.05)
+    assert loop["components"]["unknown"] == pytest.approx(0.0, abs=0.5)
+
+
+def test_what_a_run_took_is_not_lost_where_it_is_timed_after_the_loop() -> None:
+    fold = applied(new_fold(), [backend()])
+    fold.bind_peaks("example", PEAKS)
+    fold.apply(FunctionWatched(-1, "f1", "it has several executables", at(0)))
+    fold.apply(created(1, "f1"))
+    fold.analysed(1, module(fingerprint="h1"))
+    for number in range(100):
+        fold.apply(step(number, 1 + number / 100, 1.01 + number / 100, runs=(1,)))
+    fold.snapshot(at(2.1))
+    fold.apply(ExecutableRan(1, 0.01, 0.0, at(2.2)))
+    fold.snapshot(at(2.3))
+    fold.apply(step(100, 2.3, 2.31, runs=(1,)))
+    assert entries(fold, 2.4)["f1"]["seconds"] == pytest.approx(1.01, rel=0.01)
+    assert fold.loops.by_name["train"].recent.spent[1] == pytest.approx(1.01, rel=0.01)

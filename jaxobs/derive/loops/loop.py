@@ -192,7 +192,7 @@ class Loop:
         self.why_no_profile = profiles.why_none(self.name)
         self._host_wall += self._pending.wall
         self._device_time.count(self._host_wall, now, executables)
-        self._pending.spent, after = self._device_time.take()
+        after = self._device_time.take(self._pending.spent)
         self._pending.wall += after
         self.times.went_on(after)
         if self._pending.wall <= 0.0:

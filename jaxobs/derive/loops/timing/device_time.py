@@ -8,7 +8,6 @@ the loop while the device is behind waits for it elsewhere: the loop's own time 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import NamedTuple
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.steps.plain_steps import PlainSteps
@@ -16,8 +15,8 @@ from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 
 RUN_AHEAD = 0.1
-"""Where a loop ends and more than this part of its wall time is owed, the device goes on after it. What is less may be
-the error of the samples, some per cent, and was not spent."""
+"""Where a loop ends and more than this part of its wall time since it was last settled is owed, the device goes on after
+it. What is less may be the error of the samples, some per cent, and was not spent."""
 
 IN_FLIGHT = 32
 """Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
@@ -27,19 +26,13 @@ LEAST_FIT = 0.5
 """Samples are not wrong by a factor of two: where they seem to be, it is not known what the device did."""
 
 
-class Taken(NamedTuple):
-    """Device seconds by run since the last time, and how many of them lie after the host had left the loop."""
-
-    spent: dict[int, float]
-    after: float
-
-
 class LoopDeviceTime:
     """Of one loop. `seconds` were told to executables so far."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._wall = 0.0
+        self._wall = self._settled_wall = 0.0
+        """Of the loop, and how much of it there was when what is owed was last known to be no error of the samples."""
         self._after = 0.0
         """Seconds outside the loop in which the device worked on what the loop had dispatched."""
         self._elsewhere = 0.0
@@ -79,7 +72,9 @@ class LoopDeviceTime:
         """A step began: the loop goes on. Where the step before it ended earlier, the host was elsewhere meanwhile."""
         if self._ended is None and self._last is not None and time > self._last[1]:
             self._ended = self._last[1]
-        self._outside(time, executables)
+        if self._ended is not None:
+            self._outside(time, executables)
+            self._settled_wall = self._wall
         self._ended = self._ran_ahead = None
 
     def completed(self, event: StepCompleted) -> None:
@@ -114,11 +109,13 @@ class LoopDeviceTime:
             return most
         return max(0.0, min(most, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
 
-    def take(self) -> Taken:
-        """What was told since the last time."""
-        taken = Taken(dict(self._untaken), self._untaken_after)
+    def take(self, spent: dict[int, float]) -> float:
+        """Add to `spent` the seconds by run that were told since the last time; those of them after the loop."""
+        for run, amount in self._untaken.items():
+            spent[run] = spent.get(run, 0.0) + amount
+        after = self._untaken_after
         self._untaken, self._untaken_after = defaultdict(float), 0.0
-        return taken
+        return after
 
     def _pay(self, executables: Executables) -> None:
         room, owed = max(0.0, self._wall + self._after - self.seconds), sum(self._owed.values())
@@ -140,7 +137,7 @@ class LoopDeviceTime:
         done, last = self._completed, self._last
         if done is None or last is None or done.time > last[1]:
             return  # what the device did since the last step's end is not in the wall time yet
-        self._completed = None
+        self._completed, self._settled_wall = None, self._wall
         kept = max(0, last[0] - done.step) * self._owed_in_all / self._steps
         self._after += max(0.0, min(sum(self._owed.values()) - kept, self._elsewhere))
         self._elsewhere = 0.0
@@ -160,7 +157,8 @@ class LoopDeviceTime:
             return
         owed = sum(self._owed.values())
         if self._ran_ahead is None:
-            self._ran_ahead = owed > RUN_AHEAD * self._wall and all(map(executables.is_sampled, self._owed))
+            recent = self._wall - self._settled_wall
+            self._ran_ahead = owed > RUN_AHEAD * recent and all(map(executables.is_sampled, self._owed))
         elapsed = seconds(now - self._ended)
         worked = min(owed, elapsed) if self._ran_ahead else 0.0
         self._after += worked
