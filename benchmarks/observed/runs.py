@@ -109,7 +109,9 @@ def run(
         ) as process:
             stdout, stderr = _ended(process, timeout, terminate_after)
         seconds = time.perf_counter() - began
-        time.sleep(0.5 if terminate_after else 0.0)  # the agent of a job that was killed writes after it
+        until = time.monotonic() + (5.0 if terminate_after else 0.0)
+        while time.monotonic() < until and not any((folder / "summaries").iterdir()):
+            time.sleep(0.1)  # the agent of a job that was killed writes after it
         summaries = [path.read_text() for path in (folder / "summaries").rglob("*") if path.is_file()]
         return Run(process.returncode, stdout, stderr, seconds, _read(documents), summaries)
 
