@@ -29,12 +29,14 @@ is the longest pause between two steps that still counts as the loop's own time 
 LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
-
 TELLING = 2.0
 """Productive seconds outside any step from which on they are the run's work: as long as a run is that is told while it
 lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
+
+
+TOO_SHORT = "less than two seconds of work were seen, in less than a minute"
 
 
 class LoopTime(NamedTuple):
@@ -158,9 +160,8 @@ class RunTime:
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
         known = _sum(loops)
-        if (
-            usual is None
-        ):  # the step has ended, or something else has: what it says of its time comes too late
+        if usual is None:
+            # The step has ended, or something else has: what it says of its time comes too late.
             self._told["stalled"] = min(self._told["stalled"], known["stalled"])
         new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
         before = dict(self._told)
@@ -169,12 +170,9 @@ class RunTime:
         if begun is None or self._charged_until < begun:
             self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
         early = 0.0
-        if (
-            begun is not None
-            and usual is None
-            and running_since is not None
-            and not _hangs(now - running_since, loops)
-        ):
+        if running_since is not None and _hangs(now - running_since, loops):
+            running_since = None
+        if begun is not None and usual is None and running_since is not None:
             new = self._charge_up_to(min(until, running_since), new, "other")
             productive = self.seconds["productive"]
             new = self._charge_up_to(until, new, "productive")
@@ -193,10 +191,15 @@ class RunTime:
         self._series.set(process_metrics.GOODPUT, (), self.goodput())
 
     def goodput(self) -> float | None:
-        """The productive share of the process's age; None where nothing says what was productive."""
+        """The productive share of the process's age; None where too little says what was productive."""
         total = sum(self.seconds.values())
-        known = self._first_step is not None or self.seconds["productive"] >= TELLING
+        long = self._first_step is not None and total >= seconds(PAUSE)
+        known = long or self.seconds["productive"] >= TELLING
         return self.seconds["productive"] / total if known and total > 0 else None
+
+    def why_no_goodput(self) -> str:
+        """The reason where `goodput()` is None."""
+        return NOT_MARKED if self._first_step is None else TOO_SHORT
 
     def _known_until(
         self,
