@@ -70,6 +70,13 @@ def _limit(loop: Document) -> Iterator[Part]:
         yield Part(f"What limits it is not known: {verdict.get('reason') or 'too little was seen'}.")
         return
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
+    if (
+        label == "unknown"
+        and verdict.get("reason")
+        and label != max(shares, key=shares.__getitem__, default=label)
+    ):
+        yield Part(f"What limits it is not known: {verdict['reason']}.")
+        return
     if label == "unknown":
         yield Part(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
         known = second in shares and second != label
