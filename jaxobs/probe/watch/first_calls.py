@@ -32,11 +32,12 @@ LONGEST_PAUSE = 1.0
 
 @dataclass(slots=True)
 class FirstCall:
-    """`begun`: the end of its compile; `not_ready`: when it was last seen to go on."""
+    """`begun`: the end of its compile; `returned`: the end of the call; `not_ready`: when it was last seen to go on."""
 
     leaf: Any
     run: int
     begun: int
+    returned: int
     not_ready: int
     reported: int
 
@@ -59,7 +60,8 @@ class FirstCalls:
                 return
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
-                self._under_way = FirstCall(leaf, run, compiled, now(), compiled)
+                returned = now()
+                self._under_way = FirstCall(leaf, run, compiled, returned, returned, compiled)
                 self._completions.wake()
         except Exception as error:  # outputs may be anything, or deleted; never into the user's call
             if raised_by_signal_handler(error):
@@ -96,8 +98,12 @@ class FirstCalls:
         return False
 
     def _tell(self, call: FirstCall, seen: int) -> None:
-        """It was ready when it was asked, or another run was seen to end."""
-        at, uncertainty = (call.not_ready + seen) // 2, (seen - call.not_ready) // 2
-        duration = at - call.begun
+        """It was ready when it was asked, or another run was seen to end.
+
+        The run began at some time between the end of the compile and the end of the call, whose arguments were placed in
+        between.
+        """
+        least, most = call.not_ready - call.returned, seen - call.begun
+        duration, uncertainty = (least + most) // 2, (most - least) // 2
         if self._completions.latest_ready <= call.begun and uncertainty <= TOLERANCE * duration:
-            self._emit(ExecutableRan(call.run, seconds(duration), seconds(uncertainty), at))
+            self._emit(ExecutableRan(call.run, seconds(duration), seconds(uncertainty), seen))
