@@ -471,3 +471,10 @@ def test_silence_is_what_lies_between_signs_that_are_far_apart(
     silent = signs.silent(at(start), at(end), round(least * SECOND)) / SECOND
     if all(abs(after - before - least) > 1e-6 for before, after in pairwise(marks)):
         assert silent == pytest.approx(expected, abs=1e-6)
+
+
+def test_goodput_is_absent_where_steps_were_dropped_on_their_way() -> None:
+    events = [step(0, 1.0, 5.0), step(9, 15.0, 19.0), ProbeReported(1_000, 600, 0, 0, 0.0, at(20.0))]
+    process = applied(new_fold(), events).snapshot(at(20)).document["process"]
+    assert process["goodput"] is None
+    assert process["goodput_reason"].startswith("60 % of the events were dropped")
