@@ -201,7 +201,8 @@ class Fold:
             for name, loop in self.loops.by_name.items()
         }
         running = self.under_way.at(now)
-        self.run_time.update(now, told, self.compiles.in_flight_since(), running.start if running else None)
+        began, undecided = running.start if running else None, self.loops.inferred.undecided_since
+        self.run_time.update(now, told, self.compiles.in_flight_since(), began, undecided)
         self.loops.update()
         self.observation.update(self.resource, self.facts, self.devices.backend)
         document = self._validation.checked(document_of(self, now))
