@@ -95,8 +95,8 @@ def long(watch: Watch) -> Turn:
     import jax
 
     wide = noise(5120)  # 0.27 TFLOP: a second at 270 GFLOP/s, the most that two cores here were seen to do
-    product = watch(jax.jit(lambda x: x @ wide))
-    return lambda _: product(wide)
+    product = watch(jax.jit(lambda x, y: x @ y))
+    return lambda _: product(wide, wide)
 
 
 def large(watch: Watch) -> Turn:
