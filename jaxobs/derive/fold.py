@@ -10,7 +10,7 @@ from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.goodput import LoopTime, RunTime
+from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.inferred import Followed
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loops import Loops
@@ -22,8 +22,9 @@ from jaxobs.derive.process.observation import Observation
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, require_types
-from jaxobs.derive.snapshot.document import document_of
+from jaxobs.derive.snapshot.snapshots import snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
+from jaxobs.derive.snapshot.view import DocumentWriter
 from jaxobs.derive.spans.finished import FinishedSpans
 from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.hardware.peaks import Peaks
@@ -78,10 +79,8 @@ class Fold:
         self._signs = SignsOfLife(began)
         self.run_time = RunTime(self.series, began, self._signs)
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
-        self.loops = Loops(
-            self.series, clock, self._signs, self.executables.function_of, self.compiles.within
-        )
-        self._validation = Validation(self.series)
+        self.loops = Loops(self.series, self._signs, self.executables.function_of, self.compiles.within)
+        self._validation, self._writer = Validation(self.series), DocumentWriter()
         self.under_way = RunsUnderWay()
         self._handlers = self._handlers_by_type()
 
@@ -184,28 +183,16 @@ class Fold:
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
         steps = sum(loop.steps for loop in self.loops.by_name.values())
-        attributes = run_attributes(self.resource, steps, self.run_time.goodput(), said=said)
+        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, said=said)
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> Snapshot:
         self._follow(self.loops.inferred.settle(now))
         self.spans.settle(now)
-        for loop in self.loops.by_name.values():
-            loop.update(now, self.executables, self.profiles)
-        self.executables.update()
-        self.compiles.update(now)
-        self.devices.update(now)
-        told = {
-            name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)
-            for name, loop in self.loops.by_name.items()
-        }
-        running = self.under_way.at(now)
-        self.run_time.update(now, told, self.compiles.in_flight_since(), running.start if running else None)
-        self.loops.update()
-        self.observation.update(self.resource, self.facts, self.devices.backend)
-        document = self._validation.checked(document_of(self, now))
-        document["advice"] = advise(document)
-        show(document["advice"], self.series)
+        view = snapshot_view(self, self._validation, now)
+        advice = advise(view)
+        show(advice, self.series)
+        document = self._writer.written(view) | {"advice": advice}
         return Snapshot(now, document, self.series.families())
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from jaxobs.derive.executables.document import executable_document, executable_verdict
 from jaxobs.derive.executables.executable import Executable
-from jaxobs.derive.executables.gauges import GAUGES, fill_gauges
 from jaxobs.derive.executables.kept_operations import KeptOperations
 from jaxobs.derive.executables.profiled import absorb, bind
-from jaxobs.derive.memory.usage import memory_need
+from jaxobs.derive.executables.view import ExecutableView, executable_view
+from jaxobs.derive.memory.view import memory_need
 from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
@@ -20,6 +18,8 @@ from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
+from jaxobs.model.figure import Figure
+from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OTHER, OUTSIDE_JIT, clean_label
 
@@ -52,51 +52,55 @@ class Executables:
         self._operations = KeptOperations()
         self._weights: dict[int, tuple[float, ...]] = {}
         self._longest: Largest[int] = Largest(LISTED)
-        self._listed: list[int] = []
-        self._rows: dict[int, dict[str, Any]] = {}
+        self.views: dict[int, ExecutableView] = {}
+        """By number, of those that are listed or have series of their own."""
+        self.listed: list[int] = []
+        """Those with the most device time first, and the one that needs the most memory."""
+        self.shown: list[int] = []
+        """Those that have series of their own."""
         self._changed: set[int] = set()
         self._largest: Executable | None = None
-        self._told: dict[tuple[str, int], float] = {}
+        self._counted: dict[tuple[str, int], float] = {}
         self.peaks: Peaks | None = None
         self.local_devices = 1
 
     def created(self, event: ExecutableCreated) -> None:
         if event.executable in self._by_number:
             return  # told again
-        made = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
+        executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
-            made.cost_reason = event.proto_reason
-            made.fingerprint = f"number-{event.executable}"
-        self._by_number[event.executable] = made
-        if self._largest is None or memory_need(made.memory) > memory_need(self._largest.memory):
-            self._largest = made
+            executable.cost_reason = event.proto_reason
+            executable.fingerprint = f"number-{event.executable}"
+        self._by_number[event.executable] = executable
+        if self._largest is None or memory_need(executable.memory) > memory_need(self._largest.memory):
+            self._largest = executable
         self._of_function[event.function].append(event.executable)
         self._changed.add(event.executable)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
         """The agent has decoded the module, or could not."""
-        made = self._by_number.get(number)
-        if made is None:
+        executable = self._by_number.get(number)
+        if executable is None:
             return
         self._changed.add(number)
         if module is None:
-            made.cost_reason, made.fingerprint = reason, f"number-{number}"
+            executable.cost_reason, executable.fingerprint = reason, f"number-{number}"
             return
-        made.cost, made.cost_reason, made.fingerprint = module.cost, "", module.fingerprint
-        made.donatable_bytes, made.iterations = module.donatable_bytes, module.iterations
-        self._by_fingerprint[made.fingerprint] = made
-        self._operations.keep(made.fingerprint, module.operations)
-        self._bind(made)
+        executable.cost, executable.cost_reason, executable.fingerprint = module.cost, "", module.fingerprint
+        executable.donatable_bytes, executable.iterations = module.donatable_bytes, module.iterations
+        self._by_fingerprint[executable.fingerprint] = executable
+        self._operations.keep(executable.fingerprint, module.operations)
+        self._bind(executable)
 
     def bind_peaks(self, peaks: Peaks) -> None:
         self.peaks = peaks
-        for made in self._by_number.values():
-            self._bind(made)
+        for executable in self._by_number.values():
+            self._bind(executable)
         self._changed.update(self._by_number)
 
-    def _bind(self, made: Executable) -> None:
+    def _bind(self, executable: Executable) -> None:
         if self.peaks is not None:
-            bind(made, self.peaks, self._operations.of(made.fingerprint))
+            bind(executable, self.peaks, self._operations.of(executable.fingerprint))
 
     def profiled(self, joined: Profiled) -> None:
         """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
@@ -104,20 +108,26 @@ class Executables:
         for (module, fingerprint, _), operation in joined.operations.items():
             operations.setdefault((module, fingerprint), []).append(operation)
         for place, ran in joined.modules.items():
-            made = self._by_fingerprint.get(place[1])
-            if made is not None:
-                absorb(made, ran, operations.get(place, ()), self._operations.of(made.fingerprint))
-                self._changed.add(made.number)
-                if made.measured is not None:
-                    self._bind(made)
+            executable = self._by_fingerprint.get(place[1])
+            if executable is not None:
+                absorb(
+                    executable, ran, operations.get(place, ()), self._operations.of(executable.fingerprint)
+                )
+                self._changed.add(executable.number)
+                if executable.measured is not None:
+                    self._bind(executable)
 
     def functions(self) -> dict[str, str]:
         """The function of each executable, by its fingerprint."""
-        return {made.fingerprint: made.function for made in self._by_number.values() if made.fingerprint}
+        return {
+            executable.fingerprint: executable.function
+            for executable in self._by_number.values()
+            if executable.fingerprint
+        }
 
     def working_sets(self) -> dict[str, float]:
         """Bytes that a run of each executable touches, by its fingerprint."""
-        known = ((made.fingerprint, made.working_set) for made in self._by_number.values())
+        known = ((executable.fingerprint, executable.working_set) for executable in self._by_number.values())
         return {fingerprint: size for fingerprint, size in known if fingerprint and size is not None}
 
     def watched(self, event: FunctionWatched) -> None:
@@ -129,35 +139,37 @@ class Executables:
 
     def function_of(self, run: int) -> str:
         """The function that a watched call ran, by the number of its executable or its own; empty if that is unknown."""
-        made, watched = self._by_number.get(run), self._watched.get(run)
-        return made.function if made is not None else watched.function if watched is not None else ""
+        executable, watched = self._by_number.get(run), self._watched.get(run)
+        return (
+            executable.function if executable is not None else watched.function if watched is not None else ""
+        )
 
     def hold(self, runs: Mapping[int, int]) -> None:
         """Calls by run that are counted already, while it is not known yet whether they belong to a loop."""
         for run, calls in runs.items():
-            if (made := self._by_number.get(run)) is not None:
-                made.runs += calls
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs += calls
                 self._changed.add(run)
 
     def release(self, runs: Mapping[int, int]) -> None:
         """Calls by run that were held, as by now it is known: whoever tells so counts them."""
         for run, calls in runs.items():
-            if (made := self._by_number.get(run)) is not None:
-                made.runs -= calls
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs -= calls
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Calls outside loops: each takes as long as its executable's runs do."""
-        made = self.ran_in_loop(run, calls)
-        if made is not None:
-            made.untimed += calls
+        executable = self.ran_in_loop(run, calls)
+        if executable is not None:
+            executable.untimed += calls
 
     def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
         """Calls whose seconds the loop tells (`spent`). Gives the executable, where it is visible which one ran."""
-        made = self._by_number.get(run)
-        if made is not None:
-            made.runs += calls
+        executable = self._by_number.get(run)
+        if executable is not None:
+            executable.runs += calls
             self._changed.add(run)
-            return made
+            return executable
         self._unseen_runs[run] += calls
         if run in self._watched:
             self._lose_sight(self._watched[run])
@@ -170,24 +182,24 @@ class Executables:
 
     def fitted(self, run: int, share: float) -> None:
         """Of the seconds of its timed runs a loop had room for that share lately."""
-        made = self._by_number[run]
-        timed = made.timed_seconds_per_run
-        made.room = timed * share if timed is not None and share < 1 else math.inf
+        executable = self._by_number[run]
+        timed = executable.timed_seconds_per_run
+        executable.room = timed * share if timed is not None and share < 1 else math.inf
         self._changed.add(run)
 
     def is_sampled(self, run: int) -> bool:
         """Whether runs were timed as they were, and not only while the profiler traced them."""
-        made = self._by_number.get(run)
-        return made is not None and bool(made.samples)
+        executable = self._by_number.get(run)
+        return executable is not None and bool(executable.samples)
 
     def sampled(self, event: ExecutableRan) -> None:
         require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
         require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
-        made = self._by_number.get(event.run)
-        if made is not None:
-            made.samples.append(event.seconds)
-            made.sample_count += 1
-            made.sample_error = min(1.0, event.uncertainty / event.seconds)
+        executable = self._by_number.get(event.run)
+        if executable is not None:
+            executable.samples.append(event.seconds)
+            executable.sample_count += 1
+            executable.sample_error = min(1.0, event.uncertainty / event.seconds)
             self._changed.add(event.run)
 
     def spaced(self, run: int, spacing: float) -> None:
@@ -196,9 +208,9 @@ class Executables:
         A device runs one after the other, so a run takes no longer. Polling a few runs closely disturbs them where the
         cores are few.
         """
-        made = self._by_number.get(run)
-        if made is not None:
-            made.spacings.append(spacing)
+        executable = self._by_number.get(run)
+        if executable is not None:
+            executable.spacings.append(spacing)
             self._changed.add(run)
 
     def is_watched(self, function: str) -> bool:
@@ -221,61 +233,57 @@ class Executables:
         """Bring the series up to what was folded. Takes as long as what changed, not as there are executables."""
         changed = [self._by_number[number] for number in sorted(self._changed)]
         self._changed.clear()
-        for made in changed:
-            self._rows.pop(made.number, None)
-            per_run = made.seconds_per_run
-            if per_run is not None and made.untimed:
-                made.seconds += per_run * made.untimed
-                made.untimed = 0
-            self._operations.used(made.fingerprint)
-            self._weights[made.number] = _weight(made)
-        shown = self._selection.choose(self._weights, [made.number for made in changed if made.fingerprint])
-        self._list([made.number for made in changed])
-        for made in changed:
-            if made.fingerprint and self._why_no_runs(made) is None:
-                name = (made.function, made.fingerprint) if made.number in shown else (OTHER, OTHER)
-                self._tell(executable_metrics.EXECUTABLE_RUNS, made, name, made.runs)
-                if made.seconds:
-                    self._tell(executable_metrics.EXECUTABLE_SECONDS, made, name, made.seconds)
-        gauges: dict[str, dict[tuple[str, ...], float | None]] = {metric.name: {} for metric in GAUGES}
-        for number in sorted(shown):
-            made = self._by_number[number]
-            name = (made.function, made.fingerprint)
-            fill_gauges(gauges, made, name, executable_verdict(made, self.peaks))
-        for metric in GAUGES:
-            self._series.replace(metric, gauges[metric.name].items())
+        for executable in changed:
+            self.views.pop(executable.number, None)
+            per_run = executable.seconds_per_run
+            if per_run is not None and executable.untimed:
+                executable.seconds += per_run * executable.untimed
+                executable.untimed = 0
+            self._operations.used(executable.fingerprint)
+            self._weights[executable.number] = _weight(executable)
+        shown = self._selection.choose(
+            self._weights, [executable.number for executable in changed if executable.fingerprint]
+        )
+        self._list([executable.number for executable in changed])
+        for executable in changed:
+            if executable.fingerprint and self._why_no_runs(executable) is None:
+                name = (
+                    (executable.function, executable.fingerprint)
+                    if executable.number in shown
+                    else (OTHER, OTHER)
+                )
+                self._count(executable_metrics.EXECUTABLE_RUNS, executable, name, executable.runs)
+                if executable.seconds:
+                    self._count(executable_metrics.EXECUTABLE_SECONDS, executable, name, executable.seconds)
+        self.shown = sorted(shown)
+        self.views = {
+            number: self.views.get(number) or self._view(number)
+            for number in dict.fromkeys([*self.listed, *self.shown])
+        }
 
-    def document(self) -> list[dict[str, Any]]:
-        """As of the last `update`: those with the most device time first, and the one that needs the most memory."""
-        return [self._rows[number] for number in self._listed]
-
-    def left_out(self) -> dict[str, Any]:
-        """`executables_left_out`: how many are in no list, and why."""
+    def left_out(self) -> Figure[int]:
+        """How many executables are in no list."""
         count = max(0, len(self._by_number) - LISTED)
         reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
-        return {"executables_left_out": count, "executables_left_out_reason": reason}
+        return Figure(count, reason)
 
     def _list(self, changed: list[int]) -> None:
-        """Draw the entries of those that are listed anew where something changed: snapshots keep the old ones."""
-        self._listed = list(self._longest.update(self._weights, changed))
+        self.listed = list(self._longest.update(self._weights, changed))
         largest = self._largest.number if self._largest is not None else None
-        if largest is not None and largest not in self._listed:
-            self._listed[-1] = largest
-        rows = {}
-        for number in self._listed:
-            made = self._by_number[number]
-            rows[number] = self._rows.get(number) or executable_document(
-                made, self._why_no_runs(made), self.peaks
-            )
-        self._rows = rows
+        if largest is not None and largest not in self.listed:
+            self.listed[-1] = largest
 
-    def _why_no_runs(self, made: Executable) -> str | None:
+    def _view(self, number: int) -> ExecutableView:
+        executable = self._by_number[number]
+        return executable_view(executable, self._why_no_runs(executable), self.peaks)
+
+    def _why_no_runs(self, executable: Executable) -> str | None:
         """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
-        if made.function not in self._watched_names:
-            return NOT_JITTED if OUTSIDE_JIT in made.function else NOT_WATCHED
-        if made.function in self._unseen:
-            return self._watched[self._unseen[made.function]].reason
-        return None if made.runs else "no watched call has run it"
+        if executable.function not in self._watched_names:
+            return NOT_JITTED if OUTSIDE_JIT in executable.function else NOT_WATCHED
+        if executable.function in self._unseen:
+            return self._watched[self._unseen[executable.function]].reason
+        return None if executable.runs else "no watched call has run it"
 
     def _lose_sight(self, watched: FunctionWatched) -> None:
         """From now on it is not known which executables of the function run: what was counted says nothing any more."""
@@ -288,13 +296,15 @@ class Executables:
                 if labels[0] == clean_label(watched.function):
                     self._series.set(metric, labels, None)
 
-    def _tell(self, metric: Any, made: Executable, labels: tuple[str, ...], total: float) -> None:
-        key = (metric.name, made.number)
-        new = total - self._told.get(key, 0.0)
-        self._told[key] = total
+    def _count(self, metric: Metric, executable: Executable, labels: tuple[str, ...], total: float) -> None:
+        key = (metric.name, executable.number)
+        new = total - self._counted.get(key, 0.0)
+        self._counted[key] = total
         self._series.add(metric, labels, new)
 
 
-def _weight(made: Executable) -> tuple[float, ...]:
+def _weight(executable: Executable) -> tuple[float, ...]:
     """Device seconds, else the FLOPs of a run."""
-    return max(made.seconds, made.windows.seconds), made.work.flops if made.work else 0.0
+    return max(
+        executable.seconds, executable.windows.seconds
+    ), executable.work.flops if executable.work else 0.0

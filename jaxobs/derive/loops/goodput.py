@@ -14,6 +14,7 @@ from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.model.figure import Figure, figure
 from jaxobs.vocabulary.labels import EAGER
 from jaxobs.vocabulary.wall_time import CATEGORIES
 
@@ -190,13 +191,13 @@ class RunTime:
                 self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
             )
         self._told["productive"] = max(self._told["productive"], before["productive"] + early)
-        self._series.set(process_metrics.GOODPUT, (), self.goodput())
+        self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
-    def goodput(self) -> float | None:
-        """The productive share of the process's age; None where nothing says what was productive."""
+    def goodput(self) -> Figure[float]:
+        """The productive share of the process's age."""
         total = sum(self.seconds.values())
         known = self._first_step is not None or self.seconds["productive"] >= TELLING
-        return self.seconds["productive"] / total if known and total > 0 else None
+        return figure(self.seconds["productive"] / total if known and total > 0 else None, NOT_MARKED)
 
     def _known_until(
         self,

@@ -30,7 +30,7 @@ from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
@@ -51,10 +51,9 @@ more: what a step of an hour does is not known before it ends."""
 class Loop:
     """State of one loop, by the name the user gave it."""
 
-    def __init__(self, name: str, series: Series, clock: ClockAnchor, signs: SignsOfLife) -> None:
+    def __init__(self, name: str, series: Series, signs: SignsOfLife) -> None:
         self.name = name
         self._series = series
-        self._clock = clock
         self._signs = signs
         self.inferred = False
         """Whether it was found by what repeats, as nobody marked it."""
@@ -81,7 +80,8 @@ class Loop:
         self._compiled_here: set[str] = set()
         self.stalls = Stalls()
         self.times = StepTimes(name, series)
-        self._last_end: int | None = None
+        self.last_end: int | None = None
+        """When its last step ended, in monotonic nanoseconds."""
 
     def step_ended(
         self, event: StepEnded, compiles: Compiles, executables: Executables, profiles: Profiles
@@ -113,7 +113,7 @@ class Loop:
             self._work.ran(run)
             executables.ran_in_loop(run)
         self._device_time.step_ended(event, executables)
-        self._last_end = event.end
+        self.last_end = event.end
         self.times.step_ended(event, turn, executables, compiling)
 
     def steps_ended(
@@ -139,7 +139,7 @@ class Loop:
         self._device_time.steps_ended(steps, executables)
         amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
         self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))
-        self._last_end = steps.ends[-1]
+        self.last_end = steps.ends[-1]
         self.times.steps_ended(steps, executables)
 
     def _judge(self, event: StepEnded, own: int) -> None:
@@ -196,7 +196,7 @@ class Loop:
         self._pending.wall += after
         self.times.went_on(after)
         if self._pending.wall <= 0.0:
-            self._show(now, executables)
+            self._settle(now, executables)
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
@@ -210,7 +210,7 @@ class Loop:
         if (pace := piece.pace) is not None:
             self._sampled_paces.extend([pace] * min(piece.samples, SAMPLES_KEPT))
         self.window.append(piece)
-        self._show(now, executables)
+        self._settle(now, executables)
 
     def _charged(
         self, piece: Slice, executables: Executables, owed: Mapping[str, float] | None = None
@@ -222,10 +222,9 @@ class Loop:
             piece, executables, self.profile, all_watched=all_watched, ahead=ahead, owed=owed, host=host
         )
 
-    def _show(self, now: int, executables: Executables) -> None:
+    def _settle(self, now: int, executables: Executables) -> None:
         self._work.count(executables)
         self.host.update()
-        self._count()
         self.recent = self.window.total()
         self.quiet = _quiet(self.recent, now)
         if self.quiet is not None:
@@ -234,26 +233,6 @@ class Loop:
         self.did = work_of(self.settled.runs, executables)
         # By what is known now: a window tells what the steps before it did, too.
         self.charged = self._charged(self.recent, executables)
-        used, verdict = self.utilization(executables), self.verdict()
-        self._series.set(loop_metrics.MFU, (self.name,), used.mfu)
-        self._series.set(loop_metrics.HFU, (self.name,), used.hfu)
-        for word in COMPONENTS:
-            self._series.set(loop_metrics.BOTTLENECK, (self.name, word), verdict.shares.get(word))
-        self._series.set(loop_metrics.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
-
-    def _count(self) -> None:
-        """Bring the counters of steps up to what was folded: once a snapshot, as there may be thousands of steps."""
-        for metric, amount in (
-            (loop_metrics.STEPS, self.steps),
-            (loop_metrics.STEPS_FAILED, self.failed),
-            (loop_metrics.EXAMPLES, self.amounts.total["examples"]),
-            (loop_metrics.TOKENS, self.amounts.total["tokens"]),
-        ):
-            if amount is not None:
-                self._series.total(metric, (self.name,), float(amount))
-        if self._last_end is not None:
-            at = self._clock.wall_time(self._last_end) / NANOSECONDS
-            self._series.set(loop_metrics.LAST_STEP, (self.name,), at)
 
     def verdict(self) -> Verdict:
         """Of the last window."""

@@ -8,10 +8,9 @@ from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, ch
 from jaxobs.derive.loops.inferred import InferredLoops
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
-from jaxobs.model.clock import ClockAnchor, seconds
+from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
 
 MOST_LOOPS = 20
@@ -24,13 +23,11 @@ class Loops:
     def __init__(
         self,
         series: Series,
-        clock: ClockAnchor,
         signs: SignsOfLife,
         function_of: Callable[[int], str],
         compiling: Callable[[int, int, int], int],
     ) -> None:
         self._series = series
-        self._clock = clock
         self._signs = signs
         self.by_name: dict[str, Loop] = {}
         self.inferred = InferredLoops(function_of, compiling)
@@ -44,7 +41,7 @@ class Loops:
         if loop is None:
             if len(self.by_name) >= MOST_LOOPS:
                 raise ValueError(f"more than {MOST_LOOPS} loops")
-            loop = self.by_name[name] = Loop(name, self._series, self._clock, self._signs)
+            loop = self.by_name[name] = Loop(name, self._series, self._signs)
         return loop
 
     def recorded(self, event: Recorded) -> None:
@@ -74,12 +71,3 @@ class Loops:
                 loop.main_thread_seen(place, spent, samples)
             else:
                 self.outside.add(place, spent, samples)
-
-    def update(self) -> None:
-        """Bring the series up to what was folded; each loop has been brought up to date by itself."""
-        self.outside.update()
-        verdicts = {name: loop.verdict() for name, loop in self.by_name.items()}
-        self._series.replace(
-            loop_metrics.BOTTLENECK_INFO,
-            (((name, verdict.label, verdict.runner_up or ""), 1.0) for name, verdict in verdicts.items()),
-        )
