@@ -58,6 +58,7 @@ def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotVie
     rooms.loops.outside.update()
     show_bottlenecks(loops, rooms.series)
     rooms.observation.update(rooms.resource, rooms.facts, rooms.devices.backend)
+    validation.count()
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,

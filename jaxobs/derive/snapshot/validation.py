@@ -65,7 +65,9 @@ class Validation:
 
     def __init__(self, series: Series) -> None:
         self._series = series
-        self._counted: set[tuple[tuple[str, ...], str]] = set()
+        self._found: dict[tuple[tuple[str, ...], str], None] = {}
+        """Each contradiction so far, by the labels of what it was found in and its key, in that order."""
+        self._counted = 0
 
     def loop(self, name: str, view: LoopView) -> LoopView:
         """The loop of that name as it may be shown."""
@@ -77,11 +79,14 @@ class Validation:
 
     def _checked(self, labels: tuple[str, ...], view: View, contradictions: Iterator[Contradiction]) -> View:
         found = list(contradictions)
-        for key in (key for keys, _ in found for key in keys):
-            if (labels, key) not in self._counted:
-                self._counted.add((labels, key))
-                self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
+        self._found |= dict.fromkeys((labels, key) for keys, _ in found for key in keys)
         return withheld(view, found)
+
+    def count(self) -> None:
+        """Bring the counter up to what was found."""
+        for _, key in list(self._found)[self._counted :]:
+            self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
+        self._counted = len(self._found)
 
 
 def withheld(view: View, found: Iterable[Contradiction]) -> View:
