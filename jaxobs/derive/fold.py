@@ -269,7 +269,7 @@ class Fold:
     def _probe_reported(self, event: events.ProbeReported) -> None:
         if self.observation.probe_reported(event):
             self.compiles.events_lost()
-        self.run_time.reported(event.time)
+        self.run_time.reported(event.time, event.dropped / max(1, event.emitted))
 
 
 def _each(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -26,6 +26,8 @@ NOT_TIMED = (
     "not donated and small beside the free memory"
 )
 
+NOT_SETTLED = "no step that it ran in has ended yet"
+
 
 @dataclass(frozen=True, slots=True)
 class CostView:
@@ -89,7 +91,7 @@ def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peak
             CostView(cost if peaks is None else run_on(cost, peaks)) if cost else None, executable.cost_reason
         ),
         figure(runs, why_no_runs),
-        Figure(spent, unmeasured or why_no_runs if spent is None else traced),
+        Figure(spent, unmeasured or why_no_runs or NOT_SETTLED if spent is None else traced),
         figure(source, why_no_runs or unmeasured),
         Figure(per_run, unmeasured or traced),
         executable.sample_count,
@@ -140,8 +142,9 @@ def _counted(
 ) -> tuple[float | None, float | None, str | None]:
     """Runs, their device seconds, and how they were counted (`source`)."""
     if why_no_runs is None:
-        spent = executable.seconds if executable.seconds_per_run is not None else None
-        return executable.runs, spent, "watched"
+        settled = executable.seconds > 0 or not executable.runs
+        timed = executable.seconds_per_run is not None and settled
+        return executable.runs, executable.seconds if timed else None, "watched"
     if executable.windows.runs > 0:
         return executable.windows.runs, executable.windows.seconds, "sampled"
     return None, None, None

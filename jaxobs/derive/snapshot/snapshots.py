@@ -11,7 +11,8 @@ from jaxobs.derive.executables.gauges import show_executables
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.gauges import show_bottlenecks, show_loop
-from jaxobs.derive.loops.goodput import LoopTime, RunTime
+from jaxobs.derive.loops.goodput import RunTime
+from jaxobs.derive.loops.loop_time import LoopTime
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.loops.view import LoopView, loop_view
