@@ -10,6 +10,7 @@ from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.table import ExecutableTable
 from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.inferred import Followed
 from jaxobs.derive.loops.liveness import SignsOfLife
@@ -71,7 +72,8 @@ class Fold:
         self.facts = facts
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(self.series, rows)
-        self.executables = Executables(self.series, rows)
+        self.executables = Executables(self.series)
+        self.executable_table = ExecutableTable(self.executables, self.series, rows)
         self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)

@@ -44,7 +44,7 @@ def profiles(draw: st.DrawFn) -> LoopProfile:
 
 def executables() -> Executables:
     """Of number 1 a run takes 10 ms; 2 was never timed; -1 is a watched function whose executable is not visible."""
-    known = Executables(Series(Catalogue(CORE_METRICS), 100), 10)
+    known = Executables(Series(Catalogue(CORE_METRICS), 100))
     known.bind_peaks(PEAKS)
     for number, fingerprint in ((1, "a"), (2, "b")):
         known.created(created(number))

@@ -26,7 +26,7 @@ from tests.derive.made_up import PEAKS, applied, at, backend, created, module, n
 from tests.derive.test_loops import completed
 from tests.derive.test_window_parts import loop, span
 
-NO_EXECUTABLES = Executables(Series(Catalogue(CORE_METRICS), 100), 10)
+NO_EXECUTABLES = Executables(Series(Catalogue(CORE_METRICS), 100))
 
 
 def profile(

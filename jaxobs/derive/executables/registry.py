@@ -10,22 +10,15 @@ from collections.abc import Iterable, Mapping
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.kept_operations import KeptOperations
 from jaxobs.derive.executables.profiled import absorb, bind
-from jaxobs.derive.executables.view import ExecutableView, executable_view
 from jaxobs.derive.memory.view import memory_need
 from jaxobs.derive.metrics.catalogue import executable_metrics
-from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
-from jaxobs.model.figure import Figure
-from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.traced import Operation, Profiled
-from jaxobs.vocabulary.labels import OTHER, OUTSIDE_JIT, clean_label
-
-LISTED = 300
-"""Executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
+from jaxobs.vocabulary.labels import OUTSIDE_JIT, clean_label
 
 LONGEST_RUN = 1e8
 """Seconds; three years."""
@@ -37,11 +30,10 @@ NOT_JITTED = (
 
 
 class Executables:
-    """All executables of the job. `limit` of them keep series of their own."""
+    """All executables of the job, by the probe's number."""
 
-    def __init__(self, series: Series, limit: int) -> None:
+    def __init__(self, series: Series) -> None:
         self._series = series
-        self._selection: Selection[int] = Selection(limit)
         self._by_number: dict[int, Executable] = {}
         self._by_fingerprint: dict[str, Executable] = {}
         self._watched: dict[int, FunctionWatched] = {}
@@ -51,17 +43,9 @@ class Executables:
         self._unseen: dict[str, int] = {}
         """Functions of which it is not visible which executable some calls ran, with the number they were watched by."""
         self._operations = KeptOperations()
-        self._weights: dict[int, tuple[float, ...]] = {}
-        self._longest: Largest[int] = Largest(LISTED)
-        self.views: dict[int, ExecutableView] = {}
-        """By number, of those that are listed or have series of their own."""
-        self.listed: list[int] = []
-        """Those with the most device time first, and the one that needs the most memory."""
-        self.shown: list[int] = []
-        """Those that have series of their own."""
         self._changed: set[int] = set()
-        self._largest: Executable | None = None
-        self._counted: dict[tuple[str, int], float] = {}
+        self.largest: Executable | None = None
+        """The one that needs the most memory."""
         self.peaks: Peaks | None = None
         self.local_devices = 1
 
@@ -73,8 +57,8 @@ class Executables:
             executable.cost_reason = event.proto_reason
             executable.fingerprint = f"number-{event.executable}"
         self._by_number[event.executable] = executable
-        if self._largest is None or memory_need(executable.memory) > memory_need(self._largest.memory):
-            self._largest = executable
+        if self.largest is None or memory_need(executable.memory) > memory_need(self.largest.memory):
+            self.largest = executable
         self._of_function[event.function].append(event.executable)
         self._changed.add(event.executable)
 
@@ -233,6 +217,12 @@ class Executables:
         unseen = next((self._watched[run] for run in runs if run in self._watched), None)
         return f"{unseen.function}: {unseen.reason}" if unseen is not None else None
 
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __getitem__(self, number: int) -> Executable:
+        return self._by_number[number]
+
     def get(self, run: int) -> Executable | None:
         return self._by_number.get(run)
 
@@ -240,55 +230,19 @@ class Executables:
         """The newest with this content."""
         return self._by_fingerprint.get(fingerprint)
 
-    def update(self) -> None:
-        """Bring the series up to what was folded. Takes as long as what changed, not as there are executables."""
+    def settle(self) -> list[Executable]:
+        """Those of which something changed since the last time, in order, with all seconds that are known by now."""
         changed = [self._by_number[number] for number in sorted(self._changed)]
         self._changed.clear()
         for executable in changed:
-            self.views.pop(executable.number, None)
             per_run = executable.seconds_per_run
             if per_run is not None and executable.untimed:
                 executable.seconds += per_run * executable.untimed
                 executable.untimed = 0
             self._operations.used(executable.fingerprint)
-            self._weights[executable.number] = _weight(executable)
-        shown = self._selection.choose(
-            self._weights, [executable.number for executable in changed if executable.fingerprint]
-        )
-        self._list([executable.number for executable in changed])
-        for executable in changed:
-            if executable.fingerprint and self._why_no_runs(executable) is None:
-                name = (
-                    (executable.function, executable.fingerprint)
-                    if executable.number in shown
-                    else (OTHER, OTHER)
-                )
-                self._count(executable_metrics.EXECUTABLE_RUNS, executable, name, executable.runs)
-                if executable.seconds:
-                    self._count(executable_metrics.EXECUTABLE_SECONDS, executable, name, executable.seconds)
-        self.shown = sorted(shown)
-        self.views = {
-            number: self.views.get(number) or self._view(number)
-            for number in dict.fromkeys([*self.listed, *self.shown])
-        }
+        return changed
 
-    def left_out(self) -> Figure[int]:
-        """How many executables are in no list."""
-        count = max(0, len(self._by_number) - LISTED)
-        reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
-        return Figure(count, reason)
-
-    def _list(self, changed: list[int]) -> None:
-        self.listed = list(self._longest.update(self._weights, changed))
-        largest = self._largest.number if self._largest is not None else None
-        if largest is not None and largest not in self.listed:
-            self.listed[-1] = largest
-
-    def _view(self, number: int) -> ExecutableView:
-        executable = self._by_number[number]
-        return executable_view(executable, self._why_no_runs(executable), self.peaks)
-
-    def _why_no_runs(self, executable: Executable) -> str | None:
+    def why_no_runs(self, executable: Executable) -> str | None:
         """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
         if executable.function not in self._watched_names:
             return NOT_JITTED if OUTSIDE_JIT in executable.function else NOT_WATCHED
@@ -306,16 +260,3 @@ class Executables:
             for labels in [*self._series.gauges(metric.name)]:
                 if labels[0] == clean_label(watched.function):
                     self._series.set(metric, labels, None)
-
-    def _count(self, metric: Metric, executable: Executable, labels: tuple[str, ...], total: float) -> None:
-        key = (metric.name, executable.number)
-        new = total - self._counted.get(key, 0.0)
-        self._counted[key] = total
-        self._series.add(metric, labels, new)
-
-
-def _weight(executable: Executable) -> tuple[float, ...]:
-    """Device seconds, else the FLOPs of a run."""
-    return max(
-        executable.seconds, executable.windows.seconds
-    ), executable.work.flops if executable.work else 0.0

@@ -9,6 +9,7 @@ from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.gauges import show_executables
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.table import ExecutableTable
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.gauges import show_bottlenecks, show_loop
 from jaxobs.derive.loops.goodput import RunTime
@@ -39,6 +40,7 @@ class Rooms(Protocol):
     facts: Mapping[str, Any]
     compiles: Compiles
     executables: Executables
+    executable_table: ExecutableTable
     profiles: Profiles
     devices: Devices
     memory: Memory
@@ -68,7 +70,7 @@ def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotVie
         functions=rooms.compiles.functions(),
         functions_left_out=rooms.compiles.left_out(),
         executables=executables,
-        executables_left_out=rooms.executables.left_out(),
+        executables_left_out=rooms.executable_table.left_out(),
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
         devices=rooms.devices.views(rooms.memory, loops.values(), executables),
@@ -89,13 +91,14 @@ def _loops(rooms: Rooms, validation: Validation, now: int) -> dict[str, LoopView
 
 def _executables(rooms: Rooms, validation: Validation, age: float) -> list[ExecutableView]:
     """Those that are listed. `age`: of the process, s."""
-    rooms.executables.update()
+    table = rooms.executable_table
+    table.update()
     backend = rooms.devices.backend
     # Different devices may run one executable side by side, each for itself.
     room = age * max(1, len(backend.devices) if backend else 0)
-    views = {number: validation.executable(view, room) for number, view in rooms.executables.views.items()}
-    show_executables((views[number] for number in rooms.executables.shown), rooms.series)
-    return [views[number] for number in rooms.executables.listed]
+    views = {number: validation.executable(view, room) for number, view in table.views.items()}
+    show_executables((views[number] for number in table.shown), rooms.series)
+    return [views[number] for number in table.listed]
 
 
 def _update_run_time(rooms: Rooms, now: int) -> None:
