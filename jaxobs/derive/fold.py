@@ -11,6 +11,7 @@ from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.table import ExecutableTable
+from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.inferred import Followed
 from jaxobs.derive.loops.liveness import SignsOfLife
@@ -81,7 +82,9 @@ class Fold:
         self._signs = SignsOfLife(began)
         self.run_time = RunTime(self.series, began, self._signs)
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
-        self.loops = Loops(self.series, self._signs, self.executables.function_of, self.compiles.within)
+        self.loops = Loops(
+            self.series, self._signs, Collaborators(self.compiles, self.executables, self.profiles)
+        )
         self._validation, self._writer = Validation(self.series), DocumentWriter()
         self.under_way = RunsUnderWay()
         self._handlers = self._handlers_by_type()
@@ -150,7 +153,7 @@ class Fold:
             return False
         try:
             loop = self.loops.named(steps.loop)
-            loop.steps_ended(steps, self.compiles, self.executables, self.profiles)
+            loop.steps_ended(steps)
         except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
             return False
         self.run_time.steps_ended(steps, its_end_is_told=not loop.inferred)
@@ -230,7 +233,7 @@ class Fold:
 
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self.loops.named(event.loop)
-        loop.step_ended(event, self.compiles, self.executables, self.profiles)
+        loop.step_ended(event)
         self.run_time.step_ended(event, its_end_is_told=not loop.inferred)
         self.recent.step_ended(event)
         self.spans.step_ended(event, loop)
@@ -242,7 +245,7 @@ class Fold:
                 return
             event = completed
         loop = self.loops.named(event.loop)
-        loop.completed(event, self.executables)
+        loop.completed(event)
         self.spans.completed(event, loop)
 
     def _sampled(self, event: events.ExecutableRan) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
 from jaxobs.derive.loops.inferred import InferredLoops
 from jaxobs.derive.loops.liveness import SignsOfLife
@@ -18,19 +17,16 @@ MOST_LOOPS = 20
 
 
 class Loops:
-    """Makes a loop when it is first named. `function_of` and `compiling` are what `InferredLoops` needs."""
+    """Makes a loop when it is first named."""
 
-    def __init__(
-        self,
-        series: Series,
-        signs: SignsOfLife,
-        function_of: Callable[[int], str],
-        compiling: Callable[[int, int, int], int],
-    ) -> None:
+    def __init__(self, series: Series, signs: SignsOfLife, collaborators: Collaborators) -> None:
         self._series = series
         self._signs = signs
+        self._collaborators = collaborators
         self.by_name: dict[str, Loop] = {}
-        self.inferred = InferredLoops(function_of, compiling)
+        self.inferred = InferredLoops(
+            collaborators.executables.function_of, collaborators.compilations.within
+        )
         self.outside = HostLines("", series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
@@ -41,7 +37,7 @@ class Loops:
         if loop is None:
             if len(self.by_name) >= MOST_LOOPS:
                 raise ValueError(f"more than {MOST_LOOPS} loops")
-            loop = self.by_name[name] = Loop(name, self._series, self._signs)
+            loop = self.by_name[name] = Loop(name, self._series, self._signs, self._collaborators)
         return loop
 
     def recorded(self, event: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""What is shown of a loop: each figure, or why it is not known."""
+"""What is shown of a loop: each figure, or why it is not known; and the series of these figures."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.host_lines import HostLineView
 from jaxobs.derive.loops.inferred import LONG_TURN
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.metrics.catalogue import loop_metrics
+from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.report.units import rough_percent
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.vocabulary.wall_time import IDLE
+from jaxobs.vocabulary.wall_time import COMPONENTS, IDLE
 
 NOT_FINITE = "the value recorded last is no finite number"
 
@@ -64,15 +65,15 @@ class LoopView:
     profile: Figure[ProfileView]
 
 
-def loop_view(loop: Loop, executables: Executables) -> LoopView:
+def loop_view(loop: Loop) -> LoopView:
     """As of the loop's last `update`."""
     settled, elapsed = loop.settled, loop.elapsed()
     no_rate = _why_no_rate(loop)
     step_seconds, source = _step_time(loop)
-    mfu, hfu = _utilization(loop, executables)
+    mfu, hfu = _utilization(loop)
     return LoopView(
         inferred=loop.inferred,
-        iterations_per_step=_iterations(loop, executables),
+        iterations_per_step=_iterations(loop),
         steps=loop.steps,
         failed_steps=loop.failed,
         examples=loop.amounts.figure("examples"),
@@ -97,11 +98,10 @@ def loop_view(loop: Loop, executables: Executables) -> LoopView:
     )
 
 
-def _iterations(loop: Loop, executables: Executables) -> Figure[int]:
+def _iterations(loop: Loop) -> Figure[int]:
     """Turns of the loop within a step of a call that is itself a training, or an epoch: none of a short step's."""
     step_seconds, _, _ = loop.times.step_seconds()
-    main = (executables.get(run) for run in loop.recent.runs)
-    turns = next((executable.iterations for executable in main if executable and executable.iterations), None)
+    turns = next((executable.iterations for executable in loop.ran() if executable.iterations), None)
     if not loop.inferred or step_seconds is None or step_seconds < LONG_TURN:
         turns = None
     return figure(turns, NO_ITERATIONS)
@@ -141,9 +141,9 @@ def _with_compiles(settled: Slice) -> str | None:
     return f"compiles took {share} of the time that this is over"
 
 
-def _utilization(loop: Loop, executables: Executables) -> tuple[Figure[float], Figure[float]]:
+def _utilization(loop: Loop) -> tuple[Figure[float], Figure[float]]:
     """MFU and HFU."""
-    used, cost = loop.utilization(executables), loop.did.cost
+    used, cost = loop.utilization(), loop.did.cost
     lower_bound = lower_bound_reason(cost)
     if lower_bound is None and MEASURED in cost.inexact_reasons:
         lower_bound = MEASURED
@@ -171,3 +171,34 @@ def _profile(loop: Loop) -> Figure[ProfileView]:
     untraced = (loop.recent.wall - apart) / loop.recent.steps if loop.recent.steps else None
     ahead = host_is_ahead(loop.profile, loop.recent)
     return Figure(profile_view(loop.profile, untraced, host_is_ahead=ahead))
+
+
+def show_loop(name: str, view: LoopView, last_step: float | None, series: Series) -> None:
+    """Bring the counters of steps and the gauges of one loop up to what is shown of it.
+
+    `last_step`: when its last step ended, in Unix time; None where none has.
+    """
+    for metric, amount in (
+        (loop_metrics.STEPS, view.steps),
+        (loop_metrics.STEPS_FAILED, view.failed_steps),
+        (loop_metrics.EXAMPLES, view.examples.value),
+        (loop_metrics.TOKENS, view.tokens.value),
+    ):
+        if amount is not None:
+            series.total(metric, (name,), float(amount))
+    if last_step is not None:
+        series.set(loop_metrics.LAST_STEP, (name,), last_step)
+    series.set(loop_metrics.MFU, (name,), view.mfu.value)
+    series.set(loop_metrics.HFU, (name,), view.hfu.value)
+    for word in COMPONENTS:
+        series.set(loop_metrics.BOTTLENECK, (name, word), view.bottleneck.shares.get(word))
+    series.set(loop_metrics.BOTTLENECK_CONFIDENCE, (name,), view.bottleneck.confidence)
+
+
+def show_bottlenecks(views: Mapping[str, LoopView], series: Series) -> None:
+    """What limits each loop; what limited it before goes."""
+    verdicts = {name: view.bottleneck for name, view in views.items()}
+    series.replace(
+        loop_metrics.BOTTLENECK_INFO,
+        (((name, verdict.label, verdict.runner_up or ""), 1.0) for name, verdict in verdicts.items()),
+    )

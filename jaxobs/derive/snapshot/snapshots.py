@@ -11,12 +11,11 @@ from jaxobs.derive.executables.gauges import show_executables
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.table import ExecutableTable
 from jaxobs.derive.executables.view import ExecutableView
-from jaxobs.derive.loops.gauges import show_bottlenecks, show_loop
 from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.loop_time import LoopTime
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
-from jaxobs.derive.loops.view import LoopView, loop_view
+from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
 from jaxobs.derive.memory.usage import Memory
 from jaxobs.derive.memory.view import PeakExecutable, memory_need
 from jaxobs.derive.metrics.series import Series
@@ -82,8 +81,8 @@ def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotVie
 def _loops(rooms: Rooms, validation: Validation, now: int) -> dict[str, LoopView]:
     views = {}
     for name, loop in rooms.loops.by_name.items():
-        loop.update(now, rooms.executables, rooms.profiles)
-        views[name] = validation.loop(name, loop_view(loop, rooms.executables))
+        loop.update(now)
+        views[name] = validation.loop(name, loop_view(loop))
         last_step = None if loop.last_end is None else rooms.clock.wall_time(loop.last_end) / NANOSECONDS
         show_loop(name, views[name], last_step, rooms.series)
     return views
