@@ -35,25 +35,27 @@ def plain(value: Any) -> Any:
     """Plain data for JSON: views, and what holds them, as dictionaries. What is plain already is shared, not copied."""
     if type(value) in ATOMS:
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return _mapping(value)
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
-    return _view(value) if hasattr(value, "__dataclass_fields__") else value
+    if hasattr(value, "__dataclass_fields__"):
+        return _view(value)
+    return _mapping(value) if isinstance(value, Mapping) else value
 
 
 def _view(view: Any) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name, reason, always in _names(type(view)):
-        value = getattr(view, name)
-        if type(value) is not Figure:
-            document[name] = plain(value)
+        shown = getattr(view, name)
+        if type(shown) is not Figure:
+            document[name] = plain(shown)
             continue
-        document[name] = plain(value.value)
-        if always or value.value is None:
-            document[reason] = value.reason
+        document[name] = plain(shown.value)
+        if always or shown.value is None:
+            document[reason] = shown.reason
     return document
 
 
@@ -73,13 +75,13 @@ _NAMES: dict[type, tuple[tuple[str, str, bool], ...]] = {}
 def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """Figures in a mapping have a reason beside them only where there is one."""
     document = {}
-    for name, value in values.items():
-        if type(value) is not Figure:
-            document[name] = plain(value)
+    for name, shown in values.items():
+        if type(shown) is not Figure:
+            document[name] = plain(shown)
             continue
-        document[name] = plain(value.value)
-        if value.reason is not None:
-            document[f"{name}_reason"] = value.reason
+        document[name] = plain(shown.value)
+        if shown.reason is not None:
+            document[f"{name}_reason"] = shown.reason
     return document
 
 
