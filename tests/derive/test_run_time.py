@@ -76,7 +76,7 @@ def test_goodput_is_absent_where_little_work_was_seen_in_a_short_run() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
     early = fold.snapshot(at(10)).document["process"]
     assert early["goodput"] is None
-    assert "less than two seconds of work" in early["goodput_reason"]
+    assert "less than two seconds of steps" in early["goodput_reason"]
     assert fold.snapshot(at(100)).document["process"]["goodput"] == pytest.approx(0.01)
 
 

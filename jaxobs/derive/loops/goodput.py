@@ -28,8 +28,8 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 TELLING = 2.0
-"""Productive seconds outside any step from which on they are the run's work: as long as a run is that is told while it
-lasts (`LONG_RUN` of the probe)."""
+"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is told
+while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
@@ -37,7 +37,7 @@ NOT_MARKED = "no step was marked and no loop found, so nothing says what was pro
 MOST_LOST = 0.01
 """Share of the events: what is dropped is mostly steps, whose time then seems to be spent outside them."""
 
-TOO_SHORT = "less than two seconds of work were seen, in less than a minute"
+TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
@@ -185,7 +185,8 @@ class RunTime:
         """The productive share of the process's age; absent where too little says what was productive."""
         total = sum(self.seconds.values())
         long = self._first_step is not None and total >= seconds(PAUSE)
-        known = (long or self.seconds["productive"] >= TELLING) and self._lost <= MOST_LOST and total > 0
+        steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
+        known = (long or steps >= TELLING) and self._lost <= MOST_LOST and total > 0
         return figure(self.seconds["productive"] / total if known else None, self._why_no_goodput())
 
     def _why_no_goodput(self) -> str:
