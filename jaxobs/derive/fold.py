@@ -120,7 +120,7 @@ class Fold:
         for steps in grouped(rows):
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
-                self.executables.hold(steps.runs)
+                self.executables.runs.hold(steps.runs)
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
@@ -130,12 +130,12 @@ class Fold:
 
     def _follow(self, followed: Followed) -> events.StepRows:
         """Fold what unmarked calls turned out to be, each of which was counted as an event when it came."""
-        self.executables.release(followed.outside)
+        self.executables.runs.release(followed.outside)
         for run, calls in followed.outside.items():
-            self.executables.ran(run, calls)
+            self.executables.runs.ran(run, calls)
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows) if followed.rows else ():
-            self.executables.release(steps.runs)
+            self.executables.runs.release(steps.runs)
             self.loops.named(steps.loop).inferred = True
             self._fold_steps(steps, followed.saved)
         self.observation.accepted, self.observation.refused = counts
@@ -214,7 +214,7 @@ class Fold:
             events.Recorded: _each(self.loops.recorded, self._signs.happened),
             events.FunctionWatched: self.executables.watched,
             events.FunctionCalled: _each(
-                lambda event: self.executables.ran(event.run, event.calls), self._signs.happened
+                lambda event: self.executables.runs.ran(event.run, event.calls), self._signs.happened
             ),
             events.ExecutableRan: _each(self._sampled, self._signs.happened, self.under_way.ended),
             events.RunUnderWay: self.under_way.seen,
@@ -249,14 +249,14 @@ class Fold:
         self.spans.completed(event, loop)
 
     def _sampled(self, event: events.ExecutableRan) -> None:
-        self.executables.sampled(event)
+        self.executables.runs.sampled(event)
         self._follow(self.loops.inferred.ran(event.run, event.time))
         for loop in self.loops.by_name.values():
             loop.sampled(event.run)
 
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.found(event)
-        self.executables.local_devices = max(1, len(event.devices))
+        self.executables.runs.local_devices = max(1, len(event.devices))
 
     def _loop_ended(self, event: events.LoopEnded) -> None:
         self.loops.named(event.loop).ended(event)

@@ -1,27 +1,22 @@
-"""Executables: what each must do, how often it ran, how long the device took, and how near that is to the roof."""
+"""Executables: which there are, what each must do, and whether its runs can be seen."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.kept_operations import KeptOperations
 from jaxobs.derive.executables.profiled import absorb, bind
+from jaxobs.derive.executables.run_ledger import RunLedger
 from jaxobs.derive.memory.view import memory_need
 from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched
+from jaxobs.model.events import ExecutableCreated, FunctionWatched
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OUTSIDE_JIT, clean_label
-
-LONGEST_RUN = 1e8
-"""Seconds; three years."""
 
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
 NOT_JITTED = (
@@ -43,11 +38,10 @@ class Executables:
         self._unseen: dict[str, int] = {}
         """Functions of which it is not visible which executable some calls ran, with the number they were watched by."""
         self._operations = KeptOperations()
-        self._changed: set[int] = set()
         self.largest: Executable | None = None
         """The one that needs the most memory."""
         self.peaks: Peaks | None = None
-        self.local_devices = 1
+        self.runs = RunLedger(self._by_number, self._ran_unseen)
 
     def created(self, event: ExecutableCreated) -> None:
         if event.executable in self._by_number:
@@ -60,14 +54,14 @@ class Executables:
         if self.largest is None or memory_need(executable.memory) > memory_need(self.largest.memory):
             self.largest = executable
         self._of_function[event.function].append(event.executable)
-        self._changed.add(event.executable)
+        self.runs.changed.add(event.executable)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
         """The agent has decoded the module, or could not."""
         executable = self._by_number.get(number)
         if executable is None:
             return
-        self._changed.add(number)
+        self.runs.changed.add(number)
         if module is None:
             executable.cost_reason, executable.fingerprint = reason, f"number-{number}"
             return
@@ -81,7 +75,7 @@ class Executables:
         self.peaks = peaks
         for executable in self._by_number.values():
             self._bind(executable)
-        self._changed.update(self._by_number)
+        self.runs.changed.update(self._by_number)
 
     def _bind(self, executable: Executable) -> None:
         if self.peaks is not None:
@@ -98,7 +92,7 @@ class Executables:
                 absorb(
                     executable, ran, operations.get(place, ()), self._operations.of(executable.fingerprint)
                 )
-                self._changed.add(executable.number)
+                self.runs.changed.add(executable.number)
                 if executable.measured is not None:
                     self._bind(executable)
 
@@ -118,7 +112,7 @@ class Executables:
     def watched(self, event: FunctionWatched) -> None:
         self._watched[event.number] = event
         self._watched_names.add(event.function)
-        self._changed.update(self._of_function[event.function])
+        self.runs.changed.update(self._of_function[event.function])
         if self._unseen_runs[event.number]:
             self._lose_sight(event)
 
@@ -128,85 +122,6 @@ class Executables:
         return (
             executable.function if executable is not None else watched.function if watched is not None else ""
         )
-
-    def hold(self, runs: Mapping[int, int]) -> None:
-        """Calls by run that are counted already, while it is not known yet whether they belong to a loop."""
-        for run, calls in runs.items():
-            if (executable := self._by_number.get(run)) is not None:
-                executable.runs += calls
-                self._changed.add(run)
-
-    def release(self, runs: Mapping[int, int]) -> None:
-        """Calls by run that were held, as by now it is known: whoever tells so counts them."""
-        for run, calls in runs.items():
-            if (executable := self._by_number.get(run)) is not None:
-                executable.runs -= calls
-
-    def ran(self, run: int, calls: int = 1) -> None:
-        """Calls outside loops: each takes as long as its executable's runs do."""
-        executable = self.ran_in_loop(run, calls)
-        if executable is not None:
-            executable.untimed += calls
-
-    def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
-        """Calls whose seconds the loop tells (`spent`). Gives the executable, where it is visible which one ran."""
-        executable = self._by_number.get(run)
-        if executable is not None:
-            executable.runs += calls
-            self._changed.add(run)
-            return executable
-        self._unseen_runs[run] += calls
-        if run in self._watched:
-            self._lose_sight(self._watched[run])
-        return None
-
-    def spent(self, run: int, seconds: float) -> None:
-        """Device seconds of runs in a loop."""
-        self._by_number[run].seconds += seconds
-        self._changed.add(run)
-
-    def fitted(self, run: int, share: float) -> None:
-        """Of the seconds of its timed runs a loop had room for that share lately."""
-        executable = self._by_number[run]
-        timed = executable.timed_seconds_per_run
-        executable.room = timed * share if timed is not None and share < 1 else math.inf
-        self._changed.add(run)
-
-    def is_sampled(self, run: int) -> bool:
-        """Whether runs were timed as they were, and not only while the profiler traced them."""
-        executable = self._by_number.get(run)
-        return executable is not None and bool(executable.samples)
-
-    def sampled(self, event: ExecutableRan) -> None:
-        require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
-        require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
-        executable = self._by_number.get(event.run)
-        if executable is not None:
-            executable.samples.append(event.seconds)
-            executable.sample_count += 1
-            executable.sample_error = min(1.0, event.uncertainty / event.seconds)
-            self._changed.add(event.run)
-
-    def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
-        """Steps that ran these executables, and nothing else, completed so far apart, on average over many.
-
-        A device runs one after the other, so together they take no longer, and each of several its share of that by the
-        samples. Polling a few runs closely disturbs them where the cores are few.
-        """
-        known = {run: self._by_number[run] for run in runs if run in self._by_number}
-        if len(known) < len(set(runs)):
-            return
-        if len(known) == 1:
-            parts = dict.fromkeys(known, spacing / len(runs))
-        else:
-            if any(one.devices < self.local_devices or not one.samples for one in known.values()):
-                return  # different devices may run them side by side
-            sampled = {run: statistics.median(one.samples) for run, one in known.items()}
-            share = spacing / sum(sampled[run] for run in runs)
-            parts = {run: seconds * share for run, seconds in sampled.items()}
-        for run, seconds in parts.items():
-            known[run].spacings.append(seconds)
-            self._changed.add(run)
 
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""
@@ -232,13 +147,8 @@ class Executables:
 
     def settle(self) -> list[Executable]:
         """Those of which something changed since the last time, in order, with all seconds that are known by now."""
-        changed = [self._by_number[number] for number in sorted(self._changed)]
-        self._changed.clear()
+        changed = self.runs.settle()
         for executable in changed:
-            per_run = executable.seconds_per_run
-            if per_run is not None and executable.untimed:
-                executable.seconds += per_run * executable.untimed
-                executable.untimed = 0
             self._operations.used(executable.fingerprint)
         return changed
 
@@ -250,12 +160,18 @@ class Executables:
             return self._watched[self._unseen[executable.function]].reason
         return None if executable.runs else "no watched call has run it"
 
+    def _ran_unseen(self, run: int, calls: int) -> None:
+        """It is not visible which executable these calls ran."""
+        self._unseen_runs[run] += calls
+        if run in self._watched:
+            self._lose_sight(self._watched[run])
+
     def _lose_sight(self, watched: FunctionWatched) -> None:
         """From now on it is not known which executables of the function run: what was counted says nothing any more."""
         if watched.function in self._unseen:
             return
         self._unseen[watched.function] = watched.number
-        self._changed.update(self._of_function[watched.function])
+        self.runs.changed.update(self._of_function[watched.function])
         for metric in (executable_metrics.EXECUTABLE_RUNS, executable_metrics.EXECUTABLE_SECONDS):
             for labels in [*self._series.gauges(metric.name)]:
                 if labels[0] == clean_label(watched.function):

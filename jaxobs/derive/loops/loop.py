@@ -111,7 +111,7 @@ class Loop:
         self._judge(event, max(0, own))
         for run in event.runs:
             self._work.ran(run)
-            self._executables.ran_in_loop(run)
+            self._executables.runs.ran_in_loop(run)
         self._device_time.step_ended(event, self._executables)
         self.last_end = event.end
         self.times.step_ended(event, turn, self._executables, compiling)
@@ -133,7 +133,7 @@ class Loop:
         for run, calls in steps.runs.items():
             self._pending.runs[run] += calls
             self._work.ran(run, calls)
-            self._executables.ran_in_loop(run, calls)
+            self._executables.runs.ran_in_loop(run, calls)
         self._device_time.steps_ended(steps, self._executables)
         amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
         self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))

@@ -109,7 +109,7 @@ class LoopWork:
         own = (
             None
             if self.model_flops is None
-            else self.model_flops * recent.steps / self._executables.local_devices
+            else self.model_flops * recent.steps / self._executables.runs.local_devices
         )
         used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
         if used.mfu is not None and sampled is None and did.untimed_runs and not times.completions_seen:

@@ -74,15 +74,15 @@ class Memory:
         groups, lines = event.groups[:GROUPS], event.lines[:LINES]
         counts = {group[:3]: group[3] for group in groups}
         sizes = {group[:3]: group[4] for group in groups}
-        made = {(line or UNKNOWN_LINE,): size for line, _, size in lines}
+        by_line = {(line or UNKNOWN_LINE,): size for line, _, size in lines}
         if event.arrays is not None and event.bytes is not None:
             counts[OTHER, OTHER, OTHER] = max(0, event.arrays - sum(counts.values()))
             sizes[OTHER, OTHER, OTHER] = max(0, event.bytes - sum(sizes.values()))
-            if made:
-                made[OTHER,] = max(0, event.bytes - sum(made.values()))
+            if by_line:
+                by_line[OTHER,] = max(0, event.bytes - sum(by_line.values()))
         self._series.replace(memory_metrics.LIVE_ARRAYS, counts.items())
         self._series.replace(memory_metrics.LIVE_ARRAYS_BYTES, sizes.items())
-        self._series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, made.items())
+        self._series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, by_line.items())
 
     def device(self, device: int) -> Figure[DeviceMemory]:
         """What is known of a device's memory."""
