@@ -60,7 +60,7 @@ def _view(view: Any) -> dict[str, Any]:
 
 
 def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
-    """Of each field its name, the name of its reason, and whether that is always there."""
+    """Name of each field, name of its reason, and whether the reason is always there."""
     if kind not in _NAMES:
         _NAMES[kind] = tuple(
             (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)

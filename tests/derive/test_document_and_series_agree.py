@@ -82,7 +82,7 @@ def shown_of_loops(document: Mapping[str, Any]) -> Iterator[Shown]:
 
 
 def shown_of_executables(document: Mapping[str, Any]) -> Iterator[Shown]:
-    """Those of the same content have one series together, which is the newest's."""
+    """Executables of the same content have one series together, which is the newest's."""
     rows = [(row, (row["function"], row["executable"])) for row in document["executables"]]
     count = Counter(labels for _, labels in rows)
     for row, labels in rows:

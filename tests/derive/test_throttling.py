@@ -247,6 +247,14 @@ def test_without_a_collector_the_clocks_are_absent_with_the_reason() -> None:
     assert "jaxobs_device_clock_ratio" not in families(snapshot)
 
 
+def test_what_is_withheld_of_an_executable_is_not_beside_the_clocks_either() -> None:
+    document = measured(observed(seconds=1e-9)).snapshot(at(4)).to_dict()
+    assert "contradict" in document["executables"][0]["efficiency_reason"]
+    clocks = document["devices"][0]["clocks"]
+    assert (clocks["efficiency"], clocks["function"]) == (None, None)
+    assert clocks["remark"] == "the clock at 0.62 of its maximum: held down by power"
+
+
 def test_before_any_step_the_model_has_nothing_to_set_beside_it() -> None:
     clocks = clocks_view(SLOW, Taken(), [], []).value
     assert clocks is not None

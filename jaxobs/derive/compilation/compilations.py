@@ -207,7 +207,7 @@ class Compiles:
         )
 
     def functions(self) -> dict[str, FunctionView]:
-        """As of the last `update`, those with the most seconds first."""
+        """Views of the functions at the last `update`, with the most seconds first."""
         return self._views
 
     def left_out(self) -> LeftOut:

@@ -86,7 +86,7 @@ class Devices:
     def views(
         self, memory: Memory, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
     ) -> Figure[list[DeviceView]]:
-        """As of the last `update`; `executables`: those with the most device time first."""
+        """What is shown of each device at the last `update`; `executables` begin with the most device time."""
         if self.backend is None:
             return Figure(None, NO_BACKEND)
         return Figure(

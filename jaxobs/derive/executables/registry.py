@@ -146,7 +146,7 @@ class Executables:
         return self._by_fingerprint.get(fingerprint)
 
     def settle(self) -> list[Executable]:
-        """Those of which something changed since the last time, in order, with all seconds that are known by now."""
+        """The executables that changed since the last time, in order, with all seconds that are known by now."""
         changed = self.runs.settle()
         for executable in changed:
             self._operations.used(executable.fingerprint)

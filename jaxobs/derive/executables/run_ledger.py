@@ -21,7 +21,7 @@ class RunLedger:
         self._by_number = by_number
         self._ran_unseen = ran_unseen
         self.changed: set[int] = set()
-        """Those of which something changed since they were settled last."""
+        """Numbers of the executables that changed since they were settled last."""
         self.local_devices = 1
 
     def hold(self, runs: Mapping[int, int]) -> None:
@@ -59,7 +59,7 @@ class RunLedger:
         self.changed.add(run)
 
     def fitted(self, run: int, share: float) -> None:
-        """Of the seconds of its timed runs a loop had room for that share lately."""
+        """A loop recently had room for that share of the seconds of its timed runs."""
         executable = self._by_number[run]
         timed = executable.timed_seconds_per_run
         executable.room = timed * share if timed is not None and share < 1 else math.inf
@@ -102,7 +102,7 @@ class RunLedger:
             self.changed.add(run)
 
     def settle(self) -> list[Executable]:
-        """Those that changed, in order, with the seconds of their runs outside loops as far as they are known by now."""
+        """The executables that changed, in order, with the known seconds of their runs outside loops."""
         changed = [self._by_number[number] for number in sorted(self.changed)]
         self.changed.clear()
         for executable in changed:

@@ -29,9 +29,9 @@ class ExecutableTable:
         self.views: dict[int, ExecutableView] = {}
         """By number, of those that are listed or have series of their own."""
         self.listed: list[int] = []
-        """Those with the most device time first, and the one that needs the most memory."""
+        """The executables with the most device time, in order, and the one that needs the most memory."""
         self.shown: list[int] = []
-        """Those that have series of their own."""
+        """Numbers of the executables that have series of their own."""
 
     def update(self) -> None:
         """Bring the views and the counters up to what was folded. Takes as long as what changed, not as there are."""

@@ -69,7 +69,7 @@ class ExecutableView:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Of its series."""
+        """Labels of its series."""
         return self.function, self.executable.value or ""
 
 

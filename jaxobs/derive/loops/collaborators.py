@@ -44,7 +44,7 @@ class ProfilerWindows(Protocol):
 
 
 class Collaborators(NamedTuple):
-    """Those of every loop of the job."""
+    """What every loop of the job is given."""
 
     compilations: Compilations
     executables: Executables

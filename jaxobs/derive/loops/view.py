@@ -66,7 +66,7 @@ class LoopView:
 
 
 def loop_view(loop: Loop) -> LoopView:
-    """As of the loop's last `update`."""
+    """What is shown of the loop at its last `update`."""
     settled, elapsed = loop.settled, loop.elapsed()
     no_rate = _why_no_rate(loop)
     step_seconds, source = _step_time(loop)

@@ -91,7 +91,7 @@ def _forecast(ahead: Forecast | None) -> tuple[Figure[float], Figure[float]]:
 
 
 def live_arrays(event: LiveArraysCounted, now: int) -> LiveArrays:
-    """As they were counted last; `now` is the time of the snapshot."""
+    """What was counted last; `now` is the time of the snapshot."""
     groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
     names = ("line", "count", "bytes")
     lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None

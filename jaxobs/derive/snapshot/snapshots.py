@@ -89,7 +89,7 @@ def _loops(rooms: Rooms, validation: Validation, now: int) -> dict[str, LoopView
 
 
 def _executables(rooms: Rooms, validation: Validation, age: float) -> list[ExecutableView]:
-    """Those that are listed. `age`: of the process, s."""
+    """Views of the executables that are listed; `age` is that of the process, s."""
     table = rooms.executable_table
     table.update()
     backend = rooms.devices.backend

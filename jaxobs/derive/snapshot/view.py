@@ -25,10 +25,10 @@ class SnapshotView:
     process: ProcessView
     loops: Mapping[str, LoopView]
     functions: Mapping[str, FunctionView]
-    """Those with the most seconds first."""
+    """Functions by name, with the most seconds first."""
     functions_left_out: LeftOut
     executables: Sequence[ExecutableView]
-    """Those with the most device time first, and the one that needs the most memory."""
+    """The executables with the most device time, in order, and the one that needs the most memory."""
     executables_left_out: Figure[int]
     operations: Figure[list[OperationView]]
     scopes: Figure[list[ScopeView]]
