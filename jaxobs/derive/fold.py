@@ -1,4 +1,4 @@
-"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the views that need it."""
+"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the rooms that need it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Fold:
         return Snapshot(now, document, self.series.families())
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
-        """Which views get which event, in which order."""
+        """Which rooms get which event, in which order."""
         return {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: self.spans.plugin_ended,
