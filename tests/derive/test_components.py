@@ -50,7 +50,7 @@ def executables() -> Executables:
         known.created(created(number))
         known.analysed(number, module(fingerprint=fingerprint), "")
     known.watched(FunctionWatched(-1, "f", "several executables", at(0)))
-    known.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
+    known.runs.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
     return known
 
 
