@@ -134,11 +134,13 @@ class RunTime:
         loops: Mapping[str, LoopTime],
         compiling_since: int | None,
         running_since: int | None = None,
+        undecided_since: int | None = None,
     ) -> None:
         """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
 
         `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
-        ends after it, and what it tells as productive is then charged already.
+        ends after it, and what it tells as productive is then charged already. `undecided_since`: when the first of the
+        calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
         if self._heard_until is not None and now - self._heard_until <= PAUSE:
             now = min(now, self._heard_until)
@@ -148,6 +150,8 @@ class RunTime:
         self._open_phases = phases
         under_way = compiling_since is not None or phases
         usual = None if under_way else self._usual_of_the_stalled(now, loops)
+        if undecided_since is not None and running_since is None:
+            now = max(now - PAUSE, min(now, undecided_since))
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
         known = told_by(loops)

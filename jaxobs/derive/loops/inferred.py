@@ -119,6 +119,14 @@ class InferredLoops:
         return bool(self._candidates)
 
     @property
+    def undecided_since(self) -> int | None:
+        """When the first of the calls began of which it is not known yet whether they belong to a loop."""
+        begun = [candidate.held[0][0][0].start for candidate in self._candidates.values() if candidate.held]
+        if self._turn and self._of is not None and not self._of.found:
+            begun.append(self._turn[0].start)
+        return min(begun, default=None)
+
+    @property
     def names(self) -> frozenset[str]:
         """Functions that are a loop's main one."""
         return frozenset(name for name, candidate in self._candidates.items() if candidate.found)

@@ -106,8 +106,8 @@ def _update_run_time(rooms: Rooms, now: int) -> None:
         for name, loop in rooms.loops.by_name.items()
     }
     running = rooms.under_way.at(now)
-    compiling_since = rooms.compiles.in_flight_since()
-    rooms.run_time.update(now, times, compiling_since, running.start if running else None)
+    began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
+    rooms.run_time.update(now, times, rooms.compiles.in_flight_since(), began, undecided)
 
 
 def _process(rooms: Rooms, executables: Iterable[ExecutableView], now: int) -> ProcessView:
