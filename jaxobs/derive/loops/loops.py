@@ -24,9 +24,8 @@ class Loops:
         self._signs = signs
         self._collaborators = collaborators
         self.by_name: dict[str, Loop] = {}
-        self.inferred = InferredLoops(
-            collaborators.executables.function_of, collaborators.compilations.within
-        )
+        known = collaborators.executables
+        self.inferred = InferredLoops(known.function_of, collaborators.compilations.within, known.seconds_of)
         self.outside = HostLines("", series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}

@@ -73,7 +73,8 @@ def decide(
         return Verdict("unknown", 0.0, None, reason="no step has ended yet")
     shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
     if steps < ENOUGH_STEPS or wall < ENOUGH_SECONDS:
-        reason = f"{steps} steps in {wall:.2g} s are too few (at least {ENOUGH_STEPS} and {ENOUGH_SECONDS} s)"
+        few = f"{steps} step{'' if steps == 1 else 's'} in {wall:.2g} s"
+        reason = f"{few}, and a label takes at least {ENOUGH_STEPS} and {ENOUGH_SECONDS} s"
         return Verdict("unknown", 0.0, None, shares, reason)
     ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
     first, second = ranked[0], ranked[1]
