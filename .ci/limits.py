@@ -124,6 +124,18 @@ def strings(tree: ast.AST) -> set[str]:
     return {value for value in constants if isinstance(value, str) and value.isidentifier()}
 
 
+def figures(tree: ast.Module) -> set[str]:
+    """Fields of the classes in a module of views, which are written into the document without being named."""
+    imports = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+    if "jaxobs.model.figure" not in imports:
+        return set()
+    fields = (
+        field for view in tree.body if isinstance(view, ast.ClassDef) for field in view.body
+        if isinstance(field, ast.AnnAssign)
+    )  # fmt: skip
+    return {field.target.id for field in fields if isinstance(field.target, ast.Name)}
+
+
 def called(node: ast.Call) -> str:
     """The name of the function that is called, without what it belongs to."""
     function = node.func
@@ -133,7 +145,8 @@ def called(node: ast.Call) -> str:
 def unused_code(root: Path) -> dict[str, int]:
     """What vulture finds in the sources, each once.
 
-    What an entry point names is used, and so is what is looked up by its name as a string, as settings are.
+    What an entry point names is used, and so is what is looked up by its name as a string, as settings are, and what a
+    view shows.
     """
     from vulture import Vulture
 
@@ -141,7 +154,8 @@ def unused_code(root: Path) -> dict[str, int]:
         "project"
     ]["entry-points"]
     named = {value.partition(":")[2] for group in points.values() for value in group.values()}
-    named |= {text for _, source in python_files(root, SOURCES) for text in strings(ast.parse(source))}
+    trees = [ast.parse(source) for _, source in python_files(root, SOURCES)]
+    named |= {name for tree in trees for name in strings(tree) | figures(tree)}
     vulture = Vulture(ignore_names=["__*__", "model_config"], ignore_decorators=["@field_validator*"])
     vulture.scavenge([str(root / folder) for folder in USERS if (root / folder).exists()])
     found = {}

@@ -99,8 +99,7 @@ SHOWS_ADVICE = """
 import sys
 sys.path.insert(0, "docs")
 from generate_advice import page
-from jaxobs.derive.advice import advise
-from tests.derive.advice.documents import quiet, shares
+from tests.derive.advice.documents import advise, quiet, shares
 
 document = quiet()
 document["loops"]["train"]["bottleneck"]["shares"] = shares(checkpoint=0.4)

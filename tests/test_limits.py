@@ -31,6 +31,23 @@ getattr(array, "_committed", False)
 getattr(array, "committed", False)
 getattr(array, "__len__", None)
 '''
+VIEW = """
+from dataclasses import dataclass
+
+from jaxobs.model.figure import Figure
+
+
+@dataclass
+class View:
+    shown: Figure[int]
+
+    @property
+    def hidden(self) -> int:
+        return 1
+
+
+View(Figure(1))
+"""
 
 
 @pytest.fixture
@@ -44,6 +61,7 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "jaxobs" / "dead.py").write_text(
         "def dead(): pass\n\ndef alive(): pass\n\ndef named(): pass\n\nalive()\n"
     )
+    (tmp_path / "jaxobs" / "view.py").write_text(VIEW)
     (tmp_path / "jaxobs" / "__init__.py").write_text("")
     (tmp_path / "pyproject.toml").write_text('[project.entry-points.group]\none = "jaxobs.dead:named"\n')
     return tmp_path
@@ -56,7 +74,9 @@ def test_what_is_beyond_a_limit_is_found_where_it_is(limits: ModuleType, tree: P
     assert found["parameters"] == {"jaxobs/long.py:long": 8}  # without self
     assert found["private-jax"] == {"jaxobs/private.py": 3}
     assert "jaxobs/dead.py:dead" in found["unused"]
-    assert not {"jaxobs/dead.py:alive", "jaxobs/dead.py:named"} & found["unused"].keys()
+    assert "jaxobs/view.py:hidden" in found["unused"]
+    used = {"jaxobs/dead.py:alive", "jaxobs/dead.py:named", "jaxobs/view.py:shown"}
+    assert not used & found["unused"].keys()
 
 
 def test_a_new_or_larger_one_fails_and_so_does_an_exception_that_is_not_needed(limits: ModuleType) -> None:

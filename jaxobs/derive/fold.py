@@ -1,4 +1,4 @@
-"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the views that need it."""
+"""The fold: events in, snapshots out. Deterministic, without effects; each event type goes to the rooms that need it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.table import ExecutableTable
 from jaxobs.derive.loops.candidate import Followed
+from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loop_time import LoopTime
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory.usage import Memory
@@ -23,8 +24,9 @@ from jaxobs.derive.process.observation import Observation
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, require_types
-from jaxobs.derive.snapshot.document import document_of
+from jaxobs.derive.snapshot.snapshots import snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
+from jaxobs.derive.snapshot.view import DocumentWriter
 from jaxobs.derive.spans.finished import FinishedSpans
 from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.hardware.peaks import Peaks
@@ -71,7 +73,8 @@ class Fold:
         self.facts = facts
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(self.series, rows)
-        self.executables = Executables(self.series, rows)
+        self.executables = Executables(self.series)
+        self.executable_table = ExecutableTable(self.executables, self.series, rows)
         self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)
@@ -80,10 +83,9 @@ class Fold:
         self.run_time = RunTime(self.series, began, self._signs)
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            self.series, clock, self._signs, self.executables.function_of, self.compiles.within,
-            self.executables.seconds_of,
-        )  # fmt: skip
-        self._validation = Validation(self.series)
+            self.series, self._signs, Collaborators(self.compiles, self.executables, self.profiles)
+        )
+        self._validation, self._writer = Validation(self.series), DocumentWriter()
         self.under_way = RunsUnderWay()
         self._handlers = self._handlers_by_type()
 
@@ -118,7 +120,7 @@ class Fold:
         for steps in grouped(rows):
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
-                self.executables.hold(steps.runs)
+                self.executables.runs.hold(steps.runs)
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
@@ -128,12 +130,12 @@ class Fold:
 
     def _follow(self, followed: Followed) -> events.StepRows:
         """Fold what unmarked calls turned out to be, each of which was counted as an event when it came."""
-        self.executables.release(followed.outside)
+        self.executables.runs.release(followed.outside)
         for run, calls in followed.outside.items():
-            self.executables.ran(run, calls)
+            self.executables.runs.ran(run, calls)
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows) if followed.rows else ():
-            self.executables.release(steps.runs)
+            self.executables.runs.release(steps.runs)
             self.loops.named(steps.loop).inferred = True
             self._fold_steps(steps, followed.saved)
         self.observation.accepted, self.observation.refused = counts
@@ -151,7 +153,7 @@ class Fold:
             return False
         try:
             loop = self.loops.named(steps.loop)
-            loop.steps_ended(steps, self.compiles, self.executables, self.profiles)
+            loop.steps_ended(steps)
         except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
             return False
         self.run_time.steps_ended(steps, its_end_is_told=not loop.inferred)
@@ -186,33 +188,20 @@ class Fold:
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
         steps = sum(loop.steps for loop in self.loops.by_name.values())
-        attributes = run_attributes(self.resource, steps, self.run_time.goodput(), said=said)
+        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, said=said)
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> Snapshot:
         self._follow(self.loops.inferred.settle(now))
         self.spans.settle(now)
-        for loop in self.loops.by_name.values():
-            loop.update(now, self.executables, self.profiles)
-        self.executables.update()
-        self.compiles.update(now)
-        self.devices.update(now)
-        told = {
-            name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)
-            for name, loop in self.loops.by_name.items()
-        }
-        running = self.under_way.at(now)
-        began, undecided = running.start if running else None, self.loops.inferred.undecided_since
-        self.run_time.update(now, told, self.compiles.in_flight_since(), began, undecided)
-        self.loops.update()
-        self.observation.update(self.resource, self.facts, self.devices.backend)
-        document = self._validation.checked(document_of(self, now))
-        document["advice"] = advise(document)
-        show(document["advice"], self.series)
+        view = snapshot_view(self, self._validation, now)
+        advice = advise(view)
+        show(advice, self.series)
+        document = self._writer.written(view) | {"advice": advice}
         return Snapshot(now, document, self.series.families())
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
-        """Which views get which event, in which order."""
+        """Which rooms get which event, in which order."""
         return {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: self.spans.plugin_ended,
@@ -225,7 +214,7 @@ class Fold:
             events.Recorded: _each(self.loops.recorded, self._signs.happened),
             events.FunctionWatched: self.executables.watched,
             events.FunctionCalled: _each(
-                lambda event: self.executables.ran(event.run, event.calls), self._signs.happened
+                lambda event: self.executables.runs.ran(event.run, event.calls), self._signs.happened
             ),
             events.ExecutableRan: _each(self._sampled, self._signs.happened, self.under_way.ended),
             events.RunUnderWay: self.under_way.seen,
@@ -244,7 +233,7 @@ class Fold:
 
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self.loops.named(event.loop)
-        loop.step_ended(event, self.compiles, self.executables, self.profiles)
+        loop.step_ended(event)
         self.run_time.step_ended(event, its_end_is_told=not loop.inferred)
         self.recent.step_ended(event)
         self.spans.step_ended(event, loop)
@@ -256,18 +245,18 @@ class Fold:
                 return
             event = completed
         loop = self.loops.named(event.loop)
-        loop.completed(event, self.executables)
+        loop.completed(event)
         self.spans.completed(event, loop)
 
     def _sampled(self, event: events.ExecutableRan) -> None:
-        self.executables.sampled(event)
+        self.executables.runs.sampled(event)
         self._follow(self.loops.inferred.ran(event.run, event.time))
         for loop in self.loops.by_name.values():
             loop.sampled(event.run)
 
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.found(event)
-        self.executables.local_devices = max(1, len(event.devices))
+        self.executables.runs.local_devices = max(1, len(event.devices))
 
     def _loop_ended(self, event: events.LoopEnded) -> None:
         self.loops.named(event.loop).ended(event)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxobs.model.clock import now
+from jaxobs.model.figure import Figure
 from jaxobs.model.metrics import Family
 from jaxobs.report.summary import digest, render
 from jaxobs.report.text_table import PLAIN_WIDTH
@@ -47,7 +48,7 @@ class Snapshot:
         process = self.document.get("process")
         if not process or not process.get("address"):
             return self
-        over = {"address": None, "address_reason": f"the job is over; metrics were at {process['address']}"}
+        over = Figure(None, f"the job is over; metrics were at {process['address']}").under("address")
         return replace(self, document={**self.document, "process": {**process, **over}})
 
     def __str__(self) -> str:
@@ -76,5 +77,5 @@ def absent_snapshot(reason: str) -> Snapshot:
     """A snapshot in which everything is absent, for one reason."""
     document: dict[str, Any] = {}
     for key in DOCUMENT_KEYS:
-        document |= {key: None, f"{key}_reason": reason}
+        document |= Figure(None, reason).under(key)
     return Snapshot(now(), document)

@@ -44,13 +44,13 @@ def profiles(draw: st.DrawFn) -> LoopProfile:
 
 def executables() -> Executables:
     """Of number 1 a run takes 10 ms; 2 was never timed; -1 is a watched function whose executable is not visible."""
-    known = Executables(Series(Catalogue(CORE_METRICS), 100), 10)
+    known = Executables(Series(Catalogue(CORE_METRICS), 100))
     known.bind_peaks(PEAKS)
     for number, fingerprint in ((1, "a"), (2, "b")):
         known.created(created(number))
         known.analysed(number, module(fingerprint=fingerprint), "")
     known.watched(FunctionWatched(-1, "f", "several executables", at(0)))
-    known.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
+    known.runs.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
     return known
 
 

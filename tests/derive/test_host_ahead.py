@@ -16,9 +16,9 @@ from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.profiler_windows.document import profile_document
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.profiler_windows.parts import parts_of
+from jaxobs.derive.profiler_windows.view import profile_view
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
 from jaxobs.trace.stretches import stretch_time
@@ -26,7 +26,7 @@ from tests.derive.made_up import PEAKS, applied, at, backend, created, module, n
 from tests.derive.test_loops import completed
 from tests.derive.test_window_parts import loop, span
 
-NO_EXECUTABLES = Executables(Series(Catalogue(CORE_METRICS), 100), 10)
+NO_EXECUTABLES = Executables(Series(Catalogue(CORE_METRICS), 100))
 
 
 def profile(
@@ -179,13 +179,11 @@ def test_checkpoints_that_wait_for_the_device_leave_a_steady_pace_and_so_a_sure_
 
 def test_a_hosts_turns_are_not_compared_with_traced_ones_where_it_runs_ahead() -> None:
     found = profile(steps=8, seconds=0.16, runs=8, per_run=0.02, calls=8)
-    steady, ahead = (profile_document(found, 0.01, ahead=ahead) for ahead in (False, True))
-    assert steady is not None
-    assert ahead is not None
-    assert steady["slowdown"] == pytest.approx(2.0)
-    assert ahead["slowdown"] is None
-    assert "ahead" in ahead["slowdown_reason"]
-    assert (steady["host_is_ahead"], ahead["host_is_ahead"]) == (False, True)
+    steady, ahead = (profile_view(found, 0.01, host_is_ahead=ahead) for ahead in (False, True))
+    assert steady.slowdown.value == pytest.approx(2.0)
+    assert ahead.slowdown.value is None
+    assert "ahead" in (ahead.slowdown.reason or "")
+    assert (steady.host_is_ahead, ahead.host_is_ahead) == (False, True)
 
 
 def test_the_edges_of_a_window_are_idle_no_longer_than_its_longest_operation() -> None:

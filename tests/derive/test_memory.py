@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.memory.usage import CENSUS_KEPT_SECONDS, GROUPS, fragmentation, memory_need
+from jaxobs.derive.memory.usage import CENSUS_KEPT_SECONDS, GROUPS
+from jaxobs.derive.memory.view import fragmentation, memory_need
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
 from tests.derive.made_up import (
     BEGAN,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.model.figure import plain
 from jaxobs.model.trace import DeviceTrace, HostTrace, Kind, ModuleTime, OperationTime, Trace
 from jaxobs.roofline_model.operation_work import BESIDE_OTHERS, HIDDEN_BEHIND_OTHERS
 from jaxobs.roofline_model.traced import Profiled, join
@@ -156,8 +157,7 @@ def test_operations_of_a_running_job_have_the_same_figures_as_those_of_a_trace()
     )
     live = Operations(new_fold().series, 200)
     live.add(found, {"abc": "train_step"})
-    document = live.document()
-    shown = {row["operation"]: row for row in document["operations"]}
+    shown = {row["operation"]: row for row in plain(live.operations.value)}
     for name, offline in zip(("op0", "op1", "op2"), rows(found), strict=True):
         row = shown[name]
         for figure in (
@@ -176,4 +176,4 @@ def test_operations_of_a_running_job_have_the_same_figures_as_those_of_a_trace()
         BESIDE_OTHERS,
     )
     assert shown["op2"]["efficiency_reason"] == HIDDEN_BEHIND_OTHERS
-    assert {row["scope"] for row in document["scopes"]} == {"layer0", "layer1"}
+    assert {row["scope"] for row in plain(live.scopes.value)} == {"layer0", "layer1"}

@@ -10,14 +10,15 @@ from jaxobs.derive.devices.throttling import (
     BUSY,
     LOW_CLOCK,
     Reading,
+    RecentlyTaken,
     Taken,
-    TakenLately,
-    clocks_document,
     read_device,
     remark_on,
 )
+from jaxobs.derive.devices.view import clocks_view
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
+from jaxobs.model.figure import Figure
 from jaxobs.model.metrics import Catalogue, Metric
 from tests.derive.made_up import (
     BEGAN,
@@ -209,7 +210,7 @@ def test_a_device_that_only_tells_its_slowdown_loses_that_of_both() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.none() | st.floats(0, 1)), min_size=1, max_size=30))
 def test_what_is_taken_lately_lies_within_what_was_taken(readings: list[tuple[int, float | None]]) -> None:
-    lately, now, told = TakenLately(), at(0), []
+    lately, now, told = RecentlyTaken(), at(0), []
     for ahead, taken in readings:
         now += ahead * SECOND
         told.append((now, taken))
@@ -246,8 +247,16 @@ def test_without_a_collector_the_clocks_are_absent_with_the_reason() -> None:
     assert "jaxobs_device_clock_ratio" not in families(snapshot)
 
 
+def test_what_is_withheld_of_an_executable_is_not_beside_the_clocks_either() -> None:
+    document = measured(observed(seconds=1e-9)).snapshot(at(4)).to_dict()
+    assert "contradict" in document["executables"][0]["efficiency_reason"]
+    clocks = document["devices"][0]["clocks"]
+    assert (clocks["efficiency"], clocks["function"]) == (None, None)
+    assert clocks["remark"] == "the clock at 0.62 of its maximum: held down by power"
+
+
 def test_before_any_step_the_model_has_nothing_to_set_beside_it() -> None:
-    document = clocks_document(SLOW, Taken(), {}, [])["clocks"]
-    assert document["mfu"] is None
-    assert document["mfu_reason"] == "no step has ended yet"
-    assert document["remark"] == "the clock at 0.62 of its maximum: held down by power"
+    clocks = clocks_view(SLOW, Taken(), [], []).value
+    assert clocks is not None
+    assert clocks.mfu == Figure(None, "no step has ended yet")
+    assert clocks.remark.value == "the clock at 0.62 of its maximum: held down by power"

@@ -1,4 +1,4 @@
-"""Advice: what to do about it, in a sentence with a cause, a number and a remedy. Pure: a document in, plain data out.
+"""Advice: what to do about it, in a sentence with a cause, a number and a remedy. Pure: a view in, plain data out.
 
 The table of conditions is in `conditions.py`; docs/advice.md is written from it.
 """

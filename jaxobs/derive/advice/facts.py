@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from jaxobs.derive.advice.reading import Document, named, number, numbers, ratio, rows, text, value
+from jaxobs.derive.advice.reading import number
+from jaxobs.derive.compilation.compilations import FunctionView
+from jaxobs.derive.compilation.persistent_cache import PersistentCacheView
+from jaxobs.derive.devices.view import DeviceView
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.profiler_windows.view import ProfileView
+from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.report.host_lines import main_thread_lines
 from jaxobs.vocabulary.wall_time import BUSY, IDLE
 
@@ -87,137 +94,132 @@ class WorkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """All that the conditions look at. `document` is the snapshot's, for what needs no preparation."""
+class OperationFacts:
+    """An operation, in all windows or in the whole trace. `share` is of the device's busy time."""
 
-    document: Document
-    loops: tuple[LoopFacts, ...]
-    work: tuple[WorkFacts, ...]
-    matrix_peaks: Mapping[str, float]
-    memory_peak: float | None
-    memory_limit: float | None
+    executions: float
+    seconds: float
+    share: float | None
+    is_control: bool
+    """A loop or a conditional, whose own time passes between operations."""
+    is_latency: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the conditions look at. What needs no preparation is as the snapshot has it; a trace has none of it."""
+
+    loops: tuple[LoopFacts, ...] = ()
+    work: tuple[WorkFacts, ...] = ()
+    operations: tuple[OperationFacts, ...] = ()
+    matrix_peaks: Mapping[str, float] = field(default_factory=dict)
+    memory_peak: float | None = None
+    memory_limit: float | None = None
     timed_unknown: float = 0.0
     """Share of the loops' wall time in executables that were timed and could not be held against a peak."""
+    age: float | None = None
+    """Seconds since the process was started; None where they are not known."""
+    functions: Mapping[str, FunctionView] = field(default_factory=dict)
+    executables: Sequence[ExecutableView] = ()
+    devices: Sequence[DeviceView] = ()
+    persistent_cache: PersistentCacheView | None = None
 
-    @property
-    def age(self) -> float | None:
-        """Seconds since the process was started; None where they are not known."""
-        seconds = number(self.document, "process", "seconds")
-        return seconds or None
 
-
-def facts_of(document: Document) -> Facts:
-    """The facts in a snapshot's document."""
-    loops = tuple(_loops(document))
-    first = next(iter(rows(document, "devices")), {})
-    limit = number(first, "memory", "limit_bytes") or number(first, "peaks", "memory_capacity")
+def facts_of(view: SnapshotView) -> Facts:
+    """The facts in a snapshot."""
+    wall = sum(loop.wall_seconds for loop in view.loops.values())
+    loops = tuple(_loops(view, wall))
+    devices = view.devices.value or []
+    peaks = devices[0].peaks.value.peaks if devices and devices[0].peaks.value else None
+    memory = devices[0].memory.value if devices else None
+    unknown = [executable for executable in view.executables if executable.bottleneck.label == "unknown"]
     return Facts(
-        document,
         loops,
-        tuple(_work(document, loops)),
-        matrix_peaks(value(first, "peaks")),
-        number(first, "peaks", "memory", "value") or None,
-        limit or None,
-        _timed_unknown(document),
+        tuple(_work(view, loops, wall)),
+        tuple(_operations(view)),
+        _matrix_peaks(peaks),
+        number(peaks.memory.value) or None if peaks and peaks.memory else None,
+        (number(memory.limit_bytes.value) if memory else None)
+        or (number(peaks.memory_capacity) if peaks else None)
+        or None,
+        sum(number(executable.seconds.value) or 0.0 for executable in unknown) / wall if wall else 0.0,
+        number(view.process.seconds) or None,
+        view.functions,
+        view.executables,
+        devices,
+        view.process.persistent_cache,
     )
 
 
-def _loops(document: Document) -> list[LoopFacts]:
-    every = named(document, "loops")
-    total = _wall(document)
-    found = []
-    for name, loop in every.items():
-        wall = number(loop, "wall_seconds")
-        confidence = ratio(loop, "bottleneck", "confidence")
-        shares = numbers(loop, "bottleneck", "shares")
-        sure = confidence is not None and confidence >= LEAST_CONFIDENCE
+def _loops(view: SnapshotView, wall: float) -> Iterator[LoopFacts]:
+    """`wall` seconds of all loops."""
+    for name, loop in view.loops.items():
+        verdict, shares = loop.bottleneck, loop.bottleneck.shares
         whole = math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6)  # else one of them is missing
-        if not (wall and total and sure and whole and text(loop, "bottleneck", "label") != "unknown"):
+        sure = whole and verdict.label != "unknown" and verdict.confidence >= LEAST_CONFIDENCE
+        if not (loop.wall_seconds and sure):
             continue
-        assert confidence is not None
-        found.append(
-            LoopFacts(
-                name,
-                wall / total,
-                shares,
-                confidence,
-                number(loop, "step_seconds") or None,
-                _window(value(loop, "profile")),
-                host_is_ahead=value(loop, "profile", "host_is_ahead") is True,
-                untimed=_untimed(loop, shares),
-                lines=tuple(main_thread_lines(loop)),
-            )
+        yield LoopFacts(
+            name,
+            loop.wall_seconds / wall,
+            shares,
+            verdict.confidence,
+            loop.step_seconds.value or None,
+            _window(loop.profile.value),
+            host_is_ahead=loop.profile.value is not None and loop.profile.value.host_is_ahead,
+            untimed=_untimed(loop, shares),
+            lines=tuple(main_thread_lines(loop.host_lines.under("host_lines"))),
         )
-    return found
 
 
-def _untimed(loop: Document, shares: Mapping[str, float]) -> float:
-    unknown, idle = shares.get("unknown", 0.0), number(loop, "device_idle")
+def _untimed(loop: LoopView, shares: Mapping[str, float]) -> float:
+    unknown, idle = shares.get("unknown", 0.0), loop.device_idle.value
     if idle is None:
         return unknown
     return max(0.0, unknown - max(0.0, idle - sum(shares.get(word, 0.0) for word in IDLE)))
 
 
-def _window(profile: Any) -> WindowFacts | None:
-    steps, busy, gap = (number(profile, name) for name in ("steps", "busy_seconds", "gap_seconds"))
-    if not steps or busy is None or gap is None:
+def _window(profile: ProfileView | None) -> WindowFacts | None:
+    if profile is None or not profile.steps:
         return None
-    latency = number(profile, "seconds_by_bottleneck", "latency") or 0.0
-    return WindowFacts(steps, busy / steps, latency / steps, gap / steps)
+    steps, gap = profile.steps, profile.gap_seconds
+    latency = profile.seconds_by_bottleneck.get("latency", 0.0)
+    return WindowFacts(steps, profile.busy_seconds / steps, latency / steps, gap / steps)
 
 
-def _wall(document: Document) -> float | None:
-    """Wall seconds of all loops; None where those of one are missing, as its part would be shared out to the others."""
-    loops = value(document, "loops")
-    every = [number(loop, "wall_seconds") for loop in loops.values()] if isinstance(loops, Mapping) else []
-    return None if None in every else sum(wall or 0.0 for wall in every)
-
-
-def _work(document: Document, loops: tuple[LoopFacts, ...]) -> list[WorkFacts]:
-    """Device seconds over the loops' wall time, and no more than the share in which the loops' device was busy."""
-    wall = _wall(document)
+def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iterator[WorkFacts]:
+    """Device seconds over the loops' `wall` time, and no more than the share in which the loops' device was busy."""
     busy = sum(loop.share(word) or 0.0 for loop in loops for word in BUSY)
-    found = []
-    for made in rows(document, "executables"):
-        seconds, per_run = number(made, "seconds"), number(made, "seconds_per_run")
-        function, label = text(made, "function"), text(made, "bottleneck", "label")
-        confidence, cost = ratio(made, "bottleneck", "confidence"), value(made, "cost")
-        if not (seconds and per_run and wall and function and label and confidence is not None):
+    for executable in view.executables:
+        seconds, per_run = number(executable.seconds.value), number(executable.seconds_per_run.value)
+        cost, verdict = executable.cost.value.cost if executable.cost.value else None, executable.bottleneck
+        if not (seconds and per_run and wall and cost and cost.exact):
             continue
-        if confidence < LEAST_CONFIDENCE or value(cost, "exact") is not True:
-            continue
-        amounts = [number(cost, name) for name in ("flops", "matrix_flops", "bytes")]
-        if None in amounts:
+        amounts = [number(amount) for amount in (cost.flops, cost.matrix_flops, cost.bytes)]
+        if verdict.confidence < LEAST_CONFIDENCE or None in amounts:
             continue
         flops, matrix, moved = (amount or 0.0 for amount in amounts)
-        found.append(
-            WorkFacts(
-                {"function": function, "executable": text(made, "executable") or ""},
-                min(1.0, busy, seconds / wall),
-                label,
-                confidence,
-                per_run,
-                flops,
-                matrix,
-                moved,
-                numbers(cost, "executed_matrix_flops_by_type"),
-                numbers(made, "memory"),
-            )
+        yield WorkFacts(
+            {"function": executable.function, "executable": executable.executable.value or ""},
+            min(1.0, busy, seconds / wall),
+            verdict.label,
+            verdict.confidence,
+            per_run,
+            flops,
+            matrix,
+            moved,
+            cost.executed_matrix_flops_by_type,
+            executable.memory.value or {},
         )
-    return found
 
 
-def _timed_unknown(document: Document) -> float:
-    wall = _wall(document)
-    timed = sum(
-        number(made, "seconds") or 0.0
-        for made in rows(document, "executables")
-        if text(made, "bottleneck", "label") == "unknown"
-    )
-    return timed / wall if wall else 0.0
+def _operations(view: SnapshotView) -> Iterator[OperationFacts]:
+    for row in view.operations.value or ():
+        latency, control = row.bottleneck == "latency", row.kind == "control"
+        yield OperationFacts(row.executions, row.seconds, row.share.value, control, latency)
 
 
-def matrix_peaks(peaks: Any) -> dict[str, float]:
+def _matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
     """FLOP/s of the matrix unit by element type."""
-    known = {dtype: number(peak, "value") for dtype, peak in named(peaks, "matrix").items()}
+    known = {dtype: number(peak.value) for dtype, peak in peaks.matrix.items()} if peaks else {}
     return {dtype: rate for dtype, rate in known.items() if rate}

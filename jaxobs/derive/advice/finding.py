@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jaxobs.model.figure import figure
+
 HOUR = 3600.0
 NO_SECONDS = "it gives back memory, not time"
 
@@ -28,17 +30,15 @@ class Finding:
 
     def to_dict(self, condition: str) -> dict[str, Any]:
         """Plain data for a snapshot."""
-        known = self.saves_ratio is not None
+        an_hour = None if self.saves_ratio is None else self.saves_ratio * HOUR
         document: dict[str, Any] = {
             "condition": condition,
             **self.subject,
             "sentence": _sentence(self.sentence),
             "remedy": _sentence(self.remedy),
             "confidence": self.confidence,
-            "saves_ratio": self.saves_ratio,
-            "saves_ratio_reason": None if known else NO_SECONDS,
-            "seconds_per_hour": None if self.saves_ratio is None else self.saves_ratio * HOUR,
-            "seconds_per_hour_reason": None if known else NO_SECONDS,
+            **figure(self.saves_ratio, NO_SECONDS).under("saves_ratio"),
+            **figure(an_hour, NO_SECONDS).under("seconds_per_hour"),
         }
         return document if self.saves_bytes is None else document | {"saves_bytes": self.saves_bytes}
 

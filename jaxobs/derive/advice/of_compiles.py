@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
-from jaxobs.derive.advice.reading import Document, named, number, rows, text, value
+from jaxobs.derive.compilation.compilations import FunctionView
+from jaxobs.derive.compilation.recompilations import RecompilationView
 from jaxobs.report.units import count, duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2
@@ -49,7 +50,7 @@ class _Again:
 
     cause: str
     argument: str
-    example: Document
+    example: RecompilationView
     count: float = 0.0
     seconds: float = 0.0
 
@@ -67,7 +68,7 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
     if facts.age is None:
         return
     little: dict[str, list[_Again]] = {}
-    for function, compiled in named(facts.document, "functions").items():
+    for function, compiled in facts.functions.items():
         again = _by_cause(compiled)
         if again and _seconds(again) < LEAST_SAVED * facts.age:
             little[function] = again
@@ -123,33 +124,32 @@ def _why(again: list[_Again]) -> str:
     return f": {', '.join(causes)}"
 
 
-def _by_cause(compiled: Document) -> list[_Again]:
+def _by_cause(compiled: FunctionView) -> list[_Again]:
     """Known causes of recompilations that came often enough, or took long, that of the most seconds first."""
     groups: dict[tuple[str, str], _Again] = {}
     of_cause: defaultdict[str, float] = defaultdict(float)
-    for row in rows(compiled, "recompilations"):
-        cause, number_of, spent = text(row, "cause"), number(row, "count"), number(row, "seconds")
-        if cause not in REMEDIES or not number_of or not spent:
+    for row in compiled.recompilations:
+        if row.cause not in REMEDIES or not row.count or not row.seconds:
             continue
-        argument = text(row, "argument") or ""
-        group = groups.setdefault((cause, argument), _Again(cause, argument, row))
-        group.count += number_of
-        group.seconds += spent
-        of_cause[cause] += number_of
-    told = [
+        argument = row.argument.value or ""
+        group = groups.setdefault((row.cause, argument), _Again(row.cause, argument, row))
+        group.count += row.count
+        group.seconds += row.seconds
+        of_cause[row.cause] += row.count
+    enough = [
         group
         for group in groups.values()
         if of_cause[group.cause] >= LEAST_RECOMPILATIONS or group.seconds >= LARGE
     ]
-    return sorted(told, key=lambda group: -group.seconds)
+    return sorted(enough, key=lambda group: -group.seconds)
 
 
 def persistent_cache(facts: Facts) -> Iterator[Finding]:
     """What this start spent in the compiler on programs that the cache would keep, over the age of the process."""
-    cache = value(facts.document, "process", "persistent_cache")
-    spent, kept = number(cache, "seconds_without"), number(cache, "seconds_not_kept")
-    if value(cache, "enabled") is not False or facts.age is None or spent is None or kept is None:
+    cache = facts.persistent_cache
+    if cache is None or cache.enabled.value is not False or facts.age is None:
         return
+    spent, kept = cache.seconds_without, cache.seconds_not_kept
     if kept > LEAST_COMPILE_SECONDS:
         share = min(1.0, kept / facts.age)
         yield Finding(
@@ -162,8 +162,8 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _because(cause: str, argument: str, row: Document) -> str:
-    old, new = text(row, "old"), text(row, "new")
+def _because(cause: str, argument: str, row: RecompilationView) -> str:
+    old, new = row.old.value, row.new.value
     change = f" ({old[:LONGEST]} → {new[:LONGEST]})" if old and new else ""
     if cause == "redefined":
         return "because it was defined anew"

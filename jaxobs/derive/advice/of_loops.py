@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import Facts, LoopFacts, WindowFacts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.advice.reading import LARGEST, number, rows, text
+from jaxobs.derive.advice.reading import LARGEST
 from jaxobs.report.units import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
@@ -147,17 +147,16 @@ def _mix(facts: Facts) -> _Mix | None:
     Those that a snapshot leaves out, the smallest, are not counted among the small ones: there are more of them.
     """
     busy = small = in_operations = between = launched = 0.0
-    for row in rows(facts.document, "operations"):
-        count, took, share = number(row, "executions"), number(row, "seconds"), number(row, "share")
+    for operation in facts.operations:
+        count, took, share = operation.executions, operation.seconds, operation.share
         if not count or not took:
             continue
         busy = max(busy, took / share if share else 0.0)
-        control = text(row, "kind") == "control"
-        if not control and took / count <= SMALL_OPERATION:
+        if not operation.is_control and took / count <= SMALL_OPERATION:
             small += count
-        if "latency" not in (text(row, "bottleneck"), text(row, "label")):
+        if not operation.is_latency:
             continue
-        if control:
+        if operation.is_control:
             between += took
         else:
             in_operations += took

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxobs.derive.advice.facts import (
     LEAST_CONFIDENCE,
     Facts,
     LoopFacts,
+    OperationFacts,
     WindowFacts,
     WorkFacts,
-    matrix_peaks,
 )
-from jaxobs.derive.advice.reading import Document, number, numbers, ratio, rows, text, value
+from jaxobs.derive.advice.reading import Document, named, number, numbers, ratio, rows, text
 
 
 def facts_of_trace(document: Document) -> Facts:
@@ -23,16 +25,15 @@ def facts_of_trace(document: Document) -> Facts:
     span = sum(amount or 0.0 for amount in spans)
     unmodelled = ratio(document, "unmodelled_share")
     if not span or None in spans or unmodelled is None or 1 - unmodelled < LEAST_CONFIDENCE:
-        return Facts(document, (), (), {}, None, None)
+        return Facts()
     first, confidence = devices[0], 1 - unmodelled
     one_kind = len({text(device, "device_kind") for device in devices}) == 1
     return Facts(
-        document,
         (_whole(document, devices, span, confidence),),
         tuple(_work(document, span, confidence)),
-        matrix_peaks(value(first, "peaks")) if one_kind else {},
+        tuple(_operations(document)),
+        _matrix_peaks(first) if one_kind else {},
         number(first, "peaks", "memory", "value") or None if one_kind else None,
-        None,
     )
 
 
@@ -78,3 +79,17 @@ def _work(document: Document, span: float, confidence: float) -> list[WorkFacts]
             )
         )
     return found
+
+
+def _operations(document: Document) -> Iterator[OperationFacts]:
+    for row in rows(document, "operations"):
+        executions, seconds = number(row, "executions"), number(row, "seconds")
+        if executions and seconds:
+            latency, control = text(row, "label") == "latency", text(row, "kind") == "control"
+            yield OperationFacts(executions, seconds, number(row, "share"), control, latency)
+
+
+def _matrix_peaks(device: Document) -> dict[str, float]:
+    """FLOP/s of the matrix unit by element type."""
+    known = {dtype: number(peak, "value") for dtype, peak in named(device, "peaks", "matrix").items()}
+    return {dtype: rate for dtype, rate in known.items() if rate}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.advice.reading import number, rows, text
 from jaxobs.report.units import byte_size, rough_percent
 
 MOSTLY_PRODUCTS = 0.5
@@ -100,17 +99,17 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
 
 def donation(facts: Facts) -> Iterator[Finding]:
     """Arguments whose buffers the outputs could take over, by shape and element type."""
-    for made in rows(facts.document, "executables"):
-        function, runs = text(made, "function"), number(made, "runs")
-        saved = number(made, "donatable_bytes")
+    for executable in facts.executables:
+        function, runs = executable.function, executable.runs.value
+        saved = executable.donatable_bytes.value
         least = (
             DONATION_BYTES if facts.memory_limit is None else max(1.0, DONATION_SHARE * facts.memory_limit)
         )
-        if function is None or runs is None or runs < 2 or saved is None or saved < least:
+        if runs is None or runs < 2 or saved is None or saved < least:
             continue
         share = f" ({rough_percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
         yield Finding(
-            {"function": function, "executable": text(made, "executable") or ""},
+            {"function": function, "executable": executable.executable.value or ""},
             f"`{function}` holds arguments and outputs of the same shapes side by side: donating them would give back up "
             f"to {byte_size(saved)} a device{share}",
             "`jax.jit(…, donate_argnums=…)` for arguments that the caller does not use again, such as the training state",

@@ -9,22 +9,23 @@ from jaxobs.derive.advice.facts import Facts, facts_of
 from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
 from jaxobs.derive.advice.of_trace import facts_of_trace
 from jaxobs.derive.advice.reading import Document
+from jaxobs.derive.snapshot.view import SnapshotView
 
 MOST: Final = 5
 """Pieces of advice at a time: what somebody reads."""
 
 
-def advise(document: Document) -> list[dict[str, Any]]:
-    """The advice on a snapshot's document, the most seconds first, then that which gives back memory alone.
+def advise(view: SnapshotView) -> list[dict[str, Any]]:
+    """The advice on a snapshot, the most seconds first, then that which gives back memory alone.
 
     Each: `condition`, `loop` or `function`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of the wall time) and
     `seconds_per_hour`; or instead of the last two `saves_bytes`.
     """
-    return _ranked(facts_of(document), [condition.name for condition in CONDITIONS])
+    return _ranked(facts_of(view), [condition.name for condition in CONDITIONS])
 
 
 def advise_on_trace(document: Document) -> list[dict[str, Any]]:
-    """The same on the document of `jaxobs analyze`, by the conditions that a trace alone can tell."""
+    """The advice on the document of `jaxobs analyze`, by the conditions that a trace alone can tell."""
     return _ranked(
         facts_of_trace(document), [condition.name for condition in CONDITIONS if condition.in_a_trace]
     )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from jaxobs.derive.compilation.persistent_cache import PersistentCache
-from jaxobs.derive.compilation.recompilations import Recompilations
+from jaxobs.derive.compilation.recompilations import Recompilations, RecompilationView
 from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
+from jaxobs.model.figure import Figure
+from jaxobs.model.metrics import Metric
 from jaxobs.vocabulary.compilation import PHASES
 from jaxobs.vocabulary.labels import EAGER, OTHER
 
@@ -26,6 +29,25 @@ LONGEST_BRIDGE = NANOSECONDS // 20
 
 LISTED = 300
 """Functions in a snapshot: whoever compiles thousands looks at those that took longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionView:
+    """What compiling a function took; `seconds` by phase."""
+
+    compilations: int
+    recompilation_count: int
+    recompilations: Sequence[RecompilationView]
+    """The most expensive reason first."""
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Functions that are not listed."""
+
+    functions_left_out: Figure[int]
+    functions_left_out_seconds: float
 
 
 class Compiles:
@@ -45,7 +67,7 @@ class Compiles:
         self._listed: list[str] = []
         self._seconds_in_all = 0.0
         self._changed: set[str] = set()
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._views: dict[str, FunctionView] = {}
         self._made: defaultdict[int, deque[Compilation]] = defaultdict(lambda: deque(maxlen=INTERVALS_KEPT))
         self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -160,16 +182,18 @@ class Compiles:
         self._shown = self._selection.choose(self._weights, changed)
         before, self._listed = self._listed, self._largest.update(self._weights, changed)
         fresh = set(self._listed).difference(before).union(changed)
-        self._rows = {name: self._row(name) if name in fresh else self._rows[name] for name in self._listed}
+        self._views = {
+            name: self._view(name) if name in fresh else self._views[name] for name in self._listed
+        }
         for name in changed:
             shown = name if name in self._shown else OTHER
-            self._tell(compilation_metrics.COMPILATIONS, (name,), (shown,), self.count[name])
+            self._count(compilation_metrics.COMPILATIONS, (name,), (shown,), self.count[name])
             for phase, amount in self.seconds[name].items():
-                self._tell(
+                self._count(
                     compilation_metrics.COMPILE_FUNCTION_SECONDS, (name, phase), (shown, phase), amount
                 )
             for cause, times in self.recompilations.counts[name].items():
-                self._tell(compilation_metrics.RECOMPILATIONS, (name, cause), (shown, cause), times)
+                self._count(compilation_metrics.RECOMPILATIONS, (name, cause), (shown, cause), times)
         oldest: dict[str, int] = {}
         for event in self._in_flight.values():
             oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
@@ -182,27 +206,28 @@ class Compiles:
             compilation_metrics.COMPILING, (((name,), age) for name, age in in_flight.items())
         )
 
-    def document(self) -> dict[str, Any]:
-        """As of the last `update`: `functions`, those with the most seconds first, and what is left out of them."""
-        count = len(self._weights) - len(self._rows)
-        listed = sum(self._weights[name][0] for name in self._rows)
-        return {
-            "functions": self._rows,
-            "functions_left_out": count,
-            "functions_left_out_seconds": max(0.0, self._seconds_in_all - listed) if count else 0.0,
-            "functions_left_out_reason": f"the {LISTED} with the most seconds are listed" if count else None,
-        }
+    def functions(self) -> dict[str, FunctionView]:
+        """Views of the functions at the last `update`, with the most seconds first."""
+        return self._views
 
-    def _row(self, name: str) -> dict[str, Any]:
-        """A new one whenever something changed: snapshots keep the old ones."""
-        return {
-            "compilations": self.count[name],
-            "recompilation_count": sum(self.recompilations.counts[name].values()),
-            "recompilations": self.recompilations.document(name),
-            "seconds": {phase: float(self.seconds[name].get(phase, 0.0)) for phase in PHASES},
-        }
+    def left_out(self) -> LeftOut:
+        """What is in no list."""
+        count = len(self._weights) - len(self._views)
+        listed = sum(self._weights[name][0] for name in self._views)
+        return LeftOut(
+            Figure(count, f"the {LISTED} with the most seconds are listed" if count else None),
+            max(0.0, self._seconds_in_all - listed) if count else 0.0,
+        )
 
-    def _tell(self, metric: Any, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
+    def _view(self, name: str) -> FunctionView:
+        return FunctionView(
+            self.count[name],
+            sum(self.recompilations.counts[name].values()),
+            self.recompilations.views(name),
+            {phase: float(self.seconds[name].get(phase, 0.0)) for phase in PHASES},
+        )
+
+    def _count(self, metric: Metric, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
         """What is new since the last time goes to the series that the function has now, so that no counter falls."""
         told = (metric.name, *key)
         new = total - self._told.get(told, 0.0)

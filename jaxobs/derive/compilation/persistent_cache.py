@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation
+from jaxobs.model.figure import Figure
 
 NOT_COMPILED = "nothing was compiled yet"
 
 CACHED_FROM: Final = 1.0
 """Seconds. JAX writes a program to its cache if compiling it took so long: `jax_persistent_cache_min_compile_time_secs`,
 whose default this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentCacheView:
+    """`enabled` is of the latest compile, and has a reason too where not all compiles were so.
+
+    `seconds_without` the compiler took with the cache off, `seconds_not_kept` of them for programs that it would have
+    kept.
+    """
+
+    enabled: Figure[bool]
+    hits: int
+    misses: int
+    compilations_without: int
+    seconds_saved: float
+    seconds_without: float
+    seconds_not_kept: float
 
 
 class PersistentCache:
@@ -47,22 +66,17 @@ class PersistentCache:
             # Reading may take longer than compiling did: the counter counts gains, the document what is left of them.
             self._series.add(compilation_metrics.CACHE_SECONDS_SAVED, (), max(0.0, saved))
 
-    def document(self) -> dict[str, Any]:
-        """`enabled` is of the latest compile, and has a reason too where not all compiles were so.
-
-        `seconds_without` the compiler took with the cache off, `seconds_not_kept` of them for programs that it would
-        have kept.
-        """
-        return {
-            "enabled": self.enabled,
-            "enabled_reason": NOT_COMPILED if self.enabled is None else self._why_mixed(),
-            "hits": self.hits,
-            "misses": self.misses,
-            "compilations_without": self.without,
-            "seconds_saved": self.seconds_saved,
-            "seconds_without": self.seconds_without,
-            "seconds_not_kept": self.seconds_not_kept,
-        }
+    def view(self) -> PersistentCacheView:
+        """What is shown of the cache, by what the compiles so far said."""
+        return PersistentCacheView(
+            Figure(self.enabled, NOT_COMPILED if self.enabled is None else self._why_mixed()),
+            self.hits,
+            self.misses,
+            self.without,
+            self.seconds_saved,
+            self.seconds_without,
+            self.seconds_not_kept,
+        )
 
     def _why_mixed(self) -> str | None:
         compilations = self.hits + self.misses + self.without

@@ -15,6 +15,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.steps.intervals import Span, joined
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
+from jaxobs.model.figure import Figure, figure
 from jaxobs.vocabulary.compilation import CAUSES
 
 SPANS_KEPT: Final = 1_000
@@ -33,6 +34,20 @@ NO_ARGUMENT = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class RecompilationView:
+    """Recompiles of a function for one reason, with the latest example of it."""
+
+    cause: str
+    argument: Figure[str]
+    old: Figure[str]
+    new: Figure[str]
+    differences: int
+    call_site: Figure[str]
+    count: int
+    seconds: float
+
+
 @dataclass(slots=True)
 class Row:
     """One reason, with the latest example of it."""
@@ -42,30 +57,20 @@ class Row:
     count: int = 0
     seconds: float = 0.0
 
-    def document(self) -> dict[str, Any]:
-        """As the snapshot shows it; `old` and `new` are those of the latest such recompile."""
-        told = self.attributes
-        reason = told.get(events.MISS_REASON) or NO_ARGUMENT.get(self.cause, "too many reasons to keep each")
-        argument, old, new = (
-            told.get(name) for name in (events.MISS_ARGUMENT, events.MISS_OLD, events.MISS_NEW)
+    def view(self) -> RecompilationView:
+        """`old` and `new` are those of the latest such recompile."""
+        known = self.attributes
+        reason = known.get(events.MISS_REASON) or NO_ARGUMENT.get(self.cause, "too many reasons to keep each")
+        return RecompilationView(
+            self.cause,
+            figure(known.get(events.MISS_ARGUMENT), reason),
+            figure(known.get(events.MISS_OLD), reason),
+            figure(known.get(events.MISS_NEW), reason),
+            known.get(events.MISS_DIFFERENCES, 0),
+            figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
+            self.count,
+            self.seconds,
         )
-        site = call_site(told)
-        return {
-            "cause": self.cause,
-            "argument": argument,
-            "argument_reason": None if argument is not None else reason,
-            "old": old,
-            "old_reason": None if old is not None else reason,
-            "new": new,
-            "new_reason": None if new is not None else reason,
-            "differences": told.get(events.MISS_DIFFERENCES, 0),
-            "call_site": site,
-            "call_site_reason": None
-            if site
-            else "no frame of the program's own was seen, or it was called from several",
-            "count": self.count,
-            "seconds": self.seconds,
-        }
 
 
 class Recompilations:
@@ -117,10 +122,10 @@ class Recompilations:
         earlier.extend(joined([*within, *phases]))
         return sum(end - start for start, end in phases) - told
 
-    def document(self, function: str) -> list[dict[str, Any]]:
+    def views(self, function: str) -> list[RecompilationView]:
         """The most expensive reason first."""
         rows = sorted(self._rows.get(function, {}).values(), key=lambda row: (-row.seconds, -row.count))
-        return [row.document() for row in rows]
+        return [row.view() for row in rows]
 
 
 def call_site(attributes: dict[str, Any]) -> str | None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from jaxobs.derive.devices.throttling import Reading, Taken, TakenLately, read_device
+from jaxobs.derive.devices.throttling import Reading, RecentlyTaken, Taken, read_device
+from jaxobs.derive.devices.view import DeviceView, PeaksView, clocks_view
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.memory.usage import Memory
 from jaxobs.derive.metrics.catalogue import device_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
+from jaxobs.model.figure import Figure
 from jaxobs.roofline_model.ceiling import ceiling, roof
+
+NO_BACKEND = "JAX has made no backend yet"
 
 
 class Devices:
@@ -24,7 +31,9 @@ class Devices:
         self.peaks: dict[str, Peaks] = {}
         self._dtypes: set[str] = set()
         self._roofs: set[tuple[str, str]] = set()
-        self._taken: dict[int, TakenLately] = {}
+        self._taken: dict[int, RecentlyTaken] = {}
+        self._read: dict[int, Reading | None] = {}
+        """What collectors said of each device at the last update."""
 
     def found(self, event: BackendFound) -> None:
         self.backend = event
@@ -57,61 +66,52 @@ class Devices:
                 for intensity, rate in ceiling(peaks, dtype):
                     self._series.set(device_metrics.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
-    def read(self, ordinal: int) -> Reading | None:
-        """What collectors say of a device now."""
-        return read_device(self._readings, self._series.gauges, str(ordinal))
-
     def update(self, now: int) -> None:
         """Show what collectors say of every device under the core's own names."""
         ordinals = [ordinal for ordinal, _, _ in self.backend.devices] if self.backend else []
-        read = {str(ordinal): self.read(ordinal) or Reading() for ordinal in ordinals}
+        self._read = {
+            ordinal: read_device(self._readings, self._series.gauges, str(ordinal)) for ordinal in ordinals
+        }
+        known = {str(ordinal): reading or Reading() for ordinal, reading in self._read.items()}
         for ordinal in ordinals:
-            self._taken.setdefault(ordinal, TakenLately()).add(now, read[str(ordinal)].taken)
+            self._taken.setdefault(ordinal, RecentlyTaken()).add(now, known[str(ordinal)].taken)
         for metric, values in (
-            (device_metrics.DEVICE_UTILIZATION, {device: told.utilization for device, told in read.items()}),
-            (device_metrics.DEVICE_CLOCK, {device: told.clock_ratio for device, told in read.items()}),
+            (device_metrics.DEVICE_UTILIZATION, {name: each.utilization for name, each in known.items()}),
+            (device_metrics.DEVICE_CLOCK, {name: each.clock_ratio for name, each in known.items()}),
         ):
-            self._series.replace(metric, (((device,), value) for device, value in values.items()))
-        held = (((device, reason), 1.0) for device, told in read.items() for reason in told.reasons or ())
+            self._series.replace(metric, (((name,), value) for name, value in values.items()))
+        held = (((name, reason), 1.0) for name, each in known.items() for reason in each.reasons or ())
         self._series.replace(device_metrics.DEVICE_THROTTLED, held)
 
-    def document(
-        self,
-        memory: Callable[[int], dict[str, Any]],
-        clocks: Callable[[Reading | None, Taken], dict[str, Any]],
-    ) -> list[dict[str, Any]] | None:
-        """One entry a device; `memory` says what is known of the memory of the device with that ordinal.
-
-        `clocks` says what is known beside what collectors say of it.
-        """
+    def views(
+        self, memory: Memory, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
+    ) -> Figure[list[DeviceView]]:
+        """What is shown of each device at the last `update`; `executables` begin with the most device time."""
         if self.backend is None:
-            return None
-        return [
-            {
-                "device": ordinal,
-                "kind": kind,
-                "platform": self.backend.platform,
-                "peaks": _with_reasons(self.peaks[kind]) if kind in self.peaks else None,
-                "peaks_reason": self.peaks[kind].reason if kind in self.peaks else "not looked up yet",
-                "roofs": self._roofs_of(kind),
-                **memory(ordinal),
-                **clocks(self.read(ordinal), self._taken_lately(ordinal)),
-            }
-            for ordinal, kind, _ in self.backend.devices
-        ]
+            return Figure(None, NO_BACKEND)
+        return Figure(
+            [
+                DeviceView(
+                    ordinal,
+                    kind,
+                    self.backend.platform,
+                    self._peaks_of(kind),
+                    self._roofs_of(kind),
+                    memory.device(ordinal),
+                    clocks_view(self._read.get(ordinal), self._recently_taken(ordinal), loops, executables),
+                )
+                for ordinal, kind, _ in self.backend.devices
+            ]
+        )
+
+    def _peaks_of(self, kind: str) -> Figure[PeaksView]:
+        peaks = self.peaks.get(kind)
+        return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
 
     def _roofs_of(self, kind: str) -> list[dict[str, Any]]:
-        """The same roofs as the series show, each by its two lines."""
+        """The roofs of the series, each by its two lines."""
         drawn = [roof(self.peaks[kind], dtype) for named, dtype in sorted(self._roofs) if named == kind]
         return [each._asdict() for each in drawn if each is not None]
 
-    def _taken_lately(self, ordinal: int) -> Taken:
+    def _recently_taken(self, ordinal: int) -> Taken:
         return self._taken[ordinal].average() if ordinal in self._taken else Taken()
-
-
-def _with_reasons(peaks: Peaks) -> dict[str, Any]:
-    """Peaks as plain data, each absent one with its reason."""
-    document = peaks.to_dict()
-    for name in [name for name, value in document.items() if value is None and name != "reason"]:
-        document[f"{name}_reason"] = peaks.reason or "not known of this kind of device"
-    return document

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jaxobs.derive.loops.wall_time.window import WINDOW
 from jaxobs.model.device_readings import DeviceReading
@@ -24,10 +24,6 @@ BUSY: Final = 0.5
 LEAST_WATCHED: Final = WINDOW // 2
 """Clocks change from one reading to the next: what they took is an average over the window, and at least half of it."""
 
-NO_READING: Final = "no collector reads this device's clocks"
-NOT_TOLD: Final = "the collector does not tell it of this device"
-NOT_WATCHED: Final = "its clocks were not read for long enough"
-
 GaugesOf = Callable[[str], Mapping[tuple[str, ...], float]]
 """The series of a gauge, by the values of its labels."""
 
@@ -39,7 +35,7 @@ class Taken(NamedTuple):
     memory: float | None = None
 
 
-class TakenLately:
+class RecentlyTaken:
     """The average of one device over the last WINDOW."""
 
     def __init__(self) -> None:
@@ -136,51 +132,6 @@ def remark_on(reading: Reading, function: str, efficiency: float | None, limit: 
     if efficiency is None or efficiency >= 1:
         return f"{clock}: {held}"
     return f"efficiency of {function} {efficiency:.2f} with {clock}: {held}"
-
-
-def clocks_document(
-    reading: Reading | None,
-    lately: Taken,
-    loops: Mapping[str, Mapping[str, Any]],
-    executables: Iterable[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """`clocks` and `clocks_reason` of a device in a snapshot.
-
-    Beside them stand the MFU of the loop with the most wall time and the efficiency of the executable with the most
-    device time: on every device of the job the same program runs.
-    """
-    if reading is None:
-        return {"clocks": None, "clocks_reason": NO_READING}
-    loop = max(loops.values(), key=lambda entry: entry["wall_seconds"], default=None)
-    longest = next((entry for entry in executables if entry["efficiency"] is not None), None)
-    told: dict[str, tuple[Any, str]] = {
-        "utilization_ratio": (reading.utilization, NOT_TOLD),
-        "clock_ratio": (reading.clock_ratio, NOT_TOLD),
-        "memory_clock_ratio": (reading.memory_clock_ratio, NOT_TOLD),
-        "compute_taken_ratio": (
-            lately.compute,
-            NOT_WATCHED if reading.taken.compute is not None else NOT_TOLD,
-        ),
-        "memory_taken_ratio": (lately.memory, NOT_WATCHED if reading.taken.memory is not None else NOT_TOLD),
-        "throttle_reasons": (None if reading.reasons is None else list(reading.reasons), NOT_TOLD),
-        "mfu": (
-            loop["mfu"] if loop else None,
-            (loop["mfu_reason"] if loop else None) or "no step has ended yet",
-        ),
-        "function": (longest["function"] if longest else None, "no executable has an efficiency"),
-        "efficiency": (longest["efficiency"] if longest else None, "no executable has an efficiency"),
-        "remark": (_remark(reading, longest), "the clocks take nothing away from the efficiency"),
-    }
-    document: dict[str, Any] = {}
-    for name, (value, reason) in told.items():
-        document |= {name: value, f"{name}_reason": reason if value is None else None}
-    return {"clocks": document, "clocks_reason": None}
-
-
-def _remark(reading: Reading, longest: Mapping[str, Any] | None) -> str | None:
-    if longest is None:
-        return remark_on(reading, "", None, None)
-    return remark_on(reading, longest["function"], longest["efficiency"], longest["bottleneck"]["label"])
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

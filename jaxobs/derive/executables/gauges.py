@@ -1,14 +1,13 @@
-"""The gauges of an executable."""
+"""The gauges of executables, of what is shown of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 
-from jaxobs.derive.executables.executable import Executable
+from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.metrics.catalogue import executable_metrics
-from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.roofline_model.bounds import efficiency
+from jaxobs.derive.metrics.series import Labels, Series
+from jaxobs.model.metrics import Metric
 
 GAUGES = (
     executable_metrics.EXECUTABLE_FLOPS,
@@ -22,33 +21,28 @@ GAUGES = (
 )
 
 
-def fill_gauges(
-    gauges: Mapping[str, dict[tuple[str, ...], float | None]],
-    made: Executable,
-    name: tuple[str, ...],
-    verdict: Verdict,
-) -> None:
-    """Put its values under the labels `name` into `gauges`, which are by metric name."""
-    per_run, cost, bound = made.seconds_per_run, made.work, made.bound
-    if cost is not None:
-        gauges[executable_metrics.EXECUTABLE_FLOPS.name][name] = cost.flops
-        gauges[executable_metrics.EXECUTABLE_BYTES.name][name] = cost.bytes
-        gauges[executable_metrics.EXECUTABLE_INTENSITY.name][name] = cost.intensity
-        gauges[executable_metrics.EXECUTABLE_ACHIEVED.name][name] = rate(cost, per_run)
-    if bound is not None:
-        near = efficiency(bound, per_run).value if per_run else None
-        gauges[executable_metrics.EXECUTABLE_ATTAINABLE.name][name] = rate(cost, bound.seconds)
-        gauges[executable_metrics.EXECUTABLE_EFFICIENCY.name][name] = near
-    if per_run is not None:
-        gauges[executable_metrics.EXECUTABLE_BOTTLENECK.name][
-            *name, verdict.label, verdict.runner_up or ""
-        ] = 1.0
-    for kind, amount in made.memory.items():
-        gauges[executable_metrics.EXECUTABLE_MEMORY.name][*name, kind] = float(amount)
+def show_executables(views: Iterable[ExecutableView], series: Series) -> None:
+    """Bring the gauges to these executables; those of others go."""
+    values: dict[str, dict[Labels, float | None]] = {metric.name: {} for metric in GAUGES}
+    for view in views:
+        for metric, labels, value in _gauges(view):
+            values[metric.name][view.labels + labels] = value
+    for metric in GAUGES:
+        series.replace(metric, values[metric.name].items())
 
 
-def rate(cost: Cost | None, elapsed: float | None) -> float | None:
-    """FLOP/s; None without both, or where nothing is to be computed."""
-    if cost is None or not cost.flops > 0 or elapsed is None or not elapsed > 0:
-        return None
-    return cost.flops / elapsed
+def _gauges(view: ExecutableView) -> Iterator[tuple[Metric, Labels, float | None]]:
+    """Each with its labels behind those of the executable."""
+    if view.cost.value is not None:
+        cost = view.cost.value.cost
+        yield executable_metrics.EXECUTABLE_FLOPS, (), cost.flops
+        yield executable_metrics.EXECUTABLE_BYTES, (), cost.bytes
+        yield executable_metrics.EXECUTABLE_INTENSITY, (), cost.intensity
+    yield executable_metrics.EXECUTABLE_ACHIEVED, (), view.achieved_flops_per_second.value
+    yield executable_metrics.EXECUTABLE_ATTAINABLE, (), view.attainable_flops_per_second.value
+    yield executable_metrics.EXECUTABLE_EFFICIENCY, (), view.efficiency.value
+    if view.seconds_per_run.value is not None:
+        limits = view.bottleneck.label, view.bottleneck.runner_up or ""
+        yield executable_metrics.EXECUTABLE_BOTTLENECK, limits, 1.0
+    for kind, amount in (view.memory.value or {}).items():
+        yield executable_metrics.EXECUTABLE_MEMORY, (kind,), float(amount)

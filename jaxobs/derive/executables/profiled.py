@@ -18,7 +18,7 @@ CUT_RUN = 0.5
 
 
 def absorb(
-    made: Executable,
+    executable: Executable,
     ran: ProfiledModule,
     operations: Iterable[Operation],
     costs: Sequence[OperationCost] | None,
@@ -29,53 +29,60 @@ def absorb(
     """
     if not ran.runs or not ran.devices:
         return
-    seen = made.windows
+    seen = executable.windows
     seen.runs += ran.runs / ran.devices
     seen.seconds += (ran.work.seconds if ran.run_seconds is None else ran.run_seconds) / ran.devices
     if ran.run_seconds is not None:
-        sampled = statistics.median(made.samples) if made.samples else None
+        sampled = statistics.median(executable.samples) if executable.samples else None
         seen.beside = (*seen.beside, (ran.run_seconds / ran.runs, sampled))[-WINDOWS_COMPARED:]
     seen.runs_counted += ran.runs + CUT_RUN * ran.cut_runs
     for operation in operations:
         seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]
         seen.executions[operation.name] += operation.executions
-    made.measured = _measured_cost(made, costs) or made.measured
+    executable.measured = _measured_cost(executable, costs) or executable.measured
 
 
-def bind(made: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
+def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
     """The bound time of one run. Without the costs of its operations it stays as it is."""
     if costs is None:
         return
-    means = _means(made) if made.measured is not None else {}
-    made.bound = total_bound(
+    means = _means(executable) if executable.measured is not None else {}
+    executable.bound = total_bound(
         bound_time(
-            operation.once.scaled(means.get(operation.name, operation.executions)), peaks, made.working_set
+            operation.once.scaled(means.get(operation.name, operation.executions)),
+            peaks,
+            executable.working_set,
         )
         for operation in costs
     )
 
 
-def verdict_of_operations(made: Executable) -> Verdict | None:
+def verdict_of_operations(executable: Executable) -> Verdict | None:
     """The bottleneck by what the executable's operations were charged to; None where no window told any."""
-    total = sum(made.windows.labels.values())
+    total = sum(executable.windows.labels.values())
     if total <= 0:
         return None
-    shares = {word: amount / total for word, amount in made.windows.labels.most_common()}
+    shares = {word: amount / total for word, amount in executable.windows.labels.most_common()}
     words = list(shares)
     first, second = words[0], words[1] if len(words) > 1 else None
     margin = 1.0 if second is None else (shares[first] - shares[second]) / (shares[first] + shares[second])
     explained = 1.0 - shares.get("unknown", 0.0) - shares.get("unmodelled", 0.0)
-    runs = made.windows.runs
+    runs = executable.windows.runs
     confidence = margin * runs / (runs + HALF_SURE_STEPS / 2) * max(0.0, explained)
     reason = "its bound time is not known" if first in {"unknown", "unmodelled"} else None
     return Verdict(first, confidence, second, shares, reason)
 
 
-def _measured_cost(made: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
+def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
     """The cost with the mean repetitions seen; None where the module's own figures are exact."""
-    if costs is None or made.cost is None or made.cost.exact or not made.windows.runs_counted:
+    if (
+        costs is None
+        or executable.cost is None
+        or executable.cost.exact
+        or not executable.windows.runs_counted
+    ):
         return None
-    means = _means(made)
+    means = _means(executable)
     cost = sum(
         (operation.once.scaled(means.get(operation.name, operation.executions)) for operation in costs),
         Cost(),
@@ -83,6 +90,8 @@ def _measured_cost(made: Executable, costs: Sequence[OperationCost] | None) -> C
     return dataclasses.replace(cost, exact=False, inexact_reasons=(MEASURED, *cost.inexact_reasons))
 
 
-def _means(made: Executable) -> dict[str, float]:
+def _means(executable: Executable) -> dict[str, float]:
     """Executions of each operation in a run, of those that were seen."""
-    return {name: count / made.windows.runs_counted for name, count in made.windows.executions.items()}
+    return {
+        name: count / executable.windows.runs_counted for name, count in executable.windows.executions.items()
+    }

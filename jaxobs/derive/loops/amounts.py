@@ -7,6 +7,7 @@ from typing import Final
 
 from jaxobs.derive.metrics.series import LARGEST
 from jaxobs.derive.refusal import is_amount
+from jaxobs.model.figure import Figure, figure
 
 WORDS: Final = ("examples", "tokens")
 
@@ -31,10 +32,12 @@ class Amounts:
         self.total[word] = min((self.total[word] or 0.0) + value, LARGEST)
         return value
 
-    def why_none(self, word: str) -> str | None:
-        """None where there is one."""
-        if self.total[word] is not None:
-            return None
+    def figure(self, word: str) -> Figure[float]:
+        """The total, or why there is none."""
         if word in self._refused:
-            return f"{word}= raised, or gave no finite, positive number (an array on the device is not read)"
-        return f"{word}= was not given"
+            reason = (
+                f"{word}= raised, or gave no finite, positive number (an array on the device is not read)"
+            )
+        else:
+            reason = f"{word}= was not given"
+        return figure(self.total[word], reason)

@@ -15,6 +15,7 @@ from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.model.figure import Figure, figure
 from jaxobs.report.units import percent
 from jaxobs.vocabulary.labels import EAGER
 from jaxobs.vocabulary.wall_time import CATEGORIES
@@ -182,18 +183,17 @@ class RunTime:
                 self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
             )
         self._told["productive"] = max(self._told["productive"], before["productive"] + early)
-        self._series.set(process_metrics.GOODPUT, (), self.goodput())
+        self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
-    def goodput(self) -> float | None:
-        """The productive share of the process's age; None where too little says what was productive."""
+    def goodput(self) -> Figure[float]:
+        """The productive share of the process's age; absent where too little says what was productive."""
         total = sum(self.seconds.values())
         long = self._first_step is not None and total >= seconds(PAUSE)
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
-        known = (long or steps >= TELLING) and self._lost <= MOST_LOST
-        return self.seconds["productive"] / total if known and total > 0 else None
+        known = (long or steps >= TELLING) and self._lost <= MOST_LOST and total > 0
+        return figure(self.seconds["productive"] / total if known else None, self._why_no_goodput())
 
-    def why_no_goodput(self) -> str:
-        """The reason where `goodput()` is None."""
+    def _why_no_goodput(self) -> str:
         if self._lost > MOST_LOST:
             return f"{percent(self._lost)} of the events were dropped, and with them what the time went into"
         return NOT_MARKED if self._first_step is None else TOO_SHORT

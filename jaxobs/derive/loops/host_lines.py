@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import is_amount, require
+from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.activities import ACTIVITIES
 from jaxobs.vocabulary.labels import OTHER
 
@@ -36,6 +38,17 @@ class HostLine(NamedTuple):
     line: str
     waits_in: str
     activity: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostLineView:
+    """A row of the table; `share` is of all sampled time of its loop."""
+
+    line: str
+    waits_in: str
+    activity: str
+    seconds: float
+    share: float
 
 
 def check_row(activity: str, seconds: float, samples: int) -> float:
@@ -76,11 +89,15 @@ class HostLines:
             shown = line if line in self._in_series else OTHERS
             self._series.add(loop_metrics.HOST_LINE_SECONDS, (self._loop, *shown), new[line])
 
-    def document(self) -> dict[str, Any]:
-        """`host_lines`, the largest first; `share` is of all sampled time of this loop."""
+    @property
+    def samples(self) -> int:
+        """How many there are in the rows."""
+        return self._samples if any(self._seconds.values()) else 0
+
+    def rows(self) -> Figure[list[HostLineView]]:
+        """The largest first."""
         total = sum(self._seconds.values())
         if total <= 0:
-            return {"host_lines": None, "host_lines_reason": NOT_SAMPLED, "host_samples": 0}
+            return Figure(None, NOT_SAMPLED)
         ranked = sorted(self._seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
-        rows = [{**line._asdict(), "seconds": spent, "share": spent / total} for line, spent in ranked]
-        return {"host_lines": rows, "host_lines_reason": None, "host_samples": self._samples}
+        return Figure([HostLineView(*line, spent, spent / total) for line, spent in ranked])

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from jaxobs.derive.compilation.compilations import Compiles
-from jaxobs.derive.executables.executable import SAMPLES_KEPT
-from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.executable import SAMPLES_KEPT, Executable
 from jaxobs.derive.loops.amounts import Amounts
+from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.run_work import Work, work_of
 from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
 from jaxobs.derive.loops.timing.step_times import StepTimes
-from jaxobs.derive.loops.utilization import LoopWork
+from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.components import Charged, components_of
 from jaxobs.derive.loops.wall_time.host_evidence import host_shares
@@ -27,10 +25,9 @@ from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
-from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
@@ -51,10 +48,10 @@ more: what a step of an hour does is not known before it ends."""
 class Loop:
     """State of one loop, by the name the user gave it."""
 
-    def __init__(self, name: str, series: Series, clock: ClockAnchor, signs: SignsOfLife) -> None:
+    def __init__(self, name: str, series: Series, signs: SignsOfLife, collaborators: Collaborators) -> None:
         self.name = name
+        self._compilations, self._executables, self._windows = collaborators
         self._series = series
-        self._clock = clock
         self._signs = signs
         self.inferred = False
         """Whether it was found by what repeats, as nobody marked it."""
@@ -69,7 +66,7 @@ class Loop:
         self.window = Window()
         self._pending = Slice(0)
         self.host = HostLines(name, series)
-        self._work = LoopWork(name, series)
+        self._work = LoopWork(name, series, collaborators.executables)
         self._device_time = LoopDeviceTime()
         self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
@@ -81,21 +78,24 @@ class Loop:
         self._compiled_here: set[str] = set()
         self.stalls = Stalls()
         self.times = StepTimes(name, series)
-        self._last_end: int | None = None
+        self.last_end: int | None = None
+        """When its last step ended, in monotonic nanoseconds."""
 
-    def step_ended(
-        self, event: StepEnded, compiles: Compiles, executables: Executables, profiles: Profiles
-    ) -> None:
+    def step_ended(self, event: StepEnded) -> None:
         turn = event.gap + event.end - event.start - event.nested
         parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
-        waiting = compiles.overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
-        compiling = min(turn, compiles.overlap(event.thread, event.start - event.gap, event.end, forget=True))
-        made = compiles.made_within(event.thread, event.start - event.gap, event.end)
-        if made:
-            self._compiled_here |= made
-            profiles.compiled(self.name, made, event.end)
-        profiles.steps_ended(self.name, StepSpan.of(event, turn, compiling))
+        waiting = self._compilations.overlap(
+            event.thread, event.start, event.start + event.input_wait, forget=False
+        )
+        compiling = min(
+            turn, self._compilations.overlap(event.thread, event.start - event.gap, event.end, forget=True)
+        )
+        functions = self._compilations.made_within(event.thread, event.start - event.gap, event.end)
+        if functions:
+            self._compiled_here |= functions
+            self._windows.compiled(self.name, functions, event.end)
+        self._windows.steps_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
         piece = Slice(event.end, seconds(turn), 1, seconds(compiling), runs=Counter(event.runs))
@@ -111,22 +111,20 @@ class Loop:
         self._judge(event, max(0, own))
         for run in event.runs:
             self._work.ran(run)
-            executables.ran_in_loop(run)
-        self._device_time.step_ended(event, executables)
-        self._last_end = event.end
-        self.times.step_ended(event, turn, executables, compiling)
+            self._executables.runs.ran_in_loop(run)
+        self._device_time.step_ended(event, self._executables)
+        self.last_end = event.end
+        self.times.step_ended(event, turn, self._executables, compiling)
 
-    def steps_ended(
-        self, steps: PlainSteps, compiles: Compiles, executables: Executables, profiles: Profiles
-    ) -> None:
+    def steps_ended(self, steps: PlainSteps) -> None:
         """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
-        apart = compiles.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
+        apart = self._compilations.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
         if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError
         if self.stalls.is_long(seconds(max(steps.bodies))):
             raise NotPlainError
         examples, tokens = steps.total(7), steps.total(8)
-        profiles.steps_ended(self.name, steps)
+        self._windows.steps_ended(self.name, steps)
         self.steps += len(steps)
         self._pending.steps += len(steps)
         self._pending.wall += seconds(sum(steps.turns))
@@ -135,12 +133,12 @@ class Loop:
         for run, calls in steps.runs.items():
             self._pending.runs[run] += calls
             self._work.ran(run, calls)
-            executables.ran_in_loop(run, calls)
-        self._device_time.steps_ended(steps, executables)
+            self._executables.runs.ran_in_loop(run, calls)
+        self._device_time.steps_ended(steps, self._executables)
         amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
         self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))
-        self._last_end = steps.ends[-1]
-        self.times.steps_ended(steps, executables)
+        self.last_end = steps.ends[-1]
+        self.times.steps_ended(steps, self._executables)
 
     def _judge(self, event: StepEnded, own: int) -> None:
         """Whether it was a stall. What is explained of its time may have been silent, too."""
@@ -151,8 +149,8 @@ class Loop:
             silent = self._signs.silent(event.start, event.end, longest) - explained
         self.stalls.step(seconds(own), seconds(silent))
 
-    def completed(self, event: StepCompleted, executables: Executables) -> None:
-        self.times.completed(event, executables)
+    def completed(self, event: StepCompleted) -> None:
+        self.times.completed(event, self._executables)
         self._device_time.completed(event)
 
     def sampled(self, run: int) -> None:
@@ -186,21 +184,21 @@ class Loop:
         self.recorded[event.name] = event.value if math.isfinite(event.value) else None
         self._series.set(loop_metrics.RECORDED, (self.name, event.name), event.value)
 
-    def update(self, now: int, executables: Executables, profiles: Profiles) -> None:
+    def update(self, now: int) -> None:
         """Close the slice since the last time: charge its wall time, count its work."""
-        self.profile = profiles.of(self.name, now)
-        self.why_no_profile = profiles.why_none(self.name)
+        self.profile = self._windows.of(self.name, now)
+        self.why_no_profile = self._windows.why_none(self.name)
         self._host_wall += self._pending.wall
-        self._device_time.count(self._host_wall, now, executables)
+        self._device_time.count(self._host_wall, now, self._executables)
         after = self._device_time.take(self._pending.spent)
         self._pending.wall += after
         self.times.went_on(after)
         if self._pending.wall <= 0.0:
-            self._show(now, executables)
+            self._settle(now)
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        charged = self._charged(piece, executables, self._owed)
+        charged = self._charged(piece, self._owed)
         components, self._owed = charged.components, charged.owed
         self.wall += piece.wall
         piece.apart = sum(components[word] for word in ("compile", "checkpoint", "input"))
@@ -210,50 +208,27 @@ class Loop:
         if (pace := piece.pace) is not None:
             self._sampled_paces.extend([pace] * min(piece.samples, SAMPLES_KEPT))
         self.window.append(piece)
-        self._show(now, executables)
+        self._settle(now)
 
-    def _charged(
-        self, piece: Slice, executables: Executables, owed: Mapping[str, float] | None = None
-    ) -> Charged:
-        all_watched = self._unwatched(executables) is None
+    def _charged(self, piece: Slice, owed: Mapping[str, float] | None = None) -> Charged:
+        all_watched = self._unwatched() is None
         ahead = host_is_ahead(self.profile, self.recent)
         host = host_shares(piece.host, piece.wall, self.recent.host)
         return components_of(
-            piece, executables, self.profile, all_watched=all_watched, ahead=ahead, owed=owed, host=host
+            piece, self._executables, self.profile, all_watched=all_watched, ahead=ahead, owed=owed, host=host
         )
 
-    def _show(self, now: int, executables: Executables) -> None:
-        self._work.count(executables)
+    def _settle(self, now: int) -> None:
+        self._work.count()
         self.host.update()
-        self._count()
         self.recent = self.window.total()
         self.quiet = _quiet(self.recent, now)
         if self.quiet is not None:
             self.recent = Slice(now)
         self.settled = self.recent.settled()
-        self.did = work_of(self.settled.runs, executables)
+        self.did = work_of(self.settled.runs, self._executables)
         # By what is known now: a window tells what the steps before it did, too.
-        self.charged = self._charged(self.recent, executables)
-        used, verdict = self.utilization(executables), self.verdict()
-        self._series.set(loop_metrics.MFU, (self.name,), used.mfu)
-        self._series.set(loop_metrics.HFU, (self.name,), used.hfu)
-        for word in COMPONENTS:
-            self._series.set(loop_metrics.BOTTLENECK, (self.name, word), verdict.shares.get(word))
-        self._series.set(loop_metrics.BOTTLENECK_CONFIDENCE, (self.name,), verdict.confidence)
-
-    def _count(self) -> None:
-        """Bring the counters of steps up to what was folded: once a snapshot, as there may be thousands of steps."""
-        for metric, amount in (
-            (loop_metrics.STEPS, self.steps),
-            (loop_metrics.STEPS_FAILED, self.failed),
-            (loop_metrics.EXAMPLES, self.amounts.total["examples"]),
-            (loop_metrics.TOKENS, self.amounts.total["tokens"]),
-        ):
-            if amount is not None:
-                self._series.total(metric, (self.name,), float(amount))
-        if self._last_end is not None:
-            at = self._clock.wall_time(self._last_end) / NANOSECONDS
-            self._series.set(loop_metrics.LAST_STEP, (self.name,), at)
+        self.charged = self._charged(self.recent)
 
     def verdict(self) -> Verdict:
         """Of the last window."""
@@ -273,22 +248,29 @@ class Loop:
             return 0.0
         return abs(pace / statistics.median(self._sampled_paces) - 1)
 
-    def utilization(self, executables: Executables) -> Utilization:
+    def utilization(self) -> Utilization:
         if self.quiet is not None:
             return Utilization(None, None, self.quiet)
         return self._work.utilization(
-            self.settled, self.did, executables, elapsed=self.elapsed(), profile=self.profile,
-            unwatched=self._unwatched(executables), times=self.times,
+            self.settled, self.did, elapsed=self.elapsed(), profile=self.profile,
+            unwatched=self._unwatched(), times=self.times,
         )  # fmt: skip
+
+    def ran(self) -> Iterator[Executable]:
+        """The executables that ran in the last window, as far as it is visible which did."""
+        found = map(self._executables.get, self.recent.runs)
+        return (executable for executable in found if executable is not None)
 
     def elapsed(self) -> float:
         """Seconds of the settled steps: the host's, and those that the device still worked when it had made them."""
         wall = self.settled.wall
         return max(wall, min(self.did.device_seconds, wall + self._device_time.behind()))
 
-    def _unwatched(self, executables: Executables) -> str | None:
+    def _unwatched(self) -> str | None:
         """A function that runs in this loop without being watched, so that not all of the device's time is known."""
-        return next((name for name in sorted(self._compiled_here) if not executables.is_watched(name)), None)
+        return next(
+            (name for name in sorted(self._compiled_here) if not self._executables.is_watched(name)), None
+        )
 
 
 def _quiet(recent: Slice, now: int) -> str | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
 from jaxobs.derive.loops.inferred import InferredLoops
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
-from jaxobs.model.clock import ClockAnchor, seconds
+from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
 
 MOST_LOOPS = 20
@@ -19,22 +17,15 @@ MOST_LOOPS = 20
 
 
 class Loops:
-    """Makes a loop when it is first named. The three functions are what `InferredLoops` needs."""
+    """Makes a loop when it is first named."""
 
-    def __init__(
-        self,
-        series: Series,
-        clock: ClockAnchor,
-        signs: SignsOfLife,
-        function_of: Callable[[int], str],
-        compiling: Callable[[int, int, int], int],
-        seconds_of: Callable[[int], float | None],
-    ) -> None:
+    def __init__(self, series: Series, signs: SignsOfLife, collaborators: Collaborators) -> None:
         self._series = series
-        self._clock = clock
         self._signs = signs
+        self._collaborators = collaborators
         self.by_name: dict[str, Loop] = {}
-        self.inferred = InferredLoops(function_of, compiling, seconds_of)
+        known = collaborators.executables
+        self.inferred = InferredLoops(known.function_of, collaborators.compilations.within, known.seconds_of)
         self.outside = HostLines("", series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
@@ -45,7 +36,7 @@ class Loops:
         if loop is None:
             if len(self.by_name) >= MOST_LOOPS:
                 raise ValueError(f"more than {MOST_LOOPS} loops")
-            loop = self.by_name[name] = Loop(name, self._series, self._clock, self._signs)
+            loop = self.by_name[name] = Loop(name, self._series, self._signs, self._collaborators)
         return loop
 
     def recorded(self, event: Recorded) -> None:
@@ -75,12 +66,3 @@ class Loops:
                 loop.main_thread_seen(place, spent, samples)
             else:
                 self.outside.add(place, spent, samples)
-
-    def update(self) -> None:
-        """Bring the series up to what was folded; each loop has been brought up to date by itself."""
-        self.outside.update()
-        verdicts = {name: loop.verdict() for name, loop in self.by_name.items()}
-        self._series.replace(
-            loop_metrics.BOTTLENECK_INFO,
-            (((name, verdict.label, verdict.runner_up or ""), 1.0) for name, verdict in verdicts.items()),
-        )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
+from jaxobs.model.figure import Figure
 
 FRESH = 5 * NANOSECONDS
 """A run that was not seen for this long may have ended. It is told of once a second, and arrives a second later."""
 
 NONE_SEEN = "no run of a watched function is known to have lasted for two seconds by now"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningView:
+    """A run that is under way."""
+
+    function: str
+    seconds: float
 
 
 class RunsUnderWay:
@@ -33,10 +42,9 @@ class RunsUnderWay:
         newest = self._newest
         return newest if newest is not None and now - newest.time <= FRESH else None
 
-    def document(self, now: int, function_of: Callable[[int], str]) -> dict[str, Any]:
-        """`running`: the function, and for how many seconds it is known to have run; or why there is none."""
+    def view(self, now: int, function_of: Callable[[int], str]) -> Figure[RunningView]:
+        """The function that runs, and for how long it is known to have run."""
         newest = self.at(now)
         if newest is None:
-            return {"running": None, "running_reason": NONE_SEEN}
-        told = {"function": function_of(newest.run), "seconds": seconds(newest.time - newest.start)}
-        return {"running": told, "running_reason": None}
+            return Figure(None, NONE_SEEN)
+        return Figure(RunningView(function_of(newest.run), seconds(newest.time - newest.start)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.run_work import Work
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.wall_time.window import Slice
@@ -20,11 +20,42 @@ from jaxobs.roofline_model.utilization import Utilization, model_flops_utilizati
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
 
+@dataclass(slots=True)
+class Work:
+    """What the runs of a window come to, by what is known of their executables now; on one device.
+
+    `device_seconds` is the time that the runs take by their samples, which may be some per cent off.
+    """
+
+    cost: Cost = field(default_factory=Cost)
+    device_seconds: float = 0.0
+    uncosted_runs: int = 0
+    untimed_runs: int = 0
+
+
+def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
+    """The work of watched calls by number, as in `StepEnded.runs`."""
+    work = Work()
+    for run, count in runs.items():
+        executable = executables.get(run)
+        per_run = executable.seconds_per_run if executable is not None else None
+        if executable is None or executable.work is None:
+            work.uncosted_runs += count
+        else:
+            work.cost = work.cost + executable.work.scaled(count)
+        if per_run is None:
+            work.untimed_runs += count
+        else:
+            work.device_seconds += per_run * count
+    return work
+
+
 class LoopWork:
     """Counters of one loop. A module may be decoded, and peaks found, after its first runs: those wait."""
 
-    def __init__(self, name: str, series: Series) -> None:
+    def __init__(self, name: str, series: Series, executables: Executables) -> None:
         self._name = name
+        self._executables = executables
         self._series = series
         self._waiting_for_cost: Counter[int] = Counter()
         self._waiting_for_bound: Counter[int] = Counter()
@@ -36,27 +67,26 @@ class LoopWork:
         self._waiting_for_cost[run] += calls
         self._waiting_for_bound[run] += calls
 
-    def count(self, executables: Executables) -> None:
+    def count(self) -> None:
         """Bring the counters up to what is known by now."""
         for run, count in list(self._waiting_for_cost.items()):
-            made = executables.get(run)
-            if made is None or made.work is None:
+            executable = self._executables.get(run)
+            if executable is None or executable.work is None:
                 continue
             del self._waiting_for_cost[run]
-            times = count * made.devices
-            every, repeated = _by_peak(made.work, executables.peaks)
+            times = count * executable.devices
+            every, repeated = _by_peak(executable.work, self._executables.peaks)
             for dtype, flops in every.items():
                 again = repeated.get(dtype, 0.0)
                 self._series.add(loop_metrics.FLOPS, (self._name, dtype, "model"), times * (flops - again))
                 self._series.add(loop_metrics.FLOPS, (self._name, dtype, "rematerialized"), times * again)
-            self._series.add(loop_metrics.BYTES, (self._name,), times * made.work.bytes)
-        self._count_bounds(executables)
+            self._series.add(loop_metrics.BYTES, (self._name,), times * executable.work.bytes)
+        self._count_bounds()
 
     def utilization(
         self,
         recent: Slice,
         did: Work,
-        executables: Executables,
         *,
         elapsed: float,
         profile: LoopProfile | None,
@@ -67,31 +97,33 @@ class LoopWork:
 
         `unwatched` names a function that runs in the loop without being watched.
         """
-        peaks = executables.peaks
+        peaks = self._executables.peaks
         if peaks is None:
             return Utilization(None, None, "no backend has been found yet")
         sampled = None
-        reason = _why_unknown(recent, did, executables, unwatched, any_watched=times.watched)
+        reason = _why_unknown(recent, did, self._executables, unwatched, any_watched=times.watched)
         if reason is not None:
-            sampled = _sampled_cost(recent, executables, profile)
+            sampled = _sampled_cost(recent, self._executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
         own = (
-            None if self.model_flops is None else self.model_flops * recent.steps / executables.local_devices
+            None
+            if self.model_flops is None
+            else self.model_flops * recent.steps / self._executables.runs.local_devices
         )
         used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
         if used.mfu is not None and sampled is None and did.untimed_runs and not times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
         return used._replace(reason=SAMPLED) if sampled is not None and used.reason is None else used
 
-    def _count_bounds(self, executables: Executables) -> None:
+    def _count_bounds(self) -> None:
         """Bound times wait for the device's peaks too. Without peaks there are none, not 0 s."""
         for run, count in list(self._waiting_for_bound.items()):
-            made = executables.get(run)
-            if made is None or made.bound is None:
+            executable = self._executables.get(run)
+            if executable is None or executable.bound is None:
                 continue
             del self._waiting_for_bound[run]
-            bound = made.bound
+            bound = executable.bound
             if bound.seconds is not None:
                 for word in ("compute", "memory"):
                     amount = count * bound.seconds if bound.limit == word else 0.0
@@ -131,12 +163,12 @@ def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile 
         return None
     cost = Cost()
     for fingerprint, part in profile.parts.items():
-        made = executables.of_fingerprint(fingerprint)
-        if fingerprint and (made is None or made.work is None):
+        executable = executables.of_fingerprint(fingerprint)
+        if fingerprint and (executable is None or executable.work is None):
             return None
-        if made is None or made.work is None or not made.work.matrix_flops:
+        if executable is None or executable.work is None or not executable.work.matrix_flops:
             continue
         if not part.calls:  # called through something that leaves no note, or in turns with its namesakes
             return None
-        cost += made.work.scaled(part.calls / profile.whole_steps * recent.steps)
+        cost += executable.work.scaled(part.calls / profile.whole_steps * recent.steps)
     return cost

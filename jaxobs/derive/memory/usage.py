@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 from jaxobs.derive.memory.trend import Forecast, Highest, forecast
+from jaxobs.derive.memory.view import (
+    NOT_TOLD,
+    DeviceMemory,
+    LiveArrays,
+    ProcessMemory,
+    device_memory,
+    live_arrays,
+    process_memory,
+)
 from jaxobs.derive.metrics.catalogue import memory_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
+from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.labels import OTHER
 
 DEVICES = 1_024
@@ -25,7 +32,6 @@ CENSUS_KEPT_SECONDS = 600.0
 while it compiles or writes a checkpoint, which are minutes apart."""
 
 NOT_SAMPLED = "not sampled yet"
-NOT_TOLD = "the backend does not tell it"
 UNKNOWN_LINE = "(unknown)"
 
 
@@ -37,6 +43,8 @@ class Memory:
         self._last: dict[int, MemorySampled] = {}
         self._highest: dict[int, Highest] = {}
         self._forecasts: dict[int, Forecast] = {}
+        self._devices: dict[int, DeviceMemory] = {}
+        self._process: ProcessMemory | None = None
         self._arrays: LiveArraysCounted | None = None
 
     def sampled(self, event: MemorySampled) -> None:
@@ -66,146 +74,53 @@ class Memory:
         groups, lines = event.groups[:GROUPS], event.lines[:LINES]
         counts = {group[:3]: group[3] for group in groups}
         sizes = {group[:3]: group[4] for group in groups}
-        made = {(line or UNKNOWN_LINE,): size for line, _, size in lines}
+        by_line = {(line or UNKNOWN_LINE,): size for line, _, size in lines}
         if event.arrays is not None and event.bytes is not None:
             counts[OTHER, OTHER, OTHER] = max(0, event.arrays - sum(counts.values()))
             sizes[OTHER, OTHER, OTHER] = max(0, event.bytes - sum(sizes.values()))
-            if made:
-                made[OTHER,] = max(0, event.bytes - sum(made.values()))
+            if by_line:
+                by_line[OTHER,] = max(0, event.bytes - sum(by_line.values()))
         self._series.replace(memory_metrics.LIVE_ARRAYS, counts.items())
         self._series.replace(memory_metrics.LIVE_ARRAYS_BYTES, sizes.items())
-        self._series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, made.items())
+        self._series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, by_line.items())
 
-    def device_document(self, device: int) -> dict[str, Any]:
-        """`memory` of a device, or None with its reason."""
+    def device(self, device: int) -> Figure[DeviceMemory]:
+        """What is known of a device's memory."""
         event = self._last.get(device)
         if event is None or event.in_use is None:
-            reason = event.reason or NOT_TOLD if event else NOT_SAMPLED
-            return {"memory": None, "memory_reason": reason}
-        free, largest, fragmented, reason = fragmentation(event)
-        told: dict[str, tuple[float | None, str]] = {
-            "in_use_bytes": (event.in_use, NOT_TOLD),
-            "peak_bytes": (event.peak, NOT_TOLD),
-            "limit_bytes": (event.limit, NOT_TOLD),
-            "largest_free_block_bytes": (largest, reason),
-            "free_bytes": (free, NOT_TOLD),
-            "fragmented_bytes": (fragmented, reason),
-            "fragmentation_ratio": (
-                fragmented / free if fragmented is not None and free else None,
-                reason or "nothing is free",
-            ),
-        }
-        return {"memory": _with_reasons(told) | self._forecast_document(device)}
+            return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
+        return Figure(self._devices[device])
 
-    def process_document(self, executables: Iterable[Mapping[str, Any]], now: int) -> dict[str, Any]:
-        """What belongs under `process`; `executables` are the entries of the document."""
-        return {
-            **self._process_memory(),
-            **peak_executable(executables),
-            **live_arrays_document(self._arrays, now),
-        }
-
-    def _process_memory(self) -> dict[str, Any]:
+    @property
+    def process(self) -> Figure[ProcessMemory]:
+        """What is known of the memory of the whole process."""
         event = self._last.get(PROCESS_MEMORY)
         if event is None or event.in_use is None:
-            return {"memory": None, "memory_reason": (event.reason if event else "") or NOT_SAMPLED}
-        told: dict[str, tuple[float | None, str]] = {
-            "in_use_bytes": (event.in_use, NOT_TOLD),
-            "peak_bytes": (event.peak, "the system does not tell it"),
-            "limit_bytes": (event.limit, "the system does not tell it"),
-        }
-        return {"memory": _with_reasons(told) | self._forecast_document(PROCESS_MEMORY)}
+            return Figure(None, (event.reason if event else "") or NOT_SAMPLED)
+        return Figure(self._process)
 
-    def _forecast_document(self, device: int) -> dict[str, Any]:
-        ahead = self._forecasts[device]
-        return {
-            "growth_bytes_per_second": ahead.bytes_per_second,
-            "growth_bytes_per_second_reason": None if ahead.bytes_per_second is not None else ahead.reason,
-            "forecast_seconds": ahead.seconds,
-            "forecast_seconds_reason": ahead.reason,
-        }
+    def live_arrays(self, now: int) -> Figure[LiveArrays]:
+        """Arrays as they were counted last."""
+        event = self._arrays
+        if event is None or event.arrays is None:
+            return Figure(None, event.reason if event else "not counted yet")
+        return Figure(live_arrays(event, now))
 
     def _show(self, event: MemorySampled) -> None:
         ahead = self._forecasts.get(event.device)
-        left = ahead.seconds if ahead is not None else None
         if event.device == PROCESS_MEMORY:
-            self._series.set(memory_metrics.PROCESS_MEMORY_PEAK, (), event.peak)
-            self._series.set(memory_metrics.PROCESS_MEMORY_LIMIT, (), event.limit)
-            self._series.set(memory_metrics.PROCESS_MEMORY_EXHAUSTION, (), left)
+            process = self._process = process_memory(event, ahead)
+            self._series.set(memory_metrics.PROCESS_MEMORY_PEAK, (), process.peak_bytes.value)
+            self._series.set(memory_metrics.PROCESS_MEMORY_LIMIT, (), process.limit_bytes.value)
+            self._series.set(memory_metrics.PROCESS_MEMORY_EXHAUSTION, (), process.forecast_seconds.value)
             return
-        labels = (str(event.device),)
-        _, largest, fragmented, _ = fragmentation(event)
-        for metric, value in (
-            (memory_metrics.DEVICE_MEMORY_IN_USE, event.in_use),
-            (memory_metrics.DEVICE_MEMORY_PEAK, event.peak),
-            (memory_metrics.DEVICE_MEMORY_LIMIT, event.limit),
-            (memory_metrics.DEVICE_MEMORY_LARGEST_FREE, largest),
-            (memory_metrics.DEVICE_MEMORY_FRAGMENTED, fragmented),
-            (memory_metrics.DEVICE_MEMORY_EXHAUSTION, left),
+        view = self._devices[event.device] = device_memory(event, ahead)
+        for metric, shown in (
+            (memory_metrics.DEVICE_MEMORY_IN_USE, view.in_use_bytes),
+            (memory_metrics.DEVICE_MEMORY_PEAK, view.peak_bytes),
+            (memory_metrics.DEVICE_MEMORY_LIMIT, view.limit_bytes),
+            (memory_metrics.DEVICE_MEMORY_LARGEST_FREE, view.largest_free_block_bytes),
+            (memory_metrics.DEVICE_MEMORY_FRAGMENTED, view.fragmented_bytes),
+            (memory_metrics.DEVICE_MEMORY_EXHAUSTION, view.forecast_seconds),
         ):
-            self._series.set(metric, labels, value)
-
-
-def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | None, str]:
-    """(free bytes, the largest free block, free bytes outside it, why one of the latter two is None).
-
-    Free is what the allocator holds and nobody uses: of its pool, or of its limit where it tells no pool. XLA's BFC
-    allocator tells 0 for the largest free block in versions before it filled that in (`BFCAllocator::GetStats`).
-    """
-    whole = event.pool if event.pool is not None else event.limit
-    if whole is None or event.in_use is None or whole < event.in_use:
-        return None, event.largest_free or None, None, NOT_TOLD
-    free, largest = whole - event.in_use, event.largest_free
-    if largest is None or (largest == 0 and free > 0):
-        return free, None, None, NOT_TOLD
-    if largest > free:
-        return free, largest, None, "its largest free block is larger than what is free"
-    return free, largest, free - largest, ""
-
-
-def memory_need(memory: Mapping[str, int]) -> int:
-    """Bytes of device memory that one run takes, by XLA's memory analysis: an aliased output is an argument's memory."""
-    kinds = ("argument", "output", "temporary", "code")
-    return sum(memory.get(kind, 0) for kind in kinds) - memory.get("alias", 0)
-
-
-def peak_executable(executables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """`peak_executable`: the one that needs the most memory on a device, or None with its reason."""
-    known = [entry for entry in executables if entry["memory"]]
-    if not known:
-        return {"peak_executable": None, "peak_executable_reason": "no executable has a memory analysis"}
-    largest = max(known, key=lambda entry: memory_need(entry["memory"]))
-    return {
-        "peak_executable": {
-            "function": largest["function"],
-            "executable": largest["executable"],
-            "executable_reason": largest.get("executable_reason"),
-            "bytes": memory_need(largest["memory"]),
-        }
-    }
-
-
-def live_arrays_document(event: LiveArraysCounted | None, now: int) -> dict[str, Any]:
-    """`live_arrays` as they were counted last, or None with its reason."""
-    if event is None or event.arrays is None:
-        return {"live_arrays": None, "live_arrays_reason": event.reason if event else "not counted yet"}
-    groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
-    lines = ("line", "count", "bytes")
-    return {
-        "live_arrays": {
-            "count": event.arrays,
-            "bytes": event.bytes,
-            "seconds_ago": max(0.0, seconds(now - event.time)),
-            "groups": [dict(zip(groups, group, strict=True)) for group in event.groups],
-            "lines": [dict(zip(lines, line, strict=True)) for line in event.lines] if event.lines else None,
-            "lines_reason": event.lines_reason or (None if event.lines else "no array is alive"),
-            "lock_seconds": event.lock_seconds,
-        }
-    }
-
-
-def _with_reasons(told: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    for name, (value, reason) in told.items():
-        document |= {name: value, f"{name}_reason": reason if value is None else None}
-    return document
+            self._series.set(metric, (str(event.device),), shown.value)

@@ -7,11 +7,12 @@ from typing import Any
 
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.process.document import IN_THE_JOB, agent_document, has_nothing_to_tell, source_document
 from jaxobs.derive.process.identity import run_labels
+from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceView, source_view
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
+from jaxobs.model.figure import figure
 
 
 class Observation:
@@ -49,9 +50,7 @@ class Observation:
         if (held := self._sources.get(name)) is not None and held.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
         self._sources[name] = event
-        self._series.set(
-            process_metrics.SOURCE_UP, (name,), None if has_nothing_to_tell(event) else float(event.up)
-        )
+        self._series.set(process_metrics.SOURCE_UP, (name,), source_view(event, None).up.value)
         self._series.total(process_metrics.SOURCE_SECONDS, (name,), event.seconds)
         if event.last_success is not None:
             at = self._clock.wall_time(event.last_success) / NANOSECONDS
@@ -84,40 +83,36 @@ class Observation:
         self._series.replace(process_metrics.RUN_INFO, [(run_labels(resource), 1.0)])
         heard = None if self.last_heard is None else self._clock.wall_time(self.last_heard) / NANOSECONDS
         self._series.set(process_metrics.LAST_HEARD, (), heard)
+        agent = self.agent()
         for outcome, count in (
-            ("accepted", self.accepted),
-            ("dropped", self._probe.dropped),
-            ("refused", self.refused + self._probe.refused),
+            ("accepted", agent.events_accepted),
+            ("dropped", agent.events_dropped),
+            ("refused", agent.events_refused),
         ):
             self._series.total(process_metrics.EVENTS, (outcome,), float(count))
-        self._series.total(process_metrics.EVENTS_EMITTED, (), float(self._probe.emitted + self.emitted_here))
+        self._series.total(process_metrics.EVENTS_EMITTED, (), float(agent.events_emitted))
         self._series.total(process_metrics.LISTENERS_RESTORED, (), float(self._probe.listeners_restored))
-        self._series.total(process_metrics.AGENT_CPU, ("probe",), self._probe.cpu_seconds)
-        if self._cpu_of_agent is not None:
-            self._series.total(process_metrics.AGENT_CPU, ("agent",), self._cpu_of_agent)
-        self._series.set(
-            process_metrics.AGENT_RESIDENT, (), None if self._resident is None else float(self._resident)
-        )
+        self._series.total(process_metrics.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
+        if agent.cpu_seconds.agent.value is not None:
+            self._series.total(process_metrics.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
+        self._series.set(process_metrics.AGENT_RESIDENT, (), agent.resident_bytes.value)
 
-    def sources_document(self) -> dict[str, Any]:
-        """`sources`: by name, how each plugin fares."""
+    def sources(self) -> dict[str, SourceView]:
+        """By name, how each plugin fares."""
         return {
-            name: source_document(source, self._dropped_by.get(source.source))
+            name: source_view(source, self._dropped_by.get(source.source))
             for name, source in sorted(self._sources.items())
         }
 
-    def agent_document(self) -> dict[str, Any]:
-        """`agent`: what became of the events, and what observing costs."""
-        return {
-            **agent_document(
-                self._probe.emitted + self.emitted_here,
-                self.accepted,
-                self.refused + self._probe.refused,
-                self._probe,
-                self._cpu_of_agent,
-                self._resident,
-            ),
-            "pid": self.agent_pid,
-            "pid_reason": None if self.agent_pid else IN_THE_JOB,
-            "refused_reasons": self._series.refusals.reasons(),
-        }
+    def agent(self) -> AgentView:
+        """What became of the events, and what observing costs."""
+        return AgentView(
+            self._probe.emitted + self.emitted_here,
+            self.accepted,
+            self._probe.dropped,
+            self.refused + self._probe.refused,
+            CpuView(self._probe.cpu_seconds, figure(self._cpu_of_agent, IN_THE_JOB)),
+            figure(self._resident, IN_THE_JOB),
+            figure(self.agent_pid, IN_THE_JOB),
+            self._series.refusals.reasons(),
+        )

@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import Compilation, StepEnded
+from jaxobs.model.figure import Figure, figure
 from jaxobs.vocabulary.labels import EAGER
 
 KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecentStep:
+    """A step, which ended `ago` seconds before the snapshot."""
+
+    loop: str
+    step: int
+    seconds: float
+    input_wait_seconds: float
+    failed: bool
+    ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecentCompilation:
+    """A compile of the executable `number`; `recompilation` is its cause."""
+
+    function: str
+    number: int
+    seconds: Mapping[str, float]
+    recompilation: Figure[str]
+    ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecentView:
+    """The newest of each, newest last."""
+
+    steps: Sequence[RecentStep]
+    compilations: Sequence[RecentCompilation]
 
 
 class Recent:
@@ -29,34 +62,26 @@ class Recent:
     def compiled(self, event: Compilation) -> None:
         self._compilations.append(event)
 
-    def document(self, now: int) -> dict[str, Any]:
+    def view(self, now: int) -> RecentView:
         """`ago`: seconds from the end of a step or of a compile to now."""
-        return {
-            "steps": [
-                {
-                    "loop": step.loop,
-                    "step": step.step,
-                    "seconds": seconds(step.end - step.start),
-                    "input_wait_seconds": seconds(step.input_wait),
-                    "failed": step.failed,
-                    "ago": seconds(now - step.end),
-                }
+        return RecentView(
+            [
+                RecentStep(
+                    step.loop, step.step, seconds(step.end - step.start), seconds(step.input_wait), step.failed,
+                    seconds(now - step.end),
+                )
                 for step in self._steps
             ],
-            "compilations": [
-                {
-                    "function": made.function,
-                    "number": made.executable,
-                    "seconds": {phase: seconds(end - start) for phase, start, end in made.phases},
-                    "recompilation": made.recompilation,
-                    "recompilation_reason": None
-                    if made.recompilation
-                    else _why_no_recompilation(made.function),
-                    "ago": seconds(now - made.time),
-                }
-                for made in self._compilations
+            [
+                RecentCompilation(
+                    event.function, event.executable,
+                    {phase: seconds(end - start) for phase, start, end in event.phases},
+                    figure(event.recompilation, _why_no_recompilation(event.function)),
+                    seconds(now - event.time),
+                )
+                for event in self._compilations
             ],
-        }
+        )  # fmt: skip
 
 
 def _why_no_recompilation(function: str) -> str:

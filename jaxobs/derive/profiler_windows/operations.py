@@ -10,6 +10,7 @@ from typing import Any
 from jaxobs.derive.metrics.catalogue import profile_metrics
 from jaxobs.derive.metrics.selection import Selection
 from jaxobs.derive.metrics.series import Series
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation, Profiled
@@ -36,7 +37,48 @@ class Seen:
     work: Work = field(default_factory=Work)
     count: int = 0
     executions: int = 0
-    told: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    counted: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkView:
+    """Time, work and efficiency of operations, all windows together; an efficiency above 1 has a reason too."""
+
+    seconds: float
+    self_seconds: float
+    share: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
+    flops: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
+    bytes: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
+    intensity: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
+    achieved_flops_per_second: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
+    bound: Figure[str] = field(metadata=REASON_WHERE_ABSENT)
+    unmodelled_seconds: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
+    exact: Figure[bool] = field(metadata=REASON_WHERE_ABSENT)
+    efficiency: Figure[float]
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView(WorkView):
+    """One operation of an executable."""
+
+    function: Figure[str]
+    executable: Figure[str]
+    operation: str
+    category: str
+    kind: str
+    scope: str
+    source: str
+    count: int
+    executions: int
+    bottleneck: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeView(WorkView):
+    """All operations of one of the user's named scopes."""
+
+    scope: str
 
 
 class Operations:
@@ -49,8 +91,9 @@ class Operations:
         self._seen: dict[Key, Seen] = {}
         self._busy: Counter[str] = Counter()
         self._unmodelled: Counter[str] = Counter()
-        self._rows: list[dict[str, Any]] | None = None
-        self._scopes: list[dict[str, Any]] | None = None
+        self.operations: Figure[list[OperationView]] = Figure(None, NO_WINDOW)
+        self.scopes: Figure[list[ScopeView]] = Figure(None, NO_WINDOW)
+        """Each with the most time first."""
 
     def add(self, joined: Profiled, functions: Mapping[str, str]) -> None:
         """One window. `functions` gives the function of each executable's fingerprint."""
@@ -68,23 +111,13 @@ class Operations:
             self._busy[function] += operation.work.seconds  # type: ignore[assignment]  # Counter adds floats as well
             if operation.label == "unmodelled":
                 self._unmodelled[function] += operation.work.seconds  # type: ignore[assignment]
-        self._tell()
+        self._count()
         if len(self._seen) > KEPT:
             ranked = sorted(self._seen, key=lambda key: -self._seen[key].work.seconds)
             self._seen = {key: self._seen[key] for key in ranked[: KEPT // 2]}
         self._draw()
 
-    def document(self) -> dict[str, Any]:
-        """The keys `operations` and `scopes` of a snapshot."""
-        reason = None if self._rows is not None else NO_WINDOW
-        return {
-            "operations": self._rows,
-            "operations_reason": reason,
-            "scopes": self._scopes,
-            "scopes_reason": reason,
-        }
-
-    def _tell(self) -> None:
+    def _count(self) -> None:
         """Series of what is new; an operation of a function is one series, in whichever of its executables it ran."""
         weights: dict[tuple[str, str, str], tuple[float, ...]] = {}
         groups: dict[tuple[str, str, str], list[Seen]] = {}
@@ -98,12 +131,12 @@ class Operations:
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
             for seen in members:
                 now = (seen.work.seconds, seen.work.cost.flops, seen.work.cost.bytes)
-                for metric, value, before in zip(_COUNTERS, now, seen.told, strict=True):
+                for metric, value, before in zip(_COUNTERS, now, seen.counted, strict=True):
                     if (
                         metric is profile_metrics.OPERATION_SECONDS or seen.work.bounds
                     ):  # work that is not modelled is not 0
                         self._series.add(metric, name, max(0.0, value - before))
-                seen.told = now
+                seen.counted = now
             if labels in shown:
                 newest = members[-1].operation
                 about[labels[0], labels[1], newest.scope, newest.source] = 1.0
@@ -118,13 +151,13 @@ class Operations:
         """The rows of the snapshot, drawn when something is new."""
         everything = sorted(self._seen.values(), key=lambda seen: -seen.work.seconds)
         busy = sum(seen.work.seconds for seen in everything)
-        self._rows = [_row(seen, busy) for seen in everything[:SHOWN]]
+        self.operations = Figure([_operation(seen, busy) for seen in everything[:SHOWN]])
         scopes: dict[str, Work] = {}
         for seen in everything:
             if seen.operation.scope:
                 scopes.setdefault(seen.operation.scope, Work()).merge(seen.work)
         ranked = sorted(scopes.items(), key=lambda pair: -pair[1].seconds)[:SHOWN]
-        self._scopes = [{"scope": scope} | _figures(work, busy) for scope, work in ranked]
+        self.scopes = Figure([ScopeView(**_figures(work, busy), scope=scope) for scope, work in ranked])
 
 
 _COUNTERS: tuple[Metric, ...] = (
@@ -134,40 +167,36 @@ _COUNTERS: tuple[Metric, ...] = (
 )
 
 
-def _row(seen: Seen, busy: float) -> dict[str, Any]:
+def _operation(seen: Seen, busy: float) -> OperationView:
     operation = seen.operation
-    no_module = None if operation.fingerprint else "the trace does not tell its executable"
-    return {
-        "function": seen.function or None,
-        "function_reason": None if seen.function else "the trace does not tell its module",
-        "executable": operation.fingerprint,
-        "executable_reason": no_module,
-        "operation": operation.name,
-        "category": operation.category,
-        "kind": operation.kind,
-        "scope": operation.scope,
-        "source": operation.source,
-        "count": seen.count,
-        "executions": seen.executions,
-        "bottleneck": seen.work.label(operation.kind),
-    } | _figures(seen.work, busy)
-
-
-def _figures(work: Work, busy: float) -> dict[str, Any]:
-    """Figures of an operation or a scope, each absent one with its reason; so has an efficiency above 1."""
-    every = work.figures(busy)
-    shown = {name: every[name] for name in _SHOWN_FIGURES}
-    why = every["reason"] or "no floating-point work or no byte of device memory in it"
-    return (
-        {"seconds": every["seconds"], "self_seconds": every["self_seconds"]}
-        | shown
-        | {f"{name}_reason": why for name, value in shown.items() if value is None}
-        | {"efficiency_reason": every["efficiency_reason"] or (why if shown["efficiency"] is None else None)}
-        | {"reason": every["reason"]}
+    return OperationView(
+        **_figures(seen.work, busy),
+        function=figure(seen.function or None, "the trace does not tell its module"),
+        executable=figure(operation.fingerprint or None, "the trace does not tell its executable"),
+        operation=operation.name,
+        category=operation.category,
+        kind=operation.kind,
+        scope=operation.scope,
+        source=operation.source,
+        count=seen.count,
+        executions=seen.executions,
+        bottleneck=seen.work.label(operation.kind),
     )
 
 
-_SHOWN_FIGURES = (
-    "share", "flops", "bytes", "intensity", "achieved_flops_per_second", "efficiency", "bound", "unmodelled_seconds",
-    "exact",
+def _figures(work: Work, busy: float) -> dict[str, Any]:
+    """The fields of `WorkView`."""
+    every = work.figures(busy)
+    why = every["reason"] or "no floating-point work or no byte of device memory in it"
+    near = every["efficiency"]
+    return {name: figure(every[name], why) for name in _FIGURES} | {
+        "seconds": every["seconds"],
+        "self_seconds": every["self_seconds"],
+        "efficiency": Figure(near, every["efficiency_reason"] or (why if near is None else None)),
+        "reason": every["reason"],
+    }
+
+
+_FIGURES = (
+    "share", "flops", "bytes", "intensity", "achieved_flops_per_second", "bound", "unmodelled_seconds", "exact",
 )  # fmt: skip

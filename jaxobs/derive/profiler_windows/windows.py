@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.metrics.catalogue import profile_metrics
@@ -150,10 +149,6 @@ class Profiles:
 
     def why_none(self, loop: str) -> str:
         return self._why.get(loop, "no profiler window that holds for this loop has been read")
-
-    def document(self) -> dict[str, Any]:
-        """The keys `operations` and `scopes` of a snapshot."""
-        return self.operations.document()
 
     def _is_known(self, window: ProfileWindow, now: int) -> bool:
         """Whether every loop that was running has ended a step after the window's end."""

@@ -1,1 +1,1 @@
-"""A snapshot: the document that all views write together, and what in it contradicts itself."""
+"""A snapshot: what is shown of all rooms at one moment, without what contradicts itself."""

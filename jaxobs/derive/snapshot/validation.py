@@ -6,11 +6,15 @@ a peak, and which of the two numbers is wrong cannot be told from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
 
-from jaxobs.derive.metrics.catalogue import executable_metrics, loop_metrics, process_metrics
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
+from jaxobs.model.figure import Figure
 from jaxobs.report.units import duration
 from jaxobs.roofline_model.bottleneck import Verdict
 
@@ -46,126 +50,90 @@ PEAKS_AGAIN: Final = (
 RESIDENT: Final = "stayed in cache"
 
 
-GAUGES: Final = {
-    "mfu": loop_metrics.MFU,
-    "hfu": loop_metrics.HFU,
-    "efficiency": executable_metrics.EXECUTABLE_EFFICIENCY,
-    "achieved_flops_per_second": executable_metrics.EXECUTABLE_ACHIEVED,
-}
-"""Of what may be withheld, by its key in the document."""
-
-
-INFORMATION: Final = {
-    "seconds_per_run": executable_metrics.EXECUTABLE_BOTTLENECK,
-    "bottleneck": loop_metrics.BOTTLENECK_INFO,
-}
-"""Of the verdicts that rest on what is withheld."""
-
-
 class Contradiction(NamedTuple):
-    """`keys` of a loop, by its name, or of an executable, by its place in the list, say what cannot be."""
+    """The figures `keys` of a loop or of an executable say what cannot be."""
 
-    section: str
-    place: Any
     keys: tuple[str, ...]
     why: str
 
 
+View = TypeVar("View", LoopView, ExecutableView)
+
+
 class Validation:
-    """Checks each snapshot; its `series` lack what is withheld, too, and each contradiction is counted once."""
+    """Checks what is shown of each loop and executable, and counts each contradiction once."""
 
     def __init__(self, series: Series) -> None:
         self._series = series
-        self._counted: set[tuple[tuple[str, ...], str]] = set()
+        self._found: dict[tuple[tuple[str, ...], str], None] = {}
+        """Each contradiction so far, by the labels of what it was found in and its key, in that order."""
+        self._counted = 0
 
-    def checked(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The document as it may be shown."""
-        found = contradictions(document)
-        for section, place, keys, _ in found:
-            entry = document[section][place]
-            labels = (place,) if section == "loops" else (entry["function"], entry["executable"] or "")
-            for key in keys:
-                if (metric := GAUGES.get(key)) is not None:
-                    self._series.set(metric, labels, None)
-                if (info := INFORMATION.get(key)) is not None:
-                    verdict = entry["bottleneck"]
-                    self._series.set(info, (*labels, verdict["label"], verdict["runner_up"] or ""), None)
-                if (labels, key) not in self._counted:
-                    self._counted.add((labels, key))
-                    self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
-        return withheld(document, found)
+    def loop(self, name: str, view: LoopView) -> LoopView:
+        """The loop of that name as it may be shown."""
+        return self._checked((name,), view, loop_contradictions(view))
 
+    def executable(self, view: ExecutableView, room: float) -> ExecutableView:
+        """The executable as it may be shown; its runs had `room` seconds, on all devices together."""
+        return self._checked(view.labels, view, executable_contradictions(view, room))
 
-def contradictions(document: Mapping[str, Any]) -> list[Contradiction]:
-    """All of a snapshot's document."""
-    wall = document["process"].get("seconds")
-    # Different devices may run one executable side by side, each for itself.
-    room = None if wall is None else wall * max(1, len(document.get("devices") or []))
-    found: list[Contradiction] = []
-    for place, executable in enumerate(document.get("executables") or []):
-        found += _of_executable(place, executable, room)
-    for name, loop in (document.get("loops") or {}).items():
-        found += _of_loop(name, loop)
-    return found
+    def _checked(self, labels: tuple[str, ...], view: View, contradictions: Iterator[Contradiction]) -> View:
+        found = list(contradictions)
+        self._found |= dict.fromkeys((labels, key) for keys, _ in found for key in keys)
+        return withheld(view, found)
+
+    def count(self) -> None:
+        """Bring the counter up to what was found."""
+        for _, key in list(self._found)[self._counted :]:
+            self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
+        self._counted = len(self._found)
 
 
-def withheld(document: Mapping[str, Any], found: list[Contradiction]) -> dict[str, Any]:
-    """The document without these figures; what it shares with older ones is left as it is."""
-    shown = dict(document)
-    for section, place, keys, why in found:
-        entries = shown[section]
-        if entries is document[section]:
-            entries = shown[section] = entries.copy()
-        absent: dict[str, Any] = dict.fromkeys(keys) | {f"{key}_reason": why for key in keys}
+def withheld(view: View, found: Iterable[Contradiction]) -> View:
+    """The view without these figures, each of which has the contradiction as its reason."""
+    for keys, why in found:
+        absent: dict[str, Any] = {key: Figure(None, why) for key in keys}
         if {"seconds_per_run", "bottleneck"} & set(keys):  # what it was limited by was found from its time
-            absent["bottleneck"] = Verdict("unknown", 0.0, None, reason=why).to_dict()
-        entries[place] = {**entries[place], **absent}
-    return shown
+            absent["bottleneck"] = Verdict("unknown", 0.0, None, reason=why)
+        view = replace(view, **absent)
+    return view
 
 
-def _of_executable(place: int, made: Mapping[str, Any], room: float | None) -> Iterator[Contradiction]:
+def executable_contradictions(view: ExecutableView, room: float) -> Iterator[Contradiction]:
+    """Device time that does not fit into `room` seconds, or that is far too short for the work."""
     of_time = ("seconds", "seconds_per_run", "achieved_flops_per_second", "efficiency")
-    spent, near = made.get("seconds"), made.get("efficiency")
-    if spent is not None and room is not None and spent > CLOCKS * room:
-        why = f"{made['runs']:g} runs of {duration(made['seconds_per_run'])} do not fit into {duration(room)}"
-        yield Contradiction("executables", place, of_time, why)
-    elif near is not None:
-        most = CACHE if RESIDENT in (made.get("efficiency_reason") or "") else PEAK
-        if near > most:
-            why = (
-                f"a bound of {duration(made['bound_seconds'])} and a run of {duration(made['seconds_per_run'])} "
-                f"contradict each other by a factor of {near:.3g}; {PEAKS_AGAIN}"
-            )
-            yield Contradiction("executables", place, of_time, why)
-
-
-def _of_loop(name: str, loop: Mapping[str, Any]) -> Iterator[Contradiction]:
-    for key in ("mfu", "hfu"):
-        ratio = loop.get(key)
-        if ratio is not None and ratio > PEAK:
-            why = f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}"
-            yield Contradiction("loops", name, (key,), why)
-    yield from _of_shares(name, loop)
-    step, rate = loop.get("step_seconds"), loop.get("steps_per_second")
-    if step is not None and rate is not None and step * rate > PACE:
-        why = f"steps of {duration(step)} and {rate:.3g} a second contradict each other"
-        by_completions = loop.get("step_seconds_source") == "completions"  # which are the device's own
-        yield Contradiction("loops", name, RATES if by_completions else ("step_seconds",), why)
-    device = loop.get("device_seconds_per_step")
-    if step is not None and device is not None and device > SAMPLES * step:
-        why = f"a step of {duration(step)} has runs of {duration(device)} in it"
-        by_completions = loop.get("step_seconds_source") == "completions"
+    spent, near, per_run = view.seconds.value, view.efficiency, view.seconds_per_run.value or 0.0
+    if spent is not None and spent > CLOCKS * room:
+        runs = view.runs.value or 0
+        yield Contradiction(of_time, f"{runs:g} runs of {duration(per_run)} do not fit into {duration(room)}")
+    elif near.value is not None and near.value > (CACHE if RESIDENT in (near.reason or "") else PEAK):
         yield Contradiction(
-            "loops", name, ("device_seconds_per_step" if by_completions else "step_seconds",), why
+            of_time,
+            f"a bound of {duration(view.bound_seconds.value or 0.0)} and a run of {duration(per_run)} "
+            f"contradict each other by a factor of {near.value:.3g}; {PEAKS_AGAIN}",
         )
 
 
-def _of_shares(name: str, loop: Mapping[str, Any]) -> Iterator[Contradiction]:
-    shares = (loop.get("bottleneck") or {}).get("shares")
+def loop_contradictions(view: LoopView) -> Iterator[Contradiction]:
+    """Utilisation above the peak, parts that are not the whole, and times and rates that do not agree."""
+    for key, ratio in (("mfu", view.mfu.value), ("hfu", view.hfu.value)):
+        if ratio is not None and ratio > PEAK:
+            yield Contradiction((key,), f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}")
+    shares, parts, wall = view.bottleneck.shares, view.components.value, view.wall_seconds
     if shares and abs(sum(shares.values()) - 1.0) > WHOLE:
-        why = f"shares that add up to {sum(shares.values()):.3g}, and not to 1"
-        yield Contradiction("loops", name, ("bottleneck",), why)
-    parts, wall = loop.get("components"), loop.get("wall_seconds")
-    if parts and wall is not None and abs(sum(parts.values()) - wall) > WHOLE * wall:
+        yield Contradiction(
+            ("bottleneck",), f"shares that add up to {sum(shares.values()):.3g}, and not to 1"
+        )
+    if parts and abs(sum(parts.values()) - wall) > WHOLE * wall:
         why = f"parts of {duration(sum(parts.values()))} in all, and a wall time of {duration(wall)}"
-        yield Contradiction("loops", name, ("components",), why)
+        yield Contradiction(("components",), why)
+    step, rate, device = (
+        each.value for each in (view.step_seconds, view.steps_per_second, view.device_seconds_per_step)
+    )
+    by_completions = view.step_seconds_source.value == "completions"  # which are the device's own
+    if step is not None and rate is not None and step * rate > PACE:
+        why = f"steps of {duration(step)} and {rate:.3g} a second contradict each other"
+        yield Contradiction(RATES if by_completions else ("step_seconds",), why)
+    if step is not None and device is not None and device > SAMPLES * step:
+        why = f"a step of {duration(step)} has runs of {duration(device)} in it"
+        yield Contradiction(("device_seconds_per_step" if by_completions else "step_seconds",), why)

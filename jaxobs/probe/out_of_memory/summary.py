@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxobs.derive.memory.usage import memory_need
+from jaxobs.derive.memory.view import memory_need
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
 from jaxobs.report.units import ABSENT, byte_size, count, duration
 

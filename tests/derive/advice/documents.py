@@ -6,7 +6,16 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jaxobs.derive import advice
+from tests.derive.views import snapshot_of
+
 Document = dict[str, Any]
+
+
+def advise(document: Document) -> list[dict[str, Any]]:
+    """The advice on the snapshot whose document that is."""
+    return advice.advise(snapshot_of(document))
+
 
 COMPONENTS = (
     "compute", "memory", "communication", "transfer", "input", "host", "compile", "checkpoint", "latency",

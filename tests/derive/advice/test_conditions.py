@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jaxobs.derive.advice import CONDITIONS, advise
+from jaxobs.derive.advice import CONDITIONS
 from jaxobs.derive.advice.of_compiles import REMEDIES
 from jaxobs.derive.advice.of_work import DONATION_BYTES
 from tests.derive.advice import documents
-from tests.derive.advice.documents import Document
+from tests.derive.advice.documents import Document, advise
 
 
 def conditions_of(document: Document) -> list[str]:

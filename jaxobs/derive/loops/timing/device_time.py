@@ -124,7 +124,7 @@ class LoopDeviceTime:
         share = min(1.0, room / owed)
         inside = min(share, max(0.0, self._wall - self._in_wall) / owed)
         for run, amount in self._owed.items():
-            executables.spent(run, amount * share)
+            executables.runs.spent(run, amount * share)
             self._paid_lately[run] += amount * share
             self._untaken[run] += amount * share
         self.seconds += min(room, owed)
@@ -147,7 +147,7 @@ class LoopDeviceTime:
         share = paid / (paid + owed - kept) if paid > 0 else 0.0
         if share >= LEAST_FIT:
             for run in self._paid_lately:
-                executables.fitted(run, share)
+                executables.runs.fitted(run, share)
         self._paid_lately.clear()
         self._keep(kept / owed if owed > 0 else 0.0)
 
@@ -158,7 +158,7 @@ class LoopDeviceTime:
         owed = sum(self._owed.values())
         if self._ran_ahead is None:
             recent = self._wall - self._settled_wall
-            self._ran_ahead = owed > RUN_AHEAD * recent and all(map(executables.is_sampled, self._owed))
+            self._ran_ahead = owed > RUN_AHEAD * recent and all(map(executables.runs.is_sampled, self._owed))
         elapsed = seconds(now - self._ended)
         worked = min(owed, elapsed) if self._ran_ahead else 0.0
         self._after += worked

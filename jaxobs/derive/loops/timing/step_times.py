@@ -176,7 +176,7 @@ class StepTimes:
         self._last_spacing = (event.step, spacing)
         known = between.steps == steps >= STEPS_FOR_A_SPACING
         if between.runs and known and left_out <= most:
-            executables.spaced(between.runs, spacing)
+            executables.runs.spaced(between.runs, spacing)
 
     def _awaits_completions(self, at: int) -> bool:
         """Whether two completions are to be expected, or have come of late."""

@@ -1,0 +1,113 @@
+"""The ledger of runs: how often each executable ran, and how long the device took."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+
+from jaxobs.derive.executables.executable import Executable
+from jaxobs.derive.refusal import require
+from jaxobs.model.events import ExecutableRan
+
+LONGEST_RUN = 1e8
+"""Seconds; three years."""
+
+
+class RunLedger:
+    """Runs of the executables `by_number`. `ran_unseen` is told of calls of which it is not visible what they ran."""
+
+    def __init__(self, by_number: Mapping[int, Executable], ran_unseen: Callable[[int, int], None]) -> None:
+        self._by_number = by_number
+        self._ran_unseen = ran_unseen
+        self.changed: set[int] = set()
+        """Numbers of the executables that changed since they were settled last."""
+        self.local_devices = 1
+
+    def hold(self, runs: Mapping[int, int]) -> None:
+        """Calls by run that are counted already, while it is not known yet whether they belong to a loop."""
+        for run, calls in runs.items():
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs += calls
+                self.changed.add(run)
+
+    def release(self, runs: Mapping[int, int]) -> None:
+        """Calls by run that were held, as by now it is known: whoever tells so counts them."""
+        for run, calls in runs.items():
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs -= calls
+
+    def ran(self, run: int, calls: int = 1) -> None:
+        """Calls outside loops: each takes as long as its executable's runs do."""
+        executable = self.ran_in_loop(run, calls)
+        if executable is not None:
+            executable.untimed += calls
+
+    def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
+        """Calls whose seconds the loop tells (`spent`). Gives the executable, where it is visible which one ran."""
+        executable = self._by_number.get(run)
+        if executable is None:
+            self._ran_unseen(run, calls)
+            return None
+        executable.runs += calls
+        self.changed.add(run)
+        return executable
+
+    def spent(self, run: int, seconds: float) -> None:
+        """Device seconds of runs in a loop."""
+        self._by_number[run].seconds += seconds
+        self.changed.add(run)
+
+    def fitted(self, run: int, share: float) -> None:
+        """A loop recently had room for that share of the seconds of its timed runs."""
+        executable = self._by_number[run]
+        timed = executable.timed_seconds_per_run
+        executable.room = timed * share if timed is not None and share < 1 else math.inf
+        self.changed.add(run)
+
+    def is_sampled(self, run: int) -> bool:
+        """Whether runs were timed as they were, and not only while the profiler traced them."""
+        executable = self._by_number.get(run)
+        return executable is not None and bool(executable.samples)
+
+    def sampled(self, event: ExecutableRan) -> None:
+        require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
+        require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
+        executable = self._by_number.get(event.run)
+        if executable is not None:
+            executable.samples.append(event.seconds)
+            executable.sample_count += 1
+            executable.sample_error = min(1.0, event.uncertainty / event.seconds)
+            self.changed.add(event.run)
+
+    def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
+        """Steps that ran these executables, and nothing else, completed so far apart, on average over many.
+
+        A device runs one after the other, so together they take no longer, and each of several its share of that by the
+        samples. Polling a few runs closely disturbs them where the cores are few.
+        """
+        known = {run: self._by_number[run] for run in runs if run in self._by_number}
+        if len(known) < len(set(runs)):
+            return
+        if len(known) == 1:
+            parts = dict.fromkeys(known, spacing / len(runs))
+        else:
+            if any(one.devices < self.local_devices or not one.samples for one in known.values()):
+                return  # different devices may run them side by side
+            sampled = {run: statistics.median(one.samples) for run, one in known.items()}
+            share = spacing / sum(sampled[run] for run in runs)
+            parts = {run: seconds * share for run, seconds in sampled.items()}
+        for run, seconds in parts.items():
+            known[run].spacings.append(seconds)
+            self.changed.add(run)
+
+    def settle(self) -> list[Executable]:
+        """The executables that changed, in order, with the known seconds of their runs outside loops."""
+        changed = [self._by_number[number] for number in sorted(self.changed)]
+        self.changed.clear()
+        for executable in changed:
+            per_run = executable.seconds_per_run
+            if per_run is not None and executable.untimed:
+                executable.seconds += per_run * executable.untimed
+                executable.untimed = 0
+        return changed

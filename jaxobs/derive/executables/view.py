@@ -1,0 +1,157 @@
+"""What is shown of an executable: each figure, or why it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxobs.derive.executables.executable import Executable
+from jaxobs.derive.executables.kept_operations import LET_GO
+from jaxobs.derive.executables.profiled import verdict_of_operations
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost
+from jaxobs.model.figure import Figure, figure
+from jaxobs.roofline_model import bottleneck
+from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.roofline_model.bounds import efficiency
+from jaxobs.roofline_model.execution_types import run_on
+
+TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
+"""What is said of a time that comes from windows alone. In a loop it is shortened by what its untraced steps took
+(`traced_steps.untraced`); of one executable no untraced run is known."""
+
+NOT_TIMED = (
+    "no run has been timed: some calls a second are sampled and none of its was among them, or it has no output that is "
+    "not donated and small beside the free memory"
+)
+
+NOT_SETTLED = "no step that it ran in has ended yet"
+
+
+@dataclass(frozen=True, slots=True)
+class CostView:
+    """The cost of one run on one device, with the element types that the device runs it in."""
+
+    cost: Cost
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cost as plain data; without memory traffic it has no intensity, and says so."""
+        intensity = figure(self.cost.intensity, "it moves no byte of device memory")
+        return self.cost.to_dict() | intensity.under("intensity")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableView:
+    """Seconds and bytes are of one device."""
+
+    function: str
+    executable: Figure[str]
+    """The fingerprint of its content."""
+    cost: Figure[CostView]
+    runs: Figure[float]
+    seconds: Figure[float]
+    source: Figure[str]
+    """Whether all runs were counted (`watched`), or those in profiler windows (`sampled`)."""
+    seconds_per_run: Figure[float]
+    samples: int
+    profiled_runs: float
+    profiled_seconds: float
+    bound_seconds: Figure[float]
+    achieved_flops_per_second: Figure[float]
+    attainable_flops_per_second: Figure[float]
+    efficiency: Figure[float]
+    bottleneck: Verdict
+    memory: Figure[Mapping[str, int]]
+    """Bytes by kind, of XLA's memory analysis."""
+    donatable_bytes: Figure[float]
+    devices: int
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Labels of its series."""
+        return self.function, self.executable.value or ""
+
+
+def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peaks | None) -> ExecutableView:
+    """`why_no_runs`: why its runs are not all counted; None where they are."""
+    per_run, cost, bound = executable.seconds_per_run, executable.work, executable.bound
+    near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
+    runs, spent, source = _counted(executable, why_no_runs)
+    unmeasured = None if per_run is not None else why_no_runs or NOT_TIMED
+    traced = TRACED if per_run is not None and not executable.samples else None
+    unbound = bound_reason(executable, peaks)
+    achieved = _rate(cost, per_run)
+    no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
+    why_near = unmeasured or (near.reason if near else None) or unbound
+    return ExecutableView(
+        executable.function,
+        figure(executable.fingerprint or None, executable.cost_reason),
+        figure(
+            CostView(cost if peaks is None else run_on(cost, peaks)) if cost else None, executable.cost_reason
+        ),
+        figure(runs, why_no_runs),
+        Figure(spent, unmeasured or why_no_runs or NOT_SETTLED if spent is None else traced),
+        figure(source, why_no_runs or unmeasured),
+        Figure(per_run, unmeasured or traced),
+        executable.sample_count,
+        executable.windows.runs,
+        executable.windows.seconds,
+        Figure(bound.seconds if bound else None, unbound),
+        Figure(
+            achieved, traced if achieved is not None else unmeasured or no_flops or executable.cost_reason
+        ),
+        Figure(_rate(cost, bound.seconds if bound else None), no_flops or unbound),
+        Figure(near.value if near else None, why_near or executable.lower_bound_reason or traced),
+        _verdict(executable, peaks),
+        Figure(executable.memory, None if executable.memory else "the backend gave no memory analysis"),
+        figure(
+            executable.donatable_bytes, executable.cost_reason or "arguments and outputs were not compared"
+        ),
+        executable.devices,
+    )
+
+
+def _verdict(executable: Executable, peaks: Peaks | None) -> Verdict:
+    """Without a bound because a peak is missing the label is unknown; without a cost it is unmodelled."""
+    if executable.cost is not None and executable.bound is None:
+        return Verdict("unknown", 0.0, None, reason=bound_reason(executable, peaks))
+    return verdict_of_operations(executable) or bottleneck.of_executable(
+        executable.bound,
+        executable.seconds_per_run,
+        executable.sample_count,
+        complete=executable.is_modelled,
+    )
+
+
+def bound_reason(executable: Executable, peaks: Peaks | None) -> str | None:
+    """Why there is no bound, or why it is a lower one."""
+    if executable.cost is None:
+        return executable.cost_reason
+    if peaks is None:
+        return "no backend has been found yet"
+    if executable.bound is None:
+        return LET_GO
+    if executable.bound.seconds is None:
+        return peaks.reason or executable.bound.reason
+    return executable.bound.reason or executable.lower_bound_reason
+
+
+def _counted(
+    executable: Executable, why_no_runs: str | None
+) -> tuple[float | None, float | None, str | None]:
+    """Runs, their device seconds, and how they were counted (`source`)."""
+    if why_no_runs is None:
+        settled = executable.seconds > 0 or not executable.runs
+        timed = executable.seconds_per_run is not None and settled
+        return executable.runs, executable.seconds if timed else None, "watched"
+    if executable.windows.runs > 0:
+        return executable.windows.runs, executable.windows.seconds, "sampled"
+    return None, None, None
+
+
+def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
+    """FLOP/s; None without both, or where nothing is to be computed."""
+    if cost is None or not cost.flops > 0 or elapsed is None or not elapsed > 0:
+        return None
+    return cost.flops / elapsed

@@ -1,0 +1,128 @@
+"""What is shown of memory: of a device, of the process, of live arrays; each figure, or why it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxobs.derive.memory.trend import Forecast
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import LiveArraysCounted, MemorySampled
+from jaxobs.model.figure import Figure, figure
+
+NOT_TOLD = "the backend does not tell it"
+SYSTEM_SILENT = "the system does not tell it"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMemory:
+    """Memory of the whole process, and when it runs out at the rate at which it grows."""
+
+    in_use_bytes: Figure[int]
+    peak_bytes: Figure[int]
+    limit_bytes: Figure[int]
+    growth_bytes_per_second: Figure[float]
+    forecast_seconds: Figure[float]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory(ProcessMemory):
+    """Memory of a device; `fragmented_bytes` are free outside the largest free block."""
+
+    largest_free_block_bytes: Figure[int]
+    free_bytes: Figure[int]
+    fragmented_bytes: Figure[int]
+    fragmentation_ratio: Figure[float]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveArrays:
+    """Arrays of the job as they were counted, by shape, type and sharding, and by the line that made them."""
+
+    count: int | None
+    bytes: int | None
+    seconds_ago: float
+    groups: Sequence[Mapping[str, Any]]
+    lines: Figure[Sequence[Mapping[str, Any]]]
+    lock_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PeakExecutable:
+    """The executable whose runs need the most memory."""
+
+    function: str
+    executable: Figure[str]
+    bytes: int
+
+
+def process_memory(event: MemorySampled, ahead: Forecast | None) -> ProcessMemory:
+    """`ahead` is None where it is not known what is in use."""
+    return ProcessMemory(
+        figure(event.in_use, NOT_TOLD),
+        figure(event.peak, SYSTEM_SILENT),
+        figure(event.limit, SYSTEM_SILENT),
+        *_forecast(ahead),
+    )
+
+
+def device_memory(event: MemorySampled, ahead: Forecast | None) -> DeviceMemory:
+    """`ahead` is None where it is not known what is in use."""
+    free, largest, fragmented, reason = fragmentation(event)
+    ratio = fragmented / free if fragmented is not None and free else None
+    return DeviceMemory(
+        figure(event.in_use, NOT_TOLD),
+        figure(event.peak, NOT_TOLD),
+        figure(event.limit, NOT_TOLD),
+        *_forecast(ahead),
+        figure(largest, reason),
+        figure(free, NOT_TOLD),
+        figure(fragmented, reason),
+        figure(ratio, reason or "nothing is free"),
+    )
+
+
+def _forecast(ahead: Forecast | None) -> tuple[Figure[float], Figure[float]]:
+    """Growth, and the seconds until the memory is full."""
+    if ahead is None:
+        return Figure(None, NOT_TOLD), Figure(None, NOT_TOLD)
+    return figure(ahead.bytes_per_second, ahead.reason), Figure(ahead.seconds, ahead.reason)
+
+
+def live_arrays(event: LiveArraysCounted, now: int) -> LiveArrays:
+    """What was counted last; `now` is the time of the snapshot."""
+    groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
+    names = ("line", "count", "bytes")
+    lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None
+    return LiveArrays(
+        event.arrays,
+        event.bytes,
+        max(0.0, seconds(now - event.time)),
+        [dict(zip(groups, group, strict=True)) for group in event.groups],
+        Figure(lines, event.lines_reason or (None if event.lines else "no array is alive")),
+        event.lock_seconds,
+    )
+
+
+def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | None, str]:
+    """(free bytes, the largest free block, free bytes outside it, why one of the latter two is None).
+
+    Free is what the allocator holds and nobody uses: of its pool, or of its limit where it tells no pool. XLA's BFC
+    allocator tells 0 for the largest free block in versions before it filled that in (`BFCAllocator::GetStats`).
+    """
+    whole = event.pool if event.pool is not None else event.limit
+    if whole is None or event.in_use is None or whole < event.in_use:
+        return None, event.largest_free or None, None, NOT_TOLD
+    free, largest = whole - event.in_use, event.largest_free
+    if largest is None or (largest == 0 and free > 0):
+        return free, None, None, NOT_TOLD
+    if largest > free:
+        return free, largest, None, "its largest free block is larger than what is free"
+    return free, largest, free - largest, ""
+
+
+def memory_need(memory: Mapping[str, int]) -> int:
+    """Bytes of device memory that one run takes, by XLA's memory analysis: an aliased output is an argument's memory."""
+    kinds = ("argument", "output", "temporary", "code")
+    return sum(memory.get(kind, 0) for kind in kinds) - memory.get("alias", 0)

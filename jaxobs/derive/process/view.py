@@ -1,0 +1,130 @@
+"""What is shown of the process that is observed, and of how the observer fares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jaxobs.derive.compilation.persistent_cache import PersistentCacheView
+from jaxobs.derive.devices.devices import NO_BACKEND
+from jaxobs.derive.loops.host_lines import HostLineView
+from jaxobs.derive.loops.under_way import RunningView
+from jaxobs.derive.memory.view import LiveArrays, PeakExecutable, ProcessMemory
+from jaxobs.derive.process.recent import RecentView
+from jaxobs.model.events import BackendFound, SourceReported
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+
+NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
+NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
+IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityView:
+    """Who is observed, and in which versions."""
+
+    service_name: Figure[str]
+    host_name: Figure[str]
+    pid: Figure[int]
+    run: Figure[str]
+    attempt: Figure[int]
+    user: Figure[str]
+    process_index: Figure[int]
+    process_count: Figure[int]
+    jax: Figure[str]
+    jaxlib: Figure[str]
+    platform: Figure[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """The process as a whole. `seconds` is its age, `run_seconds` what it was spent on."""
+
+    seconds: float
+    run_seconds: Mapping[str, float]
+    goodput: Figure[float]
+    running: Figure[RunningView]
+    persistent_cache: PersistentCacheView
+    address: Figure[str]
+    """Where `/metrics` is served."""
+    host_lines: Figure[Sequence[HostLineView]]
+    """Where the main thread was outside loops."""
+    host_samples: int
+    memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
+    peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
+    live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
+    recent: RecentView
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """How a plugin fares; `reason` is why it is not up or tells nothing."""
+
+    kind: str
+    up: Figure[bool]
+    seconds: float
+    failures: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterView(SourceView):
+    """`dropped`: events that it is known to have lost."""
+
+    dropped: Figure[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuView:
+    """CPU seconds that observing took, in the job and in the agent."""
+
+    probe: float
+    agent: Figure[float]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What observing costs, and what became of the events: once nothing is on its way they add up to the emitted."""
+
+    events_emitted: int
+    events_accepted: int
+    events_dropped: int
+    events_refused: int
+    cpu_seconds: CpuView
+    resident_bytes: Figure[int]
+    pid: Figure[int]
+    refused_reasons: Sequence[str]
+
+
+def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> IdentityView:
+    """What the environment does not tell is absent."""
+    pid, attempt = resource.get("process.pid", ""), resource.get("jaxobs.attempt", "")
+    return IdentityView(
+        service_name=figure(resource.get("service.name"), "the resource has no service.name"),
+        host_name=figure(resource.get("host.name"), "the resource has no host.name"),
+        pid=figure(int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
+        run=figure(resource.get("jaxobs.run"), NO_NAME),
+        attempt=figure(int(attempt) if attempt.isdecimal() else None, NO_ATTEMPT),
+        user=figure(resource.get("process.owner"), "the system has no name for the user's number"),
+        process_index=figure(backend.process_index if backend else None, NO_BACKEND),
+        process_count=figure(backend.process_count if backend else None, NO_BACKEND),
+        jax=figure(backend.jax_version if backend else None, NO_BACKEND),
+        jaxlib=figure(backend.jaxlib_version if backend else None, NO_BACKEND),
+        platform=figure(backend.platform if backend else None, NO_BACKEND),
+    )
+
+
+def source_view(source: SourceReported, dropped: tuple[int, str] | None) -> SourceView:
+    """`dropped` is what an exporter is known to have lost, and why there may be more; None where it is given nothing.
+
+    A source that works may have nothing to read here: a driver or a library that is not installed.
+    """
+    nothing_to_tell = source.up and bool(source.reason)
+    up = Figure(None, source.reason) if nothing_to_tell else Figure(source.up)
+    if source.kind != "exporter":
+        return SourceView(source.kind, up, source.seconds, source.failures, source.reason or None)
+    lost: Figure[int] = Figure(None, "it could not be loaded, so nothing was given to it")
+    if dropped is not None:
+        events, unknown = dropped
+        lost = Figure(None, unknown) if unknown else Figure(events)
+    return ExporterView(source.kind, up, source.seconds, source.failures, source.reason or None, lost)

@@ -1,0 +1,136 @@
+"""Brings all rooms up to a moment, in the order in which one needs the other, and gives what is shown of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from jaxobs.derive.compilation.compilations import Compiles
+from jaxobs.derive.devices.devices import Devices
+from jaxobs.derive.executables.gauges import show_executables
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.table import ExecutableTable
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.goodput import RunTime
+from jaxobs.derive.loops.loop_time import LoopTime
+from jaxobs.derive.loops.loops import Loops
+from jaxobs.derive.loops.under_way import RunsUnderWay
+from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
+from jaxobs.derive.memory.usage import Memory
+from jaxobs.derive.memory.view import PeakExecutable, memory_need
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.process.observation import Observation
+from jaxobs.derive.process.recent import Recent
+from jaxobs.derive.process.view import ProcessView, identity_view
+from jaxobs.derive.profiler_windows.windows import Profiles
+from jaxobs.derive.snapshot.validation import Validation
+from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.figure import Figure, figure
+
+
+class Rooms(Protocol):
+    """What a snapshot is made of."""
+
+    series: Series
+    clock: ClockAnchor
+    began: int
+    resource: Mapping[str, str]
+    facts: Mapping[str, Any]
+    compiles: Compiles
+    executables: Executables
+    executable_table: ExecutableTable
+    profiles: Profiles
+    devices: Devices
+    memory: Memory
+    recent: Recent
+    run_time: RunTime
+    loops: Loops
+    under_way: RunsUnderWay
+    observation: Observation
+
+
+def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotView:
+    """All rooms as of now, and their series; what contradicts itself is in neither."""
+    loops = _loops(rooms, validation, now)
+    executables = _executables(rooms, validation, seconds(now - rooms.began))
+    rooms.compiles.update(now)
+    rooms.devices.update(now)
+    _update_run_time(rooms, now)
+    rooms.loops.outside.update()
+    show_bottlenecks(loops, rooms.series)
+    rooms.observation.update(rooms.resource, rooms.facts, rooms.devices.backend)
+    validation.count()
+    return SnapshotView(
+        identity=identity_view(rooms.resource, rooms.devices.backend),
+        facts=rooms.facts,
+        process=_process(rooms, executables, now),
+        loops=loops,
+        functions=rooms.compiles.functions(),
+        functions_left_out=rooms.compiles.left_out(),
+        executables=executables,
+        executables_left_out=rooms.executable_table.left_out(),
+        operations=rooms.profiles.operations.operations,
+        scopes=rooms.profiles.operations.scopes,
+        devices=rooms.devices.views(rooms.memory, loops.values(), executables),
+        sources=rooms.observation.sources(),
+        agent=rooms.observation.agent(),
+    )
+
+
+def _loops(rooms: Rooms, validation: Validation, now: int) -> dict[str, LoopView]:
+    views = {}
+    for name, loop in rooms.loops.by_name.items():
+        loop.update(now)
+        views[name] = validation.loop(name, loop_view(loop))
+        last_step = None if loop.last_end is None else rooms.clock.wall_time(loop.last_end) / NANOSECONDS
+        show_loop(name, views[name], last_step, rooms.series)
+    return views
+
+
+def _executables(rooms: Rooms, validation: Validation, age: float) -> list[ExecutableView]:
+    """Views of the executables that are listed; `age` is that of the process, s."""
+    table = rooms.executable_table
+    table.update()
+    backend = rooms.devices.backend
+    # Different devices may run one executable side by side, each for itself.
+    room = age * max(1, len(backend.devices) if backend else 0)
+    views = {number: validation.executable(view, room) for number, view in table.views.items()}
+    show_executables((views[number] for number in table.shown), rooms.series)
+    return [views[number] for number in table.listed]
+
+
+def _update_run_time(rooms: Rooms, now: int) -> None:
+    times = {
+        name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)
+        for name, loop in rooms.loops.by_name.items()
+    }
+    running = rooms.under_way.at(now)
+    began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
+    rooms.run_time.update(now, times, rooms.compiles.in_flight_since(), began, undecided)
+
+
+def _process(rooms: Rooms, executables: Iterable[ExecutableView], now: int) -> ProcessView:
+    return ProcessView(
+        seconds=seconds(now - rooms.began),
+        run_seconds=dict(rooms.run_time.seconds),
+        goodput=rooms.run_time.goodput(),
+        running=rooms.under_way.view(now, rooms.executables.function_of),
+        persistent_cache=rooms.compiles.persistent_cache.view(),
+        address=figure(rooms.observation.address or None, "no exporter serves metrics"),
+        host_lines=rooms.loops.outside.rows(),
+        host_samples=rooms.loops.outside.samples,
+        memory=rooms.memory.process,
+        peak_executable=_peak_executable(executables),
+        live_arrays=rooms.memory.live_arrays(now),
+        recent=rooms.recent.view(now),
+    )
+
+
+def _peak_executable(executables: Iterable[ExecutableView]) -> Figure[PeakExecutable]:
+    """The executable that needs the most memory on a device."""
+    needs = [(memory_need(view.memory.value), view) for view in executables if view.memory.value]
+    if not needs:
+        return Figure(None, "no executable has a memory analysis")
+    most, view = max(needs, key=lambda pair: pair[0])
+    return Figure(PeakExecutable(view.function, view.executable, most))

@@ -1,0 +1,65 @@
+"""The view of a snapshot: all that is shown of a job at one moment, before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxobs.derive.compilation.compilations import FunctionView, LeftOut
+from jaxobs.derive.devices.view import DeviceView
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.process.view import AgentView, IdentityView, ProcessView, SourceView
+from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
+from jaxobs.model.figure import Figure, Rows, plain
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """What contradicts itself is withheld from it already."""
+
+    identity: IdentityView
+    facts: Mapping[str, Any]
+    """Plain data that stands beside them under `process`."""
+    process: ProcessView
+    loops: Mapping[str, LoopView]
+    functions: Mapping[str, FunctionView]
+    """Functions by name, with the most seconds first."""
+    functions_left_out: LeftOut
+    executables: Sequence[ExecutableView]
+    """The executables with the most device time, in order, and the one that needs the most memory."""
+    executables_left_out: Figure[int]
+    operations: Figure[list[OperationView]]
+    scopes: Figure[list[ScopeView]]
+    devices: Figure[list[DeviceView]]
+    sources: Mapping[str, SourceView]
+    agent: AgentView
+
+
+class DocumentWriter:
+    """Writes the documents of a job's snapshots; rows of large tables that stay the same are written once."""
+
+    def __init__(self) -> None:
+        self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
+
+    def written(self, view: SnapshotView) -> dict[str, Any]:
+        """All keys of a snapshot but `advice`, which is drawn from the view."""
+        functions = self._functions.written(view.functions.values())
+        return {
+            "process": plain(view.identity) | plain(view.facts) | plain(view.process),
+            "loops": plain(view.loops),
+            "functions": dict(zip(view.functions, functions, strict=True)),
+            **plain(view.functions_left_out),
+            "executables": self._executables.written(view.executables),
+            **view.executables_left_out.under("executables_left_out"),
+            **_table(view.operations, self._operations).under("operations"),
+            **_table(view.scopes, self._scopes).under("scopes"),
+            **view.devices.under("devices"),
+            "sources": plain(view.sources),
+            "agent": plain(view.agent),
+        }
+
+
+def _table(figure: Figure[list[Any]], rows: Rows) -> Figure[list[Any]]:
+    return figure if figure.value is None else Figure(rows.written(figure.value), figure.reason)

@@ -1,0 +1,99 @@
+"""Figures: each a value, or why there is none. Views are frozen dataclasses of figures, and written as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+REASON_WHERE_ABSENT: Final = {"reason": "where absent"}
+"""Metadata of a view's field: the document has its reason only where the value is absent."""
+
+ATOMS: Final = frozenset({type(None), bool, int, float, str})
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Generic[T_co]):
+    """`reason` says why `value` is None; beside a value it says what to know of it: that it is a lower bound, say."""
+
+    value: T_co | None
+    reason: str | None = None
+
+    def under(self, name: str) -> dict[str, Any]:
+        """The entries of a document: the value under its name, and the reason beside it."""
+        return {name: plain(self.value), f"{name}_reason": self.reason}
+
+
+def figure(value: T | None, why_absent: str | None) -> Figure[T]:
+    """A figure whose reason stands only where there is no value."""
+    return Figure(value) if value is not None else Figure(None, why_absent)
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON: views, and what holds them, as dictionaries. What is plain already is shared, not copied."""
+    if type(value) in ATOMS:
+        return value
+    if isinstance(value, dict):
+        return _mapping(value)
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if hasattr(value, "__dataclass_fields__"):
+        return _view(value)
+    return _mapping(value) if isinstance(value, Mapping) else value
+
+
+def _view(view: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for name, reason, always in _names(type(view)):
+        shown = getattr(view, name)
+        if type(shown) is not Figure:
+            document[name] = plain(shown)
+            continue
+        document[name] = plain(shown.value)
+        if always or shown.value is None:
+            document[reason] = shown.reason
+    return document
+
+
+def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
+    """Name of each field, name of its reason, and whether the reason is always there."""
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(
+            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
+        )
+    return _NAMES[kind]
+
+
+_NAMES: dict[type, tuple[tuple[str, str, bool], ...]] = {}
+"""By view, as looking for them takes longer than writing it."""
+
+
+def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Figures in a mapping have a reason beside them only where there is one."""
+    document = {}
+    for name, shown in values.items():
+        if type(shown) is not Figure:
+            document[name] = plain(shown)
+            continue
+        document[name] = plain(shown.value)
+        if shown.reason is not None:
+            document[f"{name}_reason"] = shown.reason
+    return document
+
+
+class Rows:
+    """Writes the rows of a table. A view that was in the table before is not written again: snapshots share its row."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[object, Any]] = {}
+
+    def written(self, views: Iterable[object]) -> list[Any]:
+        before = self._written
+        # Each view is kept beside its row, so that no other object can have its identity.
+        kept = [before.get(id(view)) or (view, plain(view)) for view in views]
+        self._written = {id(row[0]): row for row in kept}
+        return [row for _, row in kept]

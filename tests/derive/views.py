@@ -1,0 +1,94 @@
+"""Views read back from documents, so that a case can be written down as the document that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from jaxobs.derive.devices.view import PeaksView
+from jaxobs.derive.executables.view import CostView
+from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.hardware.peaks import Peak, Peaks
+from jaxobs.model.cost import Cost
+from jaxobs.model.figure import Figure
+from jaxobs.roofline_model.bottleneck import Verdict
+
+View = TypeVar("View")
+
+NOT_GIVEN = "the case does not give it"
+
+
+def view_of(kind: type[View], document: Mapping[str, Any]) -> View:
+    """A view of figures; what the document does not have is absent, or where no figure stands empty or 0."""
+    values: dict[str, Any] = {}
+    hints = get_type_hints(kind)
+    for name in (each.name for each in fields(kind)):  # type: ignore[arg-type]  # only dataclasses are given
+        found = document.get(name)
+        if get_origin(hints[name]) is Figure:
+            (inner,) = get_args(hints[name])
+            reason = document.get(f"{name}_reason") or (NOT_GIVEN if found is None else None)
+            values[name] = Figure(None if found is None else _read(inner, found), reason)
+        else:
+            values[name] = _read(hints[name], found)
+    return kind(**values)
+
+
+def snapshot_of(document: Mapping[str, Any]) -> SnapshotView:
+    """The view of a whole snapshot."""
+    process = document.get("process") or {}
+    return view_of(SnapshotView, {**document, "identity": process, "facts": {}, "process": process})
+
+
+def _read(kind: Any, found: Any) -> Any:
+    origin = get_origin(kind) or kind
+    if kind in READERS:
+        return READERS[kind](found or {})
+    if origin is Mapping:
+        inner = get_args(kind)[1]
+        return {name: _read(inner, part) for name, part in (found or {}).items() if part is not None}
+    if origin in (list, Sequence):
+        return [_read(get_args(kind)[0], part) for part in found or () if part is not None]
+    if is_dataclass(kind):
+        return view_of(kind, found or {})  # type: ignore[arg-type]  # it is a class
+    return kind() if found is None and kind in (int, float, str, bool) else found
+
+
+def _verdict(found: Mapping[str, Any]) -> Verdict:
+    shares = {word: share for word, share in (found.get("shares") or {}).items() if share is not None}
+    return Verdict(
+        found.get("label") or "unknown", found.get("confidence") or 0.0, found.get("runner_up"), shares
+    )
+
+
+def _cost_view(found: Mapping[str, Any]) -> CostView:
+    flops, matrix = found.get("flops") or 0.0, found.get("matrix_flops") or 0.0
+    executed = found.get("executed_matrix_flops_by_type") or {}
+    cost = Cost(
+        {"float32": matrix},
+        {dtype: amount for dtype, amount in executed.items() if amount is not None},
+        {"float32": max(0.0, flops - matrix)},
+        bytes=found.get("bytes") or 0.0,
+        exact=found.get("exact") is True,
+    )
+    return CostView(cost)
+
+
+def _peaks_view(found: Mapping[str, Any]) -> PeaksView:
+    matrix = {dtype: peak for dtype, each in (found.get("matrix") or {}).items() if (peak := _peak(each))}
+    peaks = Peaks(
+        "example", matrix, {}, None, _peak(found.get("memory")), (), None, found.get("memory_capacity"), None
+    )
+    return PeaksView(peaks)
+
+
+def _peak(found: Mapping[str, Any] | None) -> Peak | None:
+    value = found.get("value") if found else None
+    return Peak(value, "user", "a test") if value else None
+
+
+READERS: dict[Any, Callable[[Mapping[str, Any]], Any]] = {
+    Verdict: _verdict,
+    CostView: _cost_view,
+    PeaksView: _peaks_view,
+}
