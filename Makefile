@@ -72,7 +72,7 @@ benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchm
 	  .venv/bin/python -m benchmarks.report --print --only "$$(basename "$$file" .py)"; \
 	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py, nor benchmarks/report/figures/$(NAME).py" >&2; exit 2; }
 
-benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/benchmarks.md (ARGS="--only step_cost")
+benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/results/benchmarks.md (ARGS="--only step_cost")
 	@$(MAKE) --no-print-directory .venv-benchmark-peers/installed \
 	  || echo "jaxobs: the peers could not be installed here: the page says what is missing" >&2
 	@python=.venv-benchmark-peers; [ -e $$python/installed ] || python=.venv; \
@@ -90,10 +90,10 @@ gpu-check:  ## every figure on this machine's GPU against truths not its own (AR
 gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for Python 3.12 without a network
 	.venv/bin/python -m benchmarks.gpu_check.wheels build/gpu-check-wheels $(ARGS)
 
-docs: .venv/installed  ## write docs/metrics.md, docs/advice.md and the README's settings anew from the code
-	.venv/bin/python docs/generate_metrics.py
-	.venv/bin/python docs/generate_advice.py
-	.venv/bin/python docs/generate_settings.py
+docs: .venv/installed  ## write docs/reference/metrics.md, docs/reference/advice.md and the README's settings anew from the code
+	.venv/bin/python docs/generators/generate_metrics.py
+	.venv/bin/python docs/generators/generate_advice.py
+	.venv/bin/python docs/generators/generate_settings.py
 
 dashboards: .venv/installed  ## write grafana/dashboards/*.json anew from grafana/source/
 	.venv/bin/python -m grafana.source

@@ -21,7 +21,7 @@ ROOT = DOCS.parent
 FILE_NAMED = re.compile(r"`((?:jaxobs|plugins|grafana|tests|docs|\.ci)/[\w./-]+)`")
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how_it_works.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how_it_works/events.md"])
 def test_every_file_that_a_page_for_developers_names_is_there(page: str) -> None:
     named = FILE_NAMED.findall((ROOT / page).read_text())
     assert len(named) > 20

@@ -1,6 +1,6 @@
-"""Write docs/advice.md from the table of conditions: `python docs/generate_advice.py`, with `--check` only compare.
+"""Write docs/reference/advice.md from the table of conditions: `python docs/generators/generate_advice.py`.
 
-Exit status 1: the file is out of date.
+With `--check` nothing is written; exit status 1: the page is out of date.
 """  # noqa: INP001  # a script
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from written_file import write_or_compare
+from written_file import cell, write_or_compare
 
 from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
 from jaxobs.derive.advice.of_compiles import REMEDIES
 from jaxobs.report.units import rough_percent
 
-PAGE = Path(__file__).parent / "advice.md"
+PAGE = Path(__file__).parents[1] / "reference" / "advice.md"
 INTRODUCTION = f"""\
 # Advice
 
@@ -46,19 +46,15 @@ def page() -> str:
     lines = ["| condition | triggered when | gives back | why so |", "|---|---|---|---|"]
     lines += [
         "| `{}` | {} | {} | {} |".format(
-            condition.name, *map(_cell, (condition.trigger, condition.saves, condition.reason))
+            condition.name, *map(cell, (condition.trigger, condition.saves, condition.reason))
         )
         for condition in CONDITIONS
     ]
     offline = ", ".join(f"`{condition.name}`" for condition in CONDITIONS if condition.in_a_trace)
     lines += ["", f"{OFFLINE}{offline}; the others need the running job.", "", "## Recompilations", ""]
     lines += ["| cause | remedy |", "|---|---|"]
-    lines += [f"| `{cause}` | {_cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]
+    lines += [f"| `{cause}` | {cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]
     return INTRODUCTION + "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def main(arguments: list[str]) -> int:

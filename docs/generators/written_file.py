@@ -1,4 +1,4 @@
-"""A file that the code writes: put it there, or only compare."""  # noqa: INP001  # beside scripts
+"""What the generators share: put a page that the code writes in its place, or only compare."""  # noqa: INP001  # beside scripts
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def write_or_compare(file: Path, wanted: str, arguments: list[str], otherwise: s
         return 0
     sys.stderr.write(f"{file.name} {otherwise}: run `make docs`\n")
     return 1
+
+
+def cell(text: str) -> str:
+    """Text as it stands in a cell of a Markdown table."""
+    return text.replace("|", "\\|")
