@@ -14,11 +14,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 REPOSITORY = PROJECT["urls"]["Homepage"]
 
 project = "jaxobs"
-author = "The jaxobs authors"
+author = copyright = "the jaxobs authors"  # noqa: A001  # Sphinx gives it this name
 release = version = PROJECT["version"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["generators", "_static"]
+default_role = "code"  # single backticks in docstrings
 nitpicky = True  # a reference that leads nowhere is a warning, and a warning is an error
 
 myst_enable_extensions = ["colon_fence"]

@@ -51,7 +51,7 @@ and the reason is given instead.
 Puts the operations of a trace that `jax.profiler.trace()` wrote on the roofline, on any machine, also one without the device.
 
 """,
-    "compare": "[What became slower from one run to another](../questions/what_changed.md) explains how it decides.\n\n",
+    "compare": "[What became slower](../questions/what_changed.md) explains how it decides.\n\n",
 }
 
 
