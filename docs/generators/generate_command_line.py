@@ -14,7 +14,8 @@ from pathlib import Path
 
 from written_file import write_or_compare
 
-from jaxobs.cli import COMMANDS, main as jaxobs
+from jaxobs.cli import COMMANDS
+from jaxobs.cli import main as jaxobs
 
 PAGE = Path(__file__).parents[1] / "reference" / "command_line.md"
 COLUMNS = "100"

@@ -24,7 +24,9 @@ def anchors(page: Path) -> set[str]:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     names = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
-    return names | set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    return names | set(
+        re.findall(r"^\.\. auto\w+:: ([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -63,8 +65,21 @@ def test_every_file_that_code_and_settings_name_in_docs_is_there() -> None:
     missing = []
     for folder in ("jaxobs", "plugins", "grafana", "deploy", "benchmarks", "docs", ".ci", "requirements"):
         for file in (ROOT / folder).rglob("*"):
-            if file.suffix in {".py", ".md", ".yml", ".yaml", ".json", ".toml", ".sbatch", ".libsonnet", ".tpl", ".hcl"}:
+            if file.suffix in {
+                ".py",
+                ".md",
+                ".yml",
+                ".yaml",
+                ".json",
+                ".toml",
+                ".sbatch",
+                ".libsonnet",
+                ".tpl",
+                ".hcl",
+            }:
                 missing += [
-                    f"{file.relative_to(ROOT)}: {path}" for path in named.findall(file.read_text()) if not (ROOT / path).exists()
+                    f"{file.relative_to(ROOT)}: {path}"
+                    for path in named.findall(file.read_text())
+                    if not (ROOT / path).exists()
                 ]
     assert missing == []

@@ -14,6 +14,7 @@ CHECKED = {"python", "sh", "promql", "yaml", "toml"}
 NOT_CHECKED = {
     "text": "output, or a drawing in letters",
     "{toctree}": "Sphinx reads it: `make docs`",
+    "{include}": "Sphinx reads it: `make docs`",
     "{eval-rst}": "Sphinx reads it: `make docs`",
 }
 
@@ -26,7 +27,9 @@ def test_every_snippet_says_what_it_is() -> None:
 def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path) -> None:
     queries = fences("promql")
     assert len(queries) > 100
-    rules = [{"record": "documented:query", "labels": {"at": str(fence)}, "expr": fence.text} for fence in queries]
+    rules = [
+        {"record": "documented:query", "labels": {"at": str(fence)}, "expr": fence.text} for fence in queries
+    ]
     file = tmp_path / "rules.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "documentation", "rules": rules}]}))
     done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, check=False)
@@ -38,7 +41,12 @@ def test_a_yaml_snippet_is_read_as_what_it_is_for(fence: Fence, promtool: Path, 
     found = yaml.safe_load(fence.text)
     if isinstance(found, list) and all("job_name" in job for job in found):
         found = {"scrape_configs": found}
-    if not isinstance(found, dict) or not set(found) & {"scrape_configs", "global", "remote_write", "rule_files"}:
+    if not isinstance(found, dict) or not set(found) & {
+        "scrape_configs",
+        "global",
+        "remote_write",
+        "rule_files",
+    }:
         assert found
         return
     text = yaml.safe_dump(found | {"rule_files": []})

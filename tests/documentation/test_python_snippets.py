@@ -47,7 +47,9 @@ def program(fences: list[Fence]) -> str:
     parts = [PRELUDE]
     for number, fence in enumerate(fences):
         given = "state=state" if "state, loss = " in fence.text and "def train" not in fence.text else ""
-        parts.append(f"def snippet_{number}({given}):\n{textwrap.indent(fence.text, '    ')}\nsnippet_{number}()\n")
+        parts.append(
+            f"def snippet_{number}({given}):\n{textwrap.indent(fence.text, '    ')}\nsnippet_{number}()\n"
+        )
     return "\n".join([*parts, "obs.shutdown()"])
 
 

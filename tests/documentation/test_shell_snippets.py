@@ -23,13 +23,14 @@ NOT_RUN = {
     "jaxobs run -- train.py\n": "`make readme` runs it, in a clean environment",
     "py-spy dump": "a program of others, which needs a process that hangs",
     "helm install": "needs a cluster; `make deployment` renders the chart",
-    "docker compose": "needs containers; `make deployment` holds the file against its schema",
     "jaxobs compare before after --fail": "needs two runs of a minute each; tests/cli has its exit statuses",
     "make gpu-check": "takes minutes on a GPU; tests/benchmarks has its parts",
     "python3 -m pip install --no-index": "for a machine with a GPU and without a network",
     "pip install absl-py": "needs a checkout of JAX's own tests",
 }
 """By how the snippet begins."""
+
+COMMAND = re.compile(r"^(?:\w+=\S+ )*jaxobs ([a-z]+)([^\n|#]*)", re.MULTILINE)
 
 TRAIN = """
 import sys, time
@@ -78,9 +79,11 @@ def serve(folder: Path, settings: dict[str, str]) -> Iterator["object"]:
         begun.append(
             subprocess.Popen(
                 [sys.executable, "long.py"],
-                cwd=folder, env=settings | token | {"OTEL_EXPORTER_PROMETHEUS_PORT": port},
-                stdout=subprocess.DEVNULL, text=True,
-            )  # fmt: skip
+                cwd=folder,
+                env=settings | token | {"OTEL_EXPORTER_PROMETHEUS_PORT": port},
+                stdout=subprocess.DEVNULL,
+                text=True,
+            )
         )
         wait_for(f"http://localhost:{port}/-/healthy")
         return f"localhost:{port}"
@@ -96,11 +99,12 @@ def wait_for(url: str) -> None:
     while time.monotonic() < deadline:
         try:
             urllib.request.urlopen(url, timeout=5).close()
-            return
         except urllib.error.HTTPError:  # it answers: a token is missing
             return
         except OSError:
             time.sleep(0.2)
+        else:
+            return
     pytest.fail(f"nothing answers at {url}")
 
 
@@ -120,13 +124,15 @@ def test_the_shell_snippets_of_a_page_run_one_after_the_other(page, folder, sett
             ["bash", "-euo", "pipefail", "-c", text],
             cwd=folder, env=settings, capture_output=True, text=True, timeout=150, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, f"{fence}\n{done.stdout}\n{done.stderr}"
+        # 1: something needs attention, as on a machine whose peaks were measured while others used it.
+        allowed = {0, 1} if text == "jaxobs check\n" else {0}
+        assert done.returncode in allowed, f"{fence}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("fence", fences("sh"), ids=str)
 def test_a_shell_snippet_is_well_formed_and_names_what_there_is(fence: Fence) -> None:
     subprocess.run(["bash", "-n", "-c", fence.text], check=True)
-    for command, rest in re.findall(r"\bjaxobs ([a-z]+)([^\n|#]*)", fence.text):
+    for command, rest in COMMAND.findall(fence.text):
         assert command in COMMANDS, f"{fence}: jaxobs {command}"
         known = subprocess.run(
             [sys.executable, "-m", "jaxobs", command, "--help"], capture_output=True, text=True, check=True
