@@ -103,7 +103,7 @@ docs-links: .venv-docs/installed  ## ask every link of the site that leads elsew
 
 package: .venv-package/installed  ## build sdist and wheel, check them, and install the wheel in a clean environment
 	rm -rf build/lib build/bdist.* dist
-	.venv-package/bin/python -m build --outdir dist .
+	.venv-package/bin/python -m build --quiet --outdir dist .
 	.venv-package/bin/python -m twine check --strict dist/*
 	.venv-package/bin/python .ci/package.py dist
 

@@ -32,7 +32,8 @@ def fences(*languages: str) -> list[Fence]:
         text = page.read_text(encoding="utf-8")
         for match in FENCE.finditer(text):
             line = text.count("\n", 0, match.start()) + 2
-            found.append(Fence(page.relative_to(ROOT).as_posix(), line, match[1].strip(), match[2]))
+            language = match[1].partition(" ")[0]
+            found.append(Fence(page.relative_to(ROOT).as_posix(), line, language, match[2]))
     return [fence for fence in found if not languages or fence.language in languages]
 
 

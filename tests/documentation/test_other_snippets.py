@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.documentation.fences import Fence, fences
+from tests.documentation.fences import ROOT, Fence, fences
 
 CHECKED = {"python", "sh", "promql", "yaml", "toml"}
 NOT_CHECKED = {
@@ -34,6 +34,13 @@ def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path) -> N
     file.write_text(yaml.safe_dump({"groups": [{"name": "documentation", "rules": rules}]}))
     done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_query_asks_for_metrics_that_there_are() -> None:
+    declared = re.findall(r"^### `(\w+)`", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE)
+    known = {name + suffix for name in declared for suffix in ("", "_bucket", "_count", "_sum")}
+    asked = {name for fence in fences("promql") for name in re.findall(r"\bjaxobs_\w+", fence.text)}
+    assert asked - known == set()
 
 
 @pytest.mark.parametrize("fence", fences("yaml"), ids=str)
