@@ -8,6 +8,8 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING
 
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -18,7 +20,7 @@ REPOSITORY = PROJECT["urls"]["Homepage"]
 project = "jaxobs"
 author = copyright = "the jaxobs authors"  # noqa: A001  # Sphinx gives it this name
 release = version = PROJECT["version"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["generators", "_static"]
 default_role = "code"  # single backticks in docstrings
@@ -67,6 +69,15 @@ def repository_links(_: Sphinx, page: str, source: list[str]) -> None:
     source[0] = LINK.sub(absolute, source[0])
 
 
+def google_sections(
+    application: Sphinx, kind: str, name: str, documented: object, options: object, lines: list[str]
+) -> None:
+    """Read the sections of docstrings (`Args:`); in an attribute's napoleon would take a colon for the end of a type."""
+    if kind != "attribute":
+        lines[:] = GoogleDocstring(lines, Config(), application, kind, name, documented, options).lines()
+
+
 def setup(application: Sphinx) -> None:
     """Called by Sphinx."""
+    application.connect("autodoc-process-docstring", google_sections)
     application.connect("source-read", repository_links)
