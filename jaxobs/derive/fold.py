@@ -10,9 +10,10 @@ from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.goodput import LoopTime, RunTime
+from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.inferred import Followed
 from jaxobs.derive.loops.liveness import SignsOfLife
+from jaxobs.derive.loops.loop_time import LoopTime
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory.usage import Memory
@@ -282,7 +283,7 @@ class Fold:
     def _probe_reported(self, event: events.ProbeReported) -> None:
         if self.observation.probe_reported(event):
             self.compiles.events_lost()
-        self.run_time.reported(event.time)
+        self.run_time.reported(event.time, event.dropped / max(1, event.emitted))
 
 
 def _each(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:

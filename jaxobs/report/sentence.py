@@ -10,6 +10,9 @@ from jaxobs.report.units import amount, duration, percent, rough_percent
 CLEAR: Final = 0.1
 """A label with less confidence is as good as its runner-up, or rests on a few steps: no advice rests on it either."""
 
+APART: Final = 2.0
+"""A share this many times another one is not about as much."""
+
 WORTH_SAYING: Final = 0.01
 """Share of the run's time from which on a recompilation is said; with less there is nothing to gain."""
 
@@ -70,13 +73,24 @@ def _limit(loop: Document) -> Iterator[Part]:
         yield Part(f"What limits it is not known: {verdict.get('reason') or 'too little was seen'}.")
         return
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
+    if (
+        label == "unknown"
+        and verdict.get("reason")
+        and label != max(shares, key=shares.__getitem__, default=label)
+    ):
+        yield Part(f"What limits it is not known: {verdict['reason']}.")
+        return
     if label == "unknown":
         yield Part(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
         known = second in shares and second != label
         yield Part(f"; {second} takes {rough_percent(shares[second])}." if known else ".")
         return
     share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
-    if (verdict.get("confidence") or 0.0) < CLEAR and second:
+    unsure = (verdict.get("confidence") or 0.0) < CLEAR
+    if unsure and shares.get(label, 0.0) > APART * shares.get(second, 0.0):
+        yield Part(f"It seems to be limited by {label}{share}, which is not sure.")
+        return
+    if unsure and second:
         yield Part(f"Two things limit it about as much: {label}{share} and {second}{next_share}.")
         return
     yield Part("It is limited by ")

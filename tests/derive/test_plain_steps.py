@@ -176,9 +176,9 @@ def test_turns_between_two_completions_are_found_wherever_they_lie() -> None:
     log.append(Turns.of_steps(plain(0, 10, 0, 100), None))
     log.append(Turns.of_steps(plain(10, 10, 1_500, 100), 1_000))  # after a pause of 500
     between = log.between(4, 450, 14, 1_950)
-    assert (between.steps, between.alone, between.excluded, between.paused) == (10, 1, 0, 500)
+    assert (between.steps, between.runs, between.excluded, between.paused) == (10, (1,), 0, 500)
     log.append(Turns.of_steps(plain(20, 5, 2_500, 100, runs=2), 2_500))
-    assert log.between(4, 450, 22, 2_700).alone is None
+    assert log.between(4, 450, 22, 2_700).runs is None
     assert log.duration(12) == 100
     assert log.duration(99) is None
 

@@ -64,12 +64,20 @@ def test_the_categories_add_up_to_the_age_of_the_process() -> None:
 
 
 def test_after_the_first_step_what_nothing_explains_is_other() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 3.0), LoopEnded("train", at(3.0), 0)])
+    run_seconds(fold, 3.5)
+    charged = run_seconds(fold, 20.0)
+    assert charged["productive"] == pytest.approx(2.0)
+    assert charged["other"] == pytest.approx(17.0)
+    assert families(fold.snapshot(at(20)))["jaxobs_goodput_ratio"][()] == pytest.approx(0.1)
+
+
+def test_goodput_is_absent_where_little_work_was_seen_in_a_short_run() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
-    run_seconds(fold, 2.5)
-    charged = run_seconds(fold, 10.0)
-    assert charged["productive"] == pytest.approx(1.0)
-    assert charged["other"] == pytest.approx(8.0)
-    assert families(fold.snapshot(at(10)))["jaxobs_goodput_ratio"][()] == pytest.approx(0.1)
+    early = fold.snapshot(at(10)).document["process"]
+    assert early["goodput"] is None
+    assert "less than two seconds of work" in early["goodput_reason"]
+    assert fold.snapshot(at(100)).document["process"]["goodput"] == pytest.approx(0.01)
 
 
 def test_while_a_loop_runs_time_is_charged_up_to_its_last_step() -> None:
@@ -463,3 +471,10 @@ def test_silence_is_what_lies_between_signs_that_are_far_apart(
     silent = signs.silent(at(start), at(end), round(least * SECOND)) / SECOND
     if all(abs(after - before - least) > 1e-6 for before, after in pairwise(marks)):
         assert silent == pytest.approx(expected, abs=1e-6)
+
+
+def test_goodput_is_absent_where_steps_were_dropped_on_their_way() -> None:
+    events = [step(0, 1.0, 5.0), step(9, 15.0, 19.0), ProbeReported(1_000, 600, 0, 0, 0.0, at(20.0))]
+    process = applied(new_fold(), events).snapshot(at(20)).document["process"]
+    assert process["goodput"] is None
+    assert process["goodput_reason"].startswith("60 % of the events were dropped")

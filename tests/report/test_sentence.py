@@ -46,7 +46,28 @@ def test_pace_limit_and_what_was_compiled_again_are_said_as_a_person_would() -> 
         ({"bottleneck": {"label": None, "reason": "2 steps are too few"}}, "not known: 2 steps are too few."),
         (
             {"bottleneck": {**LOOP["bottleneck"], "confidence": 0.05}},
-            "compute (63 % of the time) and input (20 %).",
+            "It seems to be limited by compute (63 % of the time), which is not sure.",
+        ),
+        (
+            {
+                "bottleneck": {
+                    **LOOP["bottleneck"],
+                    "confidence": 0.05,
+                    "shares": {"compute": 0.5, "input": 0.4},
+                }
+            },
+            "Two things limit it about as much: compute (50 % of the time) and input (40 %).",
+        ),
+        (
+            {
+                "bottleneck": {
+                    "label": "unknown",
+                    "runner_up": None,
+                    "reason": "1 step is too few",
+                    "shares": {"compute": 0.9},
+                }
+            },
+            "What limits it is not known: 1 step is too few.",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Each twentieth step takes far longer than the others: the quantiles of its own clock.
+"""Each twelfth step takes far longer than the others: the quantiles of its own clock.
 
 With the argument `ahead` the host waits each fourth step only, and the device does what the slow ones wait for.
 """
@@ -25,7 +25,7 @@ for number in obs.steps(range(STEPS)):
     p = train_step(p, x)
     if not AHEAD or number % 4 == 0:
         p.block_until_ready()
-    time.sleep(0.3 if number % 20 == 7 else 0.008)
+    time.sleep(0.3 if number % 12 == 7 else 0.008)
     now = time.perf_counter()
     times.append(now - last)
     last = now

@@ -23,6 +23,8 @@ NOT_TIMED = (
     "not donated and small beside the free memory"
 )
 
+NOT_SETTLED = "no step that it ran in has ended yet"
+
 
 def executable_document(made: Executable, why_no_runs: str | None, peaks: Peaks | None) -> dict[str, Any]:
     """Its entry. `why_no_runs`: why its runs are not all counted; None where they are."""
@@ -44,7 +46,7 @@ def executable_document(made: Executable, why_no_runs: str | None, peaks: Peaks 
         "runs": runs,
         "runs_reason": why_no_runs if runs is None else None,
         "seconds": spent,
-        "seconds_reason": unmeasured or why_no_runs if spent is None else traced,
+        "seconds_reason": unmeasured or why_no_runs or NOT_SETTLED if spent is None else traced,
         "source": source,
         "source_reason": why_no_runs or unmeasured if source is None else None,
         "seconds_per_run": per_run,
@@ -103,7 +105,8 @@ def bound_reason(made: Executable, peaks: Peaks | None) -> str | None:
 def _counted(made: Executable, why_no_runs: str | None) -> tuple[float | None, float | None, str | None]:
     """Runs, their device seconds, and whether all were counted (`watched`) or those in windows (`sampled`)."""
     if why_no_runs is None:
-        return made.runs, made.seconds if made.seconds_per_run is not None else None, "watched"
+        timed = made.seconds_per_run is not None and (made.seconds > 0 or not made.runs)
+        return made.runs, made.seconds if timed else None, "watched"
     if made.windows.runs > 0:
         return made.windows.runs, made.windows.seconds, "sampled"
     return None, None, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -190,15 +191,25 @@ class Executables:
             made.sample_error = min(1.0, event.uncertainty / event.seconds)
             self._changed.add(event.run)
 
-    def spaced(self, run: int, spacing: float) -> None:
-        """Steps that ran this executable alone completed so far apart, on average over many.
+    def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
+        """Steps that ran these executables, and nothing else, completed so far apart, on average over many.
 
-        A device runs one after the other, so a run takes no longer. Polling a few runs closely disturbs them where the
-        cores are few.
+        A device runs one after the other, so together they take no longer, and each of several its share of that by the
+        samples. Polling a few runs closely disturbs them where the cores are few.
         """
-        made = self._by_number.get(run)
-        if made is not None:
-            made.spacings.append(spacing)
+        made = {run: self._by_number[run] for run in runs if run in self._by_number}
+        if len(made) < len(set(runs)):
+            return
+        if len(made) == 1:
+            parts = dict.fromkeys(made, spacing / len(runs))
+        else:
+            if any(one.devices < self.local_devices or not one.samples for one in made.values()):
+                return  # different devices may run them side by side
+            sampled = {run: statistics.median(one.samples) for run, one in made.items()}
+            share = spacing / sum(sampled[run] for run in runs)
+            parts = {run: seconds * share for run, seconds in sampled.items()}
+        for run, seconds in parts.items():
+            made[run].spacings.append(seconds)
             self._changed.add(run)
 
     def is_watched(self, function: str) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.wall_time.stalls import FACTOR, Stalls
+from jaxobs.derive.loops.loop_time import TOLD, LoopTime, told_by
+from jaxobs.derive.loops.wall_time.stalls import FACTOR
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
@@ -14,13 +15,9 @@ from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.report.units import percent
 from jaxobs.vocabulary.labels import EAGER
 from jaxobs.vocabulary.wall_time import CATEGORIES
-
-TOLD = ("productive", "input", "checkpoint", "stalled", "other")
-"""Categories that loops tell."""
-
-NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
 PAUSE = 60 * NANOSECONDS
 """A loop that has ended no step for this long holds the charging back no longer, nor does a job that reports nothing. It
@@ -29,7 +26,6 @@ is the longest pause between two steps that still counts as the loop's own time 
 LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
-
 TELLING = 2.0
 """Productive seconds outside any step from which on they are the run's work: as long as a run is that is told while it
 lasts (`LONG_RUN` of the probe)."""
@@ -37,16 +33,10 @@ lasts (`LONG_RUN` of the probe)."""
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
 
-class LoopTime(NamedTuple):
-    """Of one loop so far: wall seconds, its components, and its stalls.
+MOST_LOST = 0.01
+"""Share of the events: what is dropped is mostly steps, whose time then seems to be spent outside them."""
 
-    `saves_are_phases`: its checkpoints are also told as phases of the run, as those of a loop that nobody marked are.
-    """
-
-    wall: float
-    components: Mapping[str, float]
-    stalls: Stalls
-    saves_are_phases: bool = False
+TOO_SHORT = "less than two seconds of work were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
@@ -79,6 +69,7 @@ class RunTime:
         self._first_executable: int | None = None
         self._running: dict[str, _Running] = {}
         self._heard_until: int | None = None
+        self._lost = 0.0
         self._compiling = Intervals()
         self._open_phases: dict[int, str | None] = {}
         self._unexplained = 0.0
@@ -89,9 +80,10 @@ class RunTime:
         for category in CATEGORIES:
             series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
 
-    def reported(self, time: int) -> None:
-        """Of what happened in the job up to then everything has been told."""
+    def reported(self, time: int, lost: float = 0.0) -> None:
+        """Of what happened in the job up to then everything has been told, but for that share of the events."""
         self._heard_until = max(time, self._heard_until or time)
+        self._lost = lost
 
     def step_ended(self, event: StepEnded, *, its_end_is_told: bool = True) -> None:
         """`its_end_is_told`: where the loop is an iteration its end will be told, and until then it goes on."""
@@ -157,10 +149,9 @@ class RunTime:
         usual = None if under_way else self._usual_of_the_stalled(now, loops)
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
-        known = _sum(loops)
-        if (
-            usual is None
-        ):  # the step has ended, or something else has: what it says of its time comes too late
+        known = told_by(loops)
+        if usual is None:
+            # The step has ended, or something else has: what it says of its time comes too late.
             self._told["stalled"] = min(self._told["stalled"], known["stalled"])
         new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
         before = dict(self._told)
@@ -169,12 +160,9 @@ class RunTime:
         if begun is None or self._charged_until < begun:
             self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
         early = 0.0
-        if (
-            begun is not None
-            and usual is None
-            and running_since is not None
-            and not _hangs(now - running_since, loops)
-        ):
+        if running_since is not None and _hangs(now - running_since, loops):
+            running_since = None
+        if begun is not None and usual is None and running_since is not None:
             new = self._charge_up_to(min(until, running_since), new, "other")
             productive = self.seconds["productive"]
             new = self._charge_up_to(until, new, "productive")
@@ -193,10 +181,17 @@ class RunTime:
         self._series.set(process_metrics.GOODPUT, (), self.goodput())
 
     def goodput(self) -> float | None:
-        """The productive share of the process's age; None where nothing says what was productive."""
+        """The productive share of the process's age; None where too little says what was productive."""
         total = sum(self.seconds.values())
-        known = self._first_step is not None or self.seconds["productive"] >= TELLING
+        long = self._first_step is not None and total >= seconds(PAUSE)
+        known = (long or self.seconds["productive"] >= TELLING) and self._lost <= MOST_LOST
         return self.seconds["productive"] / total if known and total > 0 else None
+
+    def why_no_goodput(self) -> str:
+        """The reason where `goodput()` is None."""
+        if self._lost > MOST_LOST:
+            return f"{percent(self._lost)} of the events were dropped, and with them what the time went into"
+        return NOT_MARKED if self._first_step is None else TOO_SHORT
 
     def _known_until(
         self,
@@ -270,20 +265,6 @@ def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
     """Whether a run of so many nanoseconds takes longer than any loop's steps may: a collective that waits for a rank."""
     limits = [loop.stalls.limit for loop in loops.values() if loop.stalls.limit is not None]
     return bool(limits) and seconds(lasted) > max(limits)
-
-
-def _sum(loops: Mapping[str, LoopTime]) -> dict[str, float]:
-    """Seconds of each category that loops tell."""
-    known = dict.fromkeys(TOLD, 0.0)
-    for loop in loops.values():
-        parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
-        beyond = loop.stalls.seconds + loop.stalls.busy_seconds
-        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
-        known["input"] += parts["input"]
-        known["checkpoint"] += 0.0 if loop.saves_are_phases else parts["checkpoint"]
-        known["stalled"] += loop.stalls.seconds
-        known["other"] += loop.stalls.busy_seconds
-    return known
 
 
 def _patience(running: _Running, loop: LoopTime | None) -> float:

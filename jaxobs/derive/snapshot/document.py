@@ -10,7 +10,7 @@ from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.devices.throttling import clocks_document
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.document import loop_document
-from jaxobs.derive.loops.goodput import NOT_MARKED, RunTime
+from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory.usage import Memory
@@ -68,7 +68,7 @@ def _process(views: Views, executables: list[dict[str, Any]], now: int) -> dict[
         "seconds": seconds(now - views.began),
         "run_seconds": dict(views.run_time.seconds),
         "goodput": goodput,
-        "goodput_reason": NOT_MARKED if goodput is None else None,
+        "goodput_reason": views.run_time.why_no_goodput() if goodput is None else None,
         **views.under_way.document(now, views.executables.function_of),
         "persistent_cache": views.compiles.persistent_cache.document(),
         "address": address,

@@ -91,11 +91,12 @@ class PlainSteps:
         return counted
 
     @property
-    def ran_alone(self) -> int | None:
-        """What every step ran, and nothing else; None where there is no such thing."""
+    def each_ran(self) -> tuple[int, ...] | None:
+        """What every step ran, in order; None where that is not the same for all."""
         ran = self.rows[10]
-        alone = isinstance(ran, int) and ran != 0 and self.rows[10::ROW_LENGTH].count(ran) == len(self)
-        return ran if alone else None
+        if self.rows[10::ROW_LENGTH].count(ran) != len(self):
+            return None
+        return ran if isinstance(ran, tuple) else (ran,) if ran else ()
 
     def total(self, column: int) -> float | None:
         """The sum of examples (7) or tokens (8). None where no step has any.

@@ -155,6 +155,12 @@ class Completions:
         self.latest_ready = 0
         """When an output was last seen to be ready, by `now()`."""
         self.cpu_seconds = 0.0
+        self.without_samples: Callable[[], float | None] = lambda: None
+        """What the polling thread does while it waits for a call, and after how many seconds again."""
+
+    def wake(self) -> None:
+        """There is something to do `without_samples`."""
+        self._arrived.put(None)
 
     def before_call(self) -> None:
         """On the training thread, in sampled calls only."""
@@ -206,7 +212,7 @@ class Completions:
     def stop(self) -> None:
         self.armed = False
         self._stop.set()
-        self._arrived.put(None)
+        self.wake()
 
     def _round(self) -> None:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
@@ -219,9 +225,10 @@ class Completions:
         while position < self._wanted and not self._stop.is_set():
             if position >= len(self._samples):
                 try:
-                    self._arrived.get(timeout=None if position == 0 else 1.0)
+                    self._arrived.get(timeout=1.0 if position else self.without_samples())
                 except queue.Empty:
-                    break  # the loop has paused; what there is must do
+                    if position:
+                        break  # the loop has paused; what there is must do
                 continue
             sample = self._samples[position]
             if not self._await(sample, self._samples[position - 1] if position else None):

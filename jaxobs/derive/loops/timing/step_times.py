@@ -175,8 +175,8 @@ class StepTimes:
         self._spacings.append((steps, spacing))
         self._last_spacing = (event.step, spacing)
         known = between.steps == steps >= STEPS_FOR_A_SPACING
-        if between.alone is not None and known and left_out <= most:
-            executables.spaced(between.alone, spacing)
+        if between.runs and known and left_out <= most:
+            executables.spaced(between.runs, spacing)
 
     def _awaits_completions(self, at: int) -> bool:
         """Whether two completions are to be expected, or have come of late."""

@@ -50,16 +50,14 @@ class Turns:
         if sum(steps.turns) != steps.ends[-1] - begins[0]:
             for end, begin in zip(steps.ends, begins[1:], strict=False):
                 pauses += _pauses(end, begin)
-        alone = steps.ran_alone
-        runs = (alone,) if alone is not None else None if steps.runs else ()
-        return cls(steps.first, steps.last, 0, tuple(pauses), runs, steps.turns, steps.ends[-1])
+        return cls(steps.first, steps.last, 0, tuple(pauses), steps.each_ran, steps.turns, steps.ends[-1])
 
 
 class Between(NamedTuple):
-    """What is known of the steps between two completions. `alone`: what each of them ran, and nothing else."""
+    """What is known of the steps between two completions. `runs`: what each of them ran; None where they differ."""
 
     steps: int
-    alone: int | None
+    runs: tuple[int, ...] | None
     excluded: int
     paused: int
 
@@ -135,9 +133,8 @@ class TurnLog:
                 steps += within
                 kinds.add(turns.runs)
                 paused += sum(max(0, min(stop, end) - max(start, begin)) for start, stop in turns.pauses)
-        (only,) = kinds if len(kinds) == 1 else (None,)
-        alone = only[0] if only is not None and len(only) == 1 else None
-        return Between(steps, alone, excluded, paused)
+        (runs,) = kinds if len(kinds) == 1 else (None,)
+        return Between(steps, runs, excluded, paused)
 
     def _forget_oldest(self) -> None:
         self._steps -= len(self._turns.popleft().durations)

@@ -1,0 +1,39 @@
+"""What loops tell of where the process's time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from jaxobs.derive.loops.wall_time.stalls import Stalls
+
+TOLD = ("productive", "input", "checkpoint", "stalled", "other")
+"""Categories that loops tell."""
+
+NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
+
+
+class LoopTime(NamedTuple):
+    """Of one loop so far: wall seconds, its components, and its stalls.
+
+    `saves_are_phases`: its checkpoints are also told as phases of the run, as those of a loop that nobody marked are.
+    """
+
+    wall: float
+    components: Mapping[str, float]
+    stalls: Stalls
+    saves_are_phases: bool = False
+
+
+def told_by(loops: Mapping[str, LoopTime]) -> dict[str, float]:
+    """Seconds of each category that loops tell."""
+    known = dict.fromkeys(TOLD, 0.0)
+    for loop in loops.values():
+        parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
+        beyond = loop.stalls.seconds + loop.stalls.busy_seconds
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
+        known["input"] += parts["input"]
+        known["checkpoint"] += 0.0 if loop.saves_are_phases else parts["checkpoint"]
+        known["stalled"] += loop.stalls.seconds
+        known["other"] += loop.stalls.busy_seconds
+    return known
