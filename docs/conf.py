@@ -30,6 +30,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3  # links to headings, as forges have them
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"jaxobs {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
