@@ -61,7 +61,9 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                     warn(line)
             _observer = running = Observer(loaded, before=running)
             running.begin(wait_for_backend=wait_for_backend)
-        elif not wait_for_backend:
+        elif wait_for_backend:
+            running.watch_jitted()  # a script that a launcher runs began by itself, before it imported JAX
+        else:
             given = [name for name, value in settings.items() if value is not None]
             other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]
             if other:

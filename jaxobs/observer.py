@@ -84,7 +84,7 @@ class Observer:
         if self._ended:
             return
         if wait_for_backend:
-            self._side.watches_all = self.settings.watch_jitted
+            self.watch_jitted()
             self._side.when_first_compiled = self.start
         # Where JAX is never imported the hook waits for ever.
         when_imported("jax", weakly(self._jax_is_there))
@@ -266,6 +266,10 @@ class Observer:
             if not isinstance(error, OSError | RuntimeError) or raised_by_signal_handler(error):
                 raise  # the user's; the other two say that no file descriptor, or no thread, is to be had
             warn(f"nothing is observed: {error}")
+
+    def watch_jitted(self) -> None:
+        """Watch what anybody jits, unless the settings say otherwise. Before JAX is imported, for launchers."""
+        self._side.watches_all = self.settings.watch_jitted
 
     def _jax_is_there(self, _: ModuleType) -> None:
         if self._ended:

@@ -10,8 +10,8 @@ from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.candidate import Followed
 from jaxobs.derive.loops.goodput import RunTime
-from jaxobs.derive.loops.inferred import Followed
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop_time import LoopTime
 from jaxobs.derive.loops.loops import Loops
@@ -80,8 +80,9 @@ class Fold:
         self.run_time = RunTime(self.series, began, self._signs)
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            self.series, clock, self._signs, self.executables.function_of, self.compiles.within
-        )
+            self.series, clock, self._signs, self.executables.function_of, self.compiles.within,
+            self.executables.seconds_of,
+        )  # fmt: skip
         self._validation = Validation(self.series)
         self.under_way = RunsUnderWay()
         self._handlers = self._handlers_by_type()
@@ -201,7 +202,8 @@ class Fold:
             for name, loop in self.loops.by_name.items()
         }
         running = self.under_way.at(now)
-        self.run_time.update(now, told, self.compiles.in_flight_since(), running.start if running else None)
+        began, undecided = running.start if running else None, self.loops.inferred.undecided_since
+        self.run_time.update(now, told, self.compiles.in_flight_since(), began, undecided)
         self.loops.update()
         self.observation.update(self.resource, self.facts, self.devices.backend)
         document = self._validation.checked(document_of(self, now))

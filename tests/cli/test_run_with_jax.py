@@ -75,6 +75,16 @@ def test_the_summary_tells_what_was_compiled_also_when_the_script_raised(tmp_pat
     assert "\x1b" not in summary
 
 
+def test_a_script_that_begins_to_observe_before_it_imports_jax_has_its_functions_watched(
+    tmp_path: Path,
+) -> None:
+    calls = "for _ in range(2500): product(jax.numpy.ones((64, 64))).block_until_ready()"
+    jitted = "product = jax.jit(lambda x: x @ x)"
+    (tmp_path / "script.py").write_text(f"{OBSERVES_ITSELF}\nimport jax\n{jitted}\n{calls}\n")
+    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    assert re.search(r"^<lambda> +[0-9a-f]{8} +2,500 ", observed.stderr, re.MULTILINE), observed.stderr
+
+
 @pytest.mark.parametrize(
     "first", [OBSERVES_ITSELF, f"import jax; {OBSERVES_ITSELF}"], ids=["before jax", "after jax"]
 )

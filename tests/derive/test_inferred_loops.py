@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.inferred import Followed, InferredLoops
+from jaxobs.derive.loops.candidate import Followed
+from jaxobs.derive.loops.inferred import InferredLoops
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
 
@@ -29,11 +31,15 @@ def calls(runs: Iterable[int], every: float = 0.1, start: float = 0.0, first: in
     return rows
 
 
-def inferred(compiled: tuple[float, float] = (0.0, 0.0)) -> InferredLoops:
-    """`compiled`: seconds from and to."""
+def inferred(
+    compiled: tuple[float, float] = (0.0, 0.0), took: Mapping[int, float] = MappingProxyType({})
+) -> InferredLoops:
+    """`compiled`: seconds from and to. `took`: device seconds by run."""
     begin, stop = (round(at * NANOSECONDS) for at in compiled)
     return InferredLoops(
-        lambda run: FUNCTIONS.get(run, ""), lambda _, start, end: max(0, min(stop, end) - max(begin, start))
+        lambda run: FUNCTIONS.get(run, ""),
+        lambda _, start, end: max(0, min(stop, end) - max(begin, start)),
+        took.get,
     )
 
 
@@ -51,6 +57,17 @@ def test_a_function_called_again_and_again_is_a_loop_of_turns_from_call_to_call(
     assert [turn.step for turn in turns] == list(range(29))  # of the last call the end is not known yet
     assert {round((turn.end - turn.start) / NANOSECONDS, 6) for turn in turns} == {0.1}
     assert {turn.runs for turn in turns} == {(1,)}
+
+
+def test_a_loop_is_named_after_the_function_on_which_the_device_works_far_longer() -> None:
+    """An evaluation before the first epoch, and one after each."""
+    loops = inferred(took={3: 0.02, 1: 0.07})
+    found = steps(loops.follow(calls([3, *[1, 3] * 20])))
+    assert list(found) == ["train"]
+    assert [turn.step for turn in found["train"]] == list(range(19))
+    assert {turn.runs for turn in found["train"]} == {(1, 3)}
+    alike = steps(inferred(took={3: 0.05, 1: 0.07}).follow(calls([3, *[1, 3] * 20])))
+    assert list(alike) == [FUNCTIONS[3]]
 
 
 def test_what_each_turn_calls_besides_belongs_to_it() -> None:
@@ -162,11 +179,12 @@ def test_a_phase_ends_the_turn_in_which_it_began() -> None:
     st.lists(st.sampled_from([1, 2, 3, 4, 5, -1]), max_size=200),
     st.sampled_from([0.001, 0.1, 3.0]),
     st.lists(st.integers(0, 200), max_size=3),
+    st.dictionaries(st.sampled_from([1, 2, 3, 4, 5]), st.sampled_from([0.01, 0.1, 1.0])),
 )
 def test_every_call_is_told_once_and_steps_of_a_loop_follow_each_other(
-    runs: list[int], every: float, cuts: list[int]
+    runs: list[int], every: float, cuts: list[int], took: dict[int, float]
 ) -> None:
-    loops = inferred()
+    loops = inferred(took=took)
     rows = calls(runs, every)
     told: list[StepEnded] = []
     outside: Counter[int] = Counter()

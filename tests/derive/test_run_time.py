@@ -14,6 +14,7 @@ from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.wall_time.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, Stalls
 from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.model.events import (
+    UNMARKED,
     CompilePhaseStarted,
     Event,
     ExecutableRan,
@@ -34,6 +35,7 @@ from tests.derive.made_up import (
     at,
     check,
     compiled,
+    created,
     families,
     new_fold,
     sound_events,
@@ -76,7 +78,7 @@ def test_goodput_is_absent_where_little_work_was_seen_in_a_short_run() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
     early = fold.snapshot(at(10)).document["process"]
     assert early["goodput"] is None
-    assert "less than two seconds of work" in early["goodput_reason"]
+    assert "less than two seconds of steps" in early["goodput_reason"]
     assert fold.snapshot(at(100)).document["process"]["goodput"] == pytest.approx(0.01)
 
 
@@ -478,3 +480,15 @@ def test_goodput_is_absent_where_steps_were_dropped_on_their_way() -> None:
     process = applied(new_fold(), events).snapshot(at(20)).document["process"]
     assert process["goodput"] is None
     assert process["goodput_reason"].startswith("60 % of the events were dropped")
+
+
+def test_time_waits_for_a_loop_that_is_only_found_after_some_turns() -> None:
+    """Calls each half a second from the first second on: after the third they are a loop, from the first one on."""
+    fold = applied(new_fold(), [created(1)])
+    for number in range(1, 20):
+        began = 0.5 + 0.5 * number
+        fold.apply_steps([UNMARKED, number, at(began), at(began), 0, 0, 1_000, None, None, 1, 1])
+        run_seconds(fold, began + 0.4)
+    charged = run_seconds(fold, 10.4)
+    assert charged["initialisation"] == pytest.approx(1.0)
+    assert charged["productive"] == pytest.approx(9.0)

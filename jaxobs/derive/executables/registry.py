@@ -133,6 +133,11 @@ class Executables:
         made, watched = self._by_number.get(run), self._watched.get(run)
         return made.function if made is not None else watched.function if watched is not None else ""
 
+    def seconds_of(self, run: int) -> float | None:
+        """Device seconds of one run, where some were timed."""
+        made = self._by_number.get(run)
+        return None if made is None else made.timed_seconds_per_run
+
     def hold(self, runs: Mapping[int, int]) -> None:
         """Calls by run that are counted already, while it is not known yet whether they belong to a loop."""
         for run, calls in runs.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.inferred import LONG_TURN
+from jaxobs.derive.loops.candidate import LONG_TURN
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead

@@ -27,8 +27,8 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 TELLING = 2.0
-"""Productive seconds outside any step from which on they are the run's work: as long as a run is that is told while it
-lasts (`LONG_RUN` of the probe)."""
+"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is told
+while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
@@ -36,7 +36,7 @@ NOT_MARKED = "no step was marked and no loop found, so nothing says what was pro
 MOST_LOST = 0.01
 """Share of the events: what is dropped is mostly steps, whose time then seems to be spent outside them."""
 
-TOO_SHORT = "less than two seconds of work were seen, in less than a minute"
+TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
@@ -133,11 +133,13 @@ class RunTime:
         loops: Mapping[str, LoopTime],
         compiling_since: int | None,
         running_since: int | None = None,
+        undecided_since: int | None = None,
     ) -> None:
         """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
 
         `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
-        ends after it, and what it tells as productive is then charged already.
+        ends after it, and what it tells as productive is then charged already. `undecided_since`: when the first of the
+        calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
         if self._heard_until is not None and now - self._heard_until <= PAUSE:
             now = min(now, self._heard_until)
@@ -147,6 +149,8 @@ class RunTime:
         self._open_phases = phases
         under_way = compiling_since is not None or phases
         usual = None if under_way else self._usual_of_the_stalled(now, loops)
+        if undecided_since is not None and running_since is None:
+            now = max(now - PAUSE, min(now, undecided_since))
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
         known = told_by(loops)
@@ -184,7 +188,8 @@ class RunTime:
         """The productive share of the process's age; None where too little says what was productive."""
         total = sum(self.seconds.values())
         long = self._first_step is not None and total >= seconds(PAUSE)
-        known = (long or self.seconds["productive"] >= TELLING) and self._lost <= MOST_LOST
+        steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
+        known = (long or steps >= TELLING) and self._lost <= MOST_LOST
         return self.seconds["productive"] / total if known and total > 0 else None
 
     def why_no_goodput(self) -> str:

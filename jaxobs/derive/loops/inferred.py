@@ -1,29 +1,23 @@
 """Loops that nobody marked: a function that is called again and again on the main thread is the main function of one.
 
-A turn lasts from one call of the main function to the next. Whatever else is called between belongs to the turn, unless
+That is the first that each turn calls, unless the device is known to work far longer on another one of each turn. A turn
+lasts from one call of the main function to the next. Whatever else is called between belongs to the turn, unless
 it begins to repeat there as it does not in the other turns: then it is the main function of another loop, as an
 evaluation between epochs is. Turns are told as rows of plain steps, under the function's name, once they are a loop.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
+from jaxobs.derive.loops.candidate import LONG_TURN, Call, Candidate, Followed
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import ROW_LENGTH, StepCompleted, StepRows
 
 REPEATED = 3
 """Calls within a turn of another loop that make a function the main one of its own. Two are a value and a check of it."""
-
-TURNS, TURNS_SECONDS = 2, 1.0
-"""A loop has at least so many turns, which take so long without compiles: less tells nothing about its pace."""
-
-LONG_TURN = 2.0
-"""Seconds of a single turn, without compiles, that make a loop: an epoch in one call is called few times."""
 
 LOOPS = 8
 """More functions than this that each repeat are a script of many programs; the first ones stay."""
@@ -40,57 +34,31 @@ FORGOTTEN = 60 * NANOSECONDS
 CALLS_REMEMBERED = 10_000
 """Calls whose completion may still be told. Completions are seconds late at most."""
 
+FAR_LONGER = 2.0
+"""A function on which the device works this many times as long as on the first one of each turn gives the loop its name:
+an evaluation that a library makes before each epoch is not what is trained."""
+
 PHASES = 100
 """The newest are kept: those that may lie in the turn under way."""
 
 
-class Call(NamedTuple):
-    """One call of a watched function outside marked steps: `number` counts them, times are monotonic nanoseconds."""
+class InferredLoops:
+    """`function_of` names the function of a run; `compiling` gives the nanoseconds of a stretch spent in compiles.
 
-    number: int
-    start: int
-    dispatch: int
-    thread: int
-    run: int
-    function: str
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A function that may be a loop's main one. `beside`: how often a turn calls each other function, at most."""
-
-    function: str
-    turns: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    found: bool = False
-    last_call: int = 0
-    beside: Counter[str] = field(default_factory=Counter)
-    held: list[tuple[list[Call], int]] = field(default_factory=list)
-    """Turns that are told when it has become a loop: their calls, and when each ended."""
-
-    def is_loop(self, longest: float) -> bool:
-        """By what its turns are so far; `longest` seconds is the longest of them."""
-        return (self.turns >= TURNS and self.seconds >= TURNS_SECONDS) or longest >= LONG_TURN
-
-
-class Followed(NamedTuple):
-    """What calls turned out to be: rows of steps, in order of time, and calls by run that belong to no loop.
-
-    `saved`: nanoseconds of checkpoints within a step, by its loop and number.
+    `seconds_of` gives the device seconds of a run, where they are known.
     """
 
-    rows: StepRows
-    outside: Counter[int]
-    saved: dict[tuple[str, int], int]
-
-
-class InferredLoops:
-    """`function_of` names the function of a run; `compiling` gives the nanoseconds of a stretch spent in compiles."""
-
-    def __init__(self, function_of: Callable[[int], str], compiling: Callable[[int, int, int], int]) -> None:
+    def __init__(
+        self,
+        function_of: Callable[[int], str],
+        compiling: Callable[[int, int, int], int],
+        seconds_of: Callable[[int], float | None],
+    ) -> None:
         self._function_of = function_of
         self._compiling = compiling
+        self._seconds_of = seconds_of
+        self._minor: set[str] = set()
+        """Functions that begin turns of which another one is the main function."""
         self._candidates: dict[str, Candidate] = {}
         self._of: Candidate | None = None
         self._turn: list[Call] = []
@@ -117,6 +85,14 @@ class InferredLoops:
     def is_searching(self) -> bool:
         """Whether something was called that may become a loop."""
         return bool(self._candidates)
+
+    @property
+    def undecided_since(self) -> int | None:
+        """When the first of the calls began of which it is not known yet whether they belong to a loop."""
+        begun = [candidate.held[0][0][0].start for candidate in self._candidates.values() if candidate.held]
+        if self._turn and self._of is not None and not self._of.found:
+            begun.append(self._turn[0].start)
+        return min(begun, default=None)
 
     @property
     def names(self) -> frozenset[str]:
@@ -180,9 +156,15 @@ class InferredLoops:
             return
         of, mine = self._of, self._candidate(call)
         mine.last_call = call.start
+        if call.function in self._minor and not self._turn:
+            self._leave([call])
+            return
         if of is None or not self._turn or mine is of or mine.found:
             if self._turn:
-                self._close(call.start)
+                self._close(call.start, by_next_call=True)
+                if call.function in self._minor:  # since it was closed
+                    self._called(call)
+                    return
             self._open(mine, call)
             return
         self._turn.append(call)
@@ -210,7 +192,7 @@ class InferredLoops:
         if of.found:
             self._remember(call, of)
 
-    def _close(self, end: int) -> None:
+    def _close(self, end: int, *, by_next_call: bool = False) -> None:
         """The turn under way was over at `end`."""
         of, turn, self._turn = self._of, self._turn, []
         assert of is not None
@@ -226,7 +208,9 @@ class InferredLoops:
             self._tell(of, turn, end)
             return
         of.held.append((turn, end))
-        if of.is_loop(took) and len(self.names) < LOOPS:
+        if of.is_loop(took) and by_next_call and self._is_minor(of):
+            self._begin_elsewhere(of)
+        elif of.is_loop(took) and len(self.names) < LOOPS:
             of.found = True
             for calls, ended in of.held:
                 self._remember(calls[0], of)
@@ -234,6 +218,25 @@ class InferredLoops:
             of.held.clear()
         elif len(of.held) > HELD:
             self._leave(of.held.pop(0)[0])
+
+    def _is_minor(self, of: Candidate) -> bool:
+        """Whether each turn calls another function as well, on which the device works far longer."""
+        took: defaultdict[str, float] = defaultdict(float)
+        for calls, _ in of.held:
+            for call in calls:
+                took[call.function] += self._seconds_of(call.run) or 0.0
+        in_each = set.intersection(*({call.function for call in calls} for calls, _ in of.held))
+        others = [took[function] for function in in_each - {of.function}]
+        return 0.0 < FAR_LONGER * took[of.function] < max(others, default=0.0)
+
+    def _begin_elsewhere(self, of: Candidate) -> None:
+        """Find the turns anew in which this function is not the main one."""
+        self._minor.add(of.function)
+        calls = [call for turn, _ in of.held for call in turn]
+        del self._candidates[of.function]
+        self._of, self._turn = None, []
+        for call in calls:
+            self._called(call)
 
     def _tell(self, of: Candidate, turn: list[Call], end: int) -> None:
         runs = turn[0].run if len(turn) == 1 else tuple(call.run for call in turn)

@@ -19,7 +19,7 @@ MOST_LOOPS = 20
 
 
 class Loops:
-    """Makes a loop when it is first named. `function_of` and `compiling` are what `InferredLoops` needs."""
+    """Makes a loop when it is first named. The three functions are what `InferredLoops` needs."""
 
     def __init__(
         self,
@@ -28,12 +28,13 @@ class Loops:
         signs: SignsOfLife,
         function_of: Callable[[int], str],
         compiling: Callable[[int, int, int], int],
+        seconds_of: Callable[[int], float | None],
     ) -> None:
         self._series = series
         self._clock = clock
         self._signs = signs
         self.by_name: dict[str, Loop] = {}
-        self.inferred = InferredLoops(function_of, compiling)
+        self.inferred = InferredLoops(function_of, compiling, seconds_of)
         self.outside = HostLines("", series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
