@@ -4,6 +4,8 @@ PYTHON ?= python3
 DEFAULT_JAX := 0.10.2
 JAX_VERSIONS ?= 0.6.2 0.8.2 0.10.2
 PIP_TOOLS := 7.6.2
+BUILD := 1.6.1
+TWINE := 7.0.0
 XPROF := 2.24.2
 CHECK_JSONSCHEMA := 0.39.0
 ARGS ?=
@@ -11,7 +13,7 @@ SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -72,7 +74,7 @@ benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchm
 	  .venv/bin/python -m benchmarks.report --print --only "$$(basename "$$file" .py)"; \
 	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py, nor benchmarks/report/figures/$(NAME).py" >&2; exit 2; }
 
-benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/benchmarks.md (ARGS="--only step_cost")
+benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/results/benchmarks.md (ARGS="--only step_cost")
 	@$(MAKE) --no-print-directory .venv-benchmark-peers/installed \
 	  || echo "jaxobs: the peers could not be installed here: the page says what is missing" >&2
 	@python=.venv-benchmark-peers; [ -e $$python/installed ] || python=.venv; \
@@ -90,10 +92,23 @@ gpu-check:  ## every figure on this machine's GPU against truths not its own (AR
 gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for Python 3.12 without a network
 	.venv/bin/python -m benchmarks.gpu_check.wheels build/gpu-check-wheels $(ARGS)
 
-docs: .venv/installed  ## write docs/metrics.md, docs/advice.md and the README's settings anew from the code
-	.venv/bin/python docs/generate_metrics.py
-	.venv/bin/python docs/generate_advice.py
-	.venv/bin/python docs/generate_settings.py
+SPHINX := .venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees
+docs: .venv/installed .venv-docs/installed  ## write the pages that come from the code, and build the site: build/site
+	@for script in docs/generators/generate_*.py; do .venv/bin/python "$$script" || exit; done
+	@$(SPHINX) --builder html docs build/site
+	@echo "open build/site/index.html"
+
+docs-links: .venv-docs/installed  ## ask every link of the site that leads elsewhere; needs a network
+	@$(SPHINX) --builder linkcheck docs build/links
+
+package: .venv-package/installed  ## build sdist and wheel, check them, and install the wheel in a clean environment
+	rm -rf build/lib build/bdist.* dist
+	.venv-package/bin/python -m build --quiet --outdir dist .
+	.venv-package/bin/python -m twine check --strict dist/*
+	.venv-package/bin/python .ci/package.py dist
+
+readme: package  ## do what the README says, command by command, in a clean environment (five minutes at most)
+	.venv-package/bin/python .ci/paste_readme.py dist
 
 dashboards: .venv/installed  ## write grafana/dashboards/*.json anew from grafana/source/
 	.venv/bin/python -m grafana.source
@@ -135,6 +150,11 @@ requirements: .venv-requirements/installed  ## write requirements/*.txt anew, ev
 	    --upgrade-package jax==$$version --upgrade-package jaxlib==$$version \
 	    --output-file requirements/jax-$$version.txt pyproject.toml; \
 	done
+	env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
+	  CUSTOM_COMPILE_COMMAND="make requirements" .venv-requirements/bin/pip-compile --quiet --upgrade \
+	  --extra docs --strip-extras --allow-unsafe --generate-hashes \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --constraint requirements/jax-$(DEFAULT_JAX).txt --output-file requirements/docs.txt pyproject.toml
 
 clean:  ## remove environments, caches and build outputs
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -146,6 +166,14 @@ clean:  ## remove environments, caches and build outputs
 
 .venv-jax-%/installed: requirements/jax-%.txt pyproject.toml | check-python
 	$(call install,.venv-jax-$*,$<)
+
+.venv-docs/installed: requirements/docs.txt pyproject.toml | check-python
+	$(call install,.venv-docs,$<)
+
+.venv-package/installed: Makefile | check-python
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/python -m pip install --disable-pip-version-check --quiet build==$(BUILD) twine==$(TWINE)
+	@touch $@
 
 .venv-requirements/installed: Makefile | check-python
 	$(PYTHON) -m venv .venv-requirements

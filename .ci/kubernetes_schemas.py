@@ -2,7 +2,7 @@
 
 `python3 kubernetes_schemas.py FOLDER SWAGGER_JSON CRD_JSON…` writes `FOLDER/KIND-GROUP-VERSION.json`, in which a field
 that nobody has defined is an error. kubeconform would else fetch such files from the network.
-"""  # noqa: INP001  # a script
+"""  # a script
 
 from __future__ import annotations
 

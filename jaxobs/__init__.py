@@ -11,16 +11,34 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.observer import Observer
 
 if TYPE_CHECKING:
+    __version__: str
     from jaxobs.measure.on_demand import cost, roofline
     from jaxobs.roofline_model.measured_run import Roofline
 
-__all__ = ["Cost", "Observer", "ProfileResult", "Roofline", "Snapshot", "cost", "instrument", "roofline"]
+__all__ = [
+    "Cost",
+    "Observer",
+    "ProfileResult",
+    "Roofline",
+    "Snapshot",
+    "__version__",
+    "cost",
+    "instrument",
+    "roofline",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """What only a notebook or a test asks for loads when it is asked for: a training process needs no cost model."""
+    """What only a notebook or a test asks for loads when it is asked for: a training process needs no cost model.
+
+    The version is read from the installed package's metadata, so that it stands in one place, pyproject.toml.
+    """
     if name in {"Roofline", "cost", "roofline"}:
         from jaxobs.measure import on_demand as measuring
 
         return getattr(measuring, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("jaxobs")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

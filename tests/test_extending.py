@@ -97,7 +97,7 @@ def slow_checkpoint(facts: Facts) -> Iterator[Finding]:
 }
 SHOWS_ADVICE = """
 import sys
-sys.path.insert(0, "docs")
+sys.path.insert(0, "docs/generators")
 from generate_advice import page
 from tests.derive.advice.documents import advise, quiet, shares
 

@@ -1,4 +1,4 @@
-"""Measure what jaxobs costs beside its peers, and write docs/benchmarks.md: `make benchmarks-report`.
+"""Measure what jaxobs costs beside its peers, and write docs/results/benchmarks.md: `make benchmarks-report`.
 
 ``--only step_cost,scrape`` measures these and leaves the other sections as they are; ``--print`` writes nothing and
 prints the sections instead. Peers that are not installed beside jaxobs are left out, and the page says so. Exit
@@ -18,7 +18,7 @@ from benchmarks.report.page import page, section_text
 from benchmarks.report.peers import DISTRIBUTIONS
 from benchmarks.report.results import Section, keep, kept
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "benchmarks.md"
 FIGURES = {
     "training_loop": "benchmarks.report.figures.training_loop",
     "step_cost": "benchmarks.report.figures.step_cost",

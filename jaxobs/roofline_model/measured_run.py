@@ -28,7 +28,7 @@ class Roofline:
         efficiency: Bound time over `seconds`, never clamped.
         bound: What the bound time is that of: `compute`, `memory`, or `cache_resident` where the run was faster than
             device memory allows.
-        bottleneck: One of the words of docs/bottlenecks.md, with `confidence` (0 to 1) and `runner_up`.
+        bottleneck: One of the words of docs/how_it_works/bottlenecks.md, with `confidence` (0 to 1) and `runner_up`.
         mfu: Matrix FLOPs without rematerialised ones, over `seconds` and the matrix peak of their types.
         hfu: The same with rematerialised ones.
         device: JAX's `device_kind`.

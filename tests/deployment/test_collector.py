@@ -121,7 +121,9 @@ NOT_IN_THE_DEMO = {
 
 
 def test_each_query_of_the_documentation_finds_what_it_asks_for(seen: Seen) -> None:
-    table = (ROOT / "docs" / "traces.md").read_text().partition("## A query for each question")[2]
+    table = (
+        (ROOT / "docs" / "reference" / "spans.md").read_text().partition("## A query for each question")[2]
+    )
     cell = re.compile(r"\| `(?P<operation>[\w.]+)`(?:, `(?P<tags>\{.*?\})`)?[^|]* \|$", re.MULTILINE)
     asked = [(found["operation"], found["tags"] or "{}") for found in cell.finditer(table)]
     assert len(asked) >= 11

@@ -120,5 +120,5 @@ def test_screenshots_for_the_documentation(start, look, request):
     look(job.address, screenshots=str(images))
     job.process.kill()
     assert sorted(path.name for path in images.glob("page-*.png")) == [
-        "page-dark.png", "page-light.png", "page-phone.png",
+        "page-dark.png", "page-light.png", "page-phone.png", "page-top.png",
     ]  # fmt: skip

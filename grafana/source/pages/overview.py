@@ -133,7 +133,8 @@ HOST_LINES: Final = (
 
 _ADVICE_LABELS: Final = "run, condition, loop, function"
 ADVICE: Final = Chart(
-    "Advice", "What jaxobs advises now, and what it would give back; docs/advice.md says what each condition means.",
+    "Advice",
+    "What jaxobs advises now, and what it would give back; docs/reference/advice.md says what each condition means.",
     (
         Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_info")), name="given", table=True),
         Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_saves_ratio")), name="time", table=True),

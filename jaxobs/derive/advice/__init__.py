@@ -1,6 +1,6 @@
 """Advice: what to do about it, in a sentence with a cause, a number and a remedy. Pure: a view in, plain data out.
 
-The table of conditions is in `conditions.py`; docs/advice.md is written from it.
+The table of conditions is in `conditions.py`; docs/reference/advice.md is written from it.
 """
 
 from jaxobs.derive.advice.conditions import CONDITIONS, Condition

@@ -1,6 +1,6 @@
 """The table: each condition, what triggers it, what it gives back, and why its thresholds are what they are.
 
-docs/advice.md is written from this table by `docs/generate_advice.py`.
+docs/reference/advice.md is written from this table by `docs/generators/generate_advice.py`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Point:
     share: float
     """Part of the time of its kind, 0 to 1: its area."""
     bottleneck: str
-    """A word of docs/bottlenecks.md: its colour."""
+    """A word of docs/how_it_works/bottlenecks.md: its colour."""
     about: str
     """What is shown of it under the pointer: lines of text."""
     attainable: float | None = None

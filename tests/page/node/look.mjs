@@ -114,6 +114,9 @@ if (wanted.screenshots) {
     const one = await open(options);
     await one.waitForTimeout(1500);
     await one.screenshot({ path: `${wanted.screenshots}/page-${name}.png`, fullPage: true });
+    if (name === "light") {  // for the README: what one sees first
+      await one.screenshot({ path: `${wanted.screenshots}/page-top.png`, fullPage: true, clip: { x: 0, y: 0, width: 1280, height: 960 } });
+    }
     await one.context().close();
   }
 }

@@ -1,4 +1,4 @@
-"""Charging each second of wall time once, and naming the bottleneck: design of the labels in docs/bottlenecks.md."""
+"""Charging each second of wall time once, and naming the bottleneck: docs/how_it_works/bottlenecks.md."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ RUN_SECONDS = Metric(
 )  # fmt: skip
 GOODPUT = Metric("jaxobs_goodput_ratio", "gauge", "Productive share of the process's age.", (), "ratio")
 ADVICE_INFO = Metric(
-    "jaxobs_advice_info", "gauge", "Advice given now; what it says is in the snapshot and in docs/advice.md.",
+    "jaxobs_advice_info", "gauge", "Advice given now; what it says is in the snapshot and in docs/reference/advice.md.",
     ("condition", "loop", "function"),
 )  # fmt: skip
 ADVICE_SAVES = Metric(

@@ -1,0 +1,29 @@
+"""A PromQL query that one would begin with, for any metric of the catalogue, by its type, its name and its labels."""  # noqa: INP001  # beside scripts
+
+from __future__ import annotations
+
+from jaxobs.model.metrics import Metric
+
+RATE = "5m"
+"""Long enough for Prometheus' default scrape interval of a minute: `rate` needs two samples, and one may be missed."""
+MANY_LABELS = 3
+"""With so many labels a metric has more series than a graph can show: the largest are asked for."""
+
+
+def example_query(metric: Metric) -> str:
+    """The query, on one line."""
+    labels = ", ".join(metric.labels)
+    by = f" by ({labels})" if labels else ""
+    if metric.name.endswith("_info"):
+        return f"count by ({', '.join(metric.labels[:MANY_LABELS])}) ({metric.name})"
+    if metric.kind == "histogram":
+        grouped = ", ".join(("le", *metric.labels))
+        return f"histogram_quantile(0.9, sum by ({grouped}) (rate({metric.name}_bucket[{RATE}])))"
+    if metric.kind == "counter":
+        rate = f"sum{by} (rate({metric.name}[{RATE}]))"
+        return f"topk(5, {rate})" if len(metric.labels) >= MANY_LABELS else rate
+    if metric.unit == "timestamp_seconds" or metric.name.endswith("_timestamp_seconds"):
+        return f"time() - {metric.name}"
+    if len(metric.labels) >= MANY_LABELS:
+        return f"topk(5, {metric.name})"
+    return f"max{by} ({metric.name})" if labels else metric.name

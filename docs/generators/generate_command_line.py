@@ -1,0 +1,91 @@
+"""Write docs/reference/command_line.md from the commands' own help: `python docs/generators/generate_command_line.py`.
+
+With `--check` nothing is written; exit status 1: the page is out of date.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from written_file import write_or_compare
+
+from jaxobs.cli import COMMANDS
+from jaxobs.cli import main as jaxobs
+
+PAGE = Path(__file__).parents[1] / "reference" / "command_line.md"
+COLUMNS = "100"
+"""Width of the help texts that argparse breaks into lines."""
+INTRODUCTION = """\
+# The command line
+
+Written by `make docs` from what each command says with `--help`; do not edit it here.
+
+Input that a command cannot use is answered with one line on standard error, which says what was wrong and what to do, and
+with exit status 2. Colours and frames are for terminals alone, and `NO_COLOR` turns them off.
+
+| command | what it does |
+|---|---|
+"""
+NOTES = {
+    "run": """\
+What comes behind the script is the script's own. The process becomes the very `python script.py …` that you would have typed:
+tracebacks, exit status and signals are Python's. `opentelemetry-instrument python train.py` does the same beside what else it
+instruments. The options are the settings, one each, which [have a page of their own](settings.md):
+
+""",
+    "check": """\
+Prints settings, devices, peaks, plugins and where each would serve or write, and what stands in the way: a taken port, a
+directory that cannot be written, an endpoint where nobody answers.
+
+""",
+    "calibrate": """\
+Measures the peaks of this machine once and keeps them. A CPU has no datasheet: without this it has no efficiency and no MFU,
+and the reason is given instead.
+
+""",
+    "analyze": """\
+Puts the operations of a trace that `jax.profiler.trace()` wrote on the roofline, on any machine, also one without the device.
+
+""",
+    "compare": "[What became slower](../questions/what_changed.md) explains how it decides.\n\n",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    summaries = "".join(
+        f"| [`jaxobs {command}`](#jaxobs-{command}) | {import_module(f'jaxobs.cli.{command}').SUMMARY} |\n"
+        for command in COMMANDS
+    )
+    return INTRODUCTION + summaries + "".join(_section(command) for command in COMMANDS)
+
+
+def _section(command: str) -> str:
+    text = help_of(command)
+    if command == "run":
+        text = text.partition("\n\noptions:")[0]
+    return f"\n## `jaxobs {command}`\n\n{NOTES.get(command, '')}```text\n{text}\n```\n"
+
+
+def help_of(command: str) -> str:
+    """What the command prints for `--help`."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        jaxobs([command, "--help"])
+    return printed.getvalue().rstrip()
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say that it is out of date."""
+    os.environ["COLUMNS"] = COLUMNS
+    os.environ["NO_COLOR"] = "1"
+    return write_or_compare(PAGE, page(), arguments, "does not say what the commands say")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

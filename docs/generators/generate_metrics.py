@@ -1,0 +1,73 @@
+"""Write docs/reference/metrics.md from the catalogue: `python docs/generators/generate_metrics.py`.
+
+The catalogue is the core's metrics and those of every built-in plugin. With `--check` nothing is written; exit status 1:
+the page is out of date.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from example_query import example_query
+from written_file import write_or_compare
+
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
+
+PAGE = Path(__file__).parents[1] / "reference" / "metrics.md"
+BUILT_IN = "jaxobs_plugins."
+INTRODUCTION = """\
+# Metrics
+
+Written by `make docs` from the catalogue in the code; do not edit it here.
+
+Every metric with its type, its labels and a PromQL query to begin with. The dashboards in `grafana/dashboards/` have queries
+that join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
+
+A value that is not known is absent, never 0; `obs.snapshot()` says why. Costs, executables, MFU, HFU and peaks are per
+device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the process's local devices. Who and where is in
+`target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges are dropped.
+"""
+
+
+def built_in_plugins() -> Iterator[tuple[str, tuple[Metric, ...]]]:
+    """What declares metrics, and which."""
+    yield "The core", CORE_METRICS
+    for group in (PROBES, COLLECTORS, EXPORTERS):
+        for found in discover(group):
+            if not found.value.startswith(BUILT_IN):
+                continue
+            if found.error:
+                raise SystemExit(f"{found.group} {found.name} cannot be loaded: {found.error}")
+            if found.plugin.metrics:
+                kind = group.removeprefix("jaxobs.").removesuffix("s")
+                yield f"The {kind} `{found.name}`", found.plugin.metrics
+
+
+def page(declared: Iterable[tuple[str, tuple[Metric, ...]]]) -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for title, metrics in declared:
+        parts.append(f"## {title}\n")
+        parts += [_entry(metric) for metric in metrics]
+    return "\n".join(parts)
+
+
+def _entry(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    kind = f"*{metric.kind}*" + (f" by {labels}" if labels else "")
+    buckets = f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}." if metric.buckets else ""
+    query = f"```promql\n{example_query(metric)}\n```"
+    return f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n\n{query}\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say that it is out of date."""
+    return write_or_compare(PAGE, page(built_in_plugins()), arguments, "does not say what the catalogue says")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

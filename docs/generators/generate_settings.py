@@ -1,0 +1,87 @@
+"""Write docs/reference/settings.md from the settings' model: `python docs/generators/generate_settings.py`.
+
+With `--check` nothing is written; exit status 1: the page is out of date.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from written_file import cell, write_or_compare
+
+from jaxobs.config import PREFIX, Settings
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
+
+PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
+INTRODUCTION = """\
+# Settings
+
+Written by `make docs` from the code (`jaxobs/config.py`); do not edit it here.
+
+Each setting is an environment variable, an argument of `jaxobs.instrument()` (`JAXOBS_INTERVAL` is `interval=`) and an option
+of `jaxobs run` (`--interval`). An argument or option goes before the variable, and the variable before the default. A value
+that cannot be used raises `SettingsError` when jaxobs starts, before training begins; an unknown `JAXOBS_…` variable is
+reported, with the name that was probably meant. `jaxobs check` prints the settings as they are.
+
+"""
+ENDING = """
+## Settings of plugins
+
+A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists those of the plugins that are installed.
+{built_in}
+## Variables of OpenTelemetry and of launchers
+
+`OTEL_…` variables belong to OpenTelemetry and keep its meaning. Those that matter most here:
+
+| variable | what |
+|---|---|
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP; without it, or one of those for traces and metrics alone, nothing is |
+| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server; `localhost` and 9464, plus the rank on the host |
+| `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out |
+
+Which variables of SLURM, Kubernetes and `mpirun` name the run and the rank is in [deployment](../show/deployment.md#who-is-who).
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    rows = ["| variable | default | what |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = shown(field.get_default(call_default_factory=True))
+        rows.append(f"| `{PREFIX}{name.upper()}` | {default} | {cell(field.description or '')} |")
+    return INTRODUCTION + "\n".join(rows) + "\n" + ENDING.format(built_in="\n".join(plugin_rows()))
+
+
+def shown(default: object) -> str:
+    """A default as one writes it in the environment; empty where there is none."""
+    if default is None or default == {}:
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def plugin_rows() -> Iterator[str]:
+    """The settings of the built-in plugins; nothing where none has any."""
+    rows = []
+    for group in (PROBES, COLLECTORS, EXPORTERS):
+        for found in discover(group):
+            if not found.value.startswith("jaxobs_plugins.") or found.error or found.plugin.settings is None:
+                continue
+            for name, field in type(found.plugin.settings).model_fields.items():
+                default = shown(field.get_default(call_default_factory=True))
+                variable = f"{PREFIX}{found.name}_{name}".upper()
+                rows.append(f"| `{variable}` | {default} | {cell(field.description or '')} |")
+    if rows:
+        yield from ["", "| variable | default | what |", "|---|---|---|", *rows, ""]
+    else:
+        yield "None of the built-in plugins has any.\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say that it is out of date."""
+    return write_or_compare(PAGE, page(), arguments, "does not list the settings as they are")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
