@@ -86,6 +86,13 @@ def at(seconds: float) -> int:
     return BEGAN + round(seconds * SECOND)
 
 
+def run_seconds(fold: Fold, now: float) -> dict[str, float]:
+    """What the process spent its time on, up to then."""
+    document = fold.snapshot(at(now)).to_dict()["process"]
+    assert sum(document["run_seconds"].values()) <= document["seconds"] + 1e-9
+    return dict(document["run_seconds"])
+
+
 def step(
     number: int, start: float, end: float, *, loop: str = "train", gap: float = 0.0, wait: float = 0.0,
     nested: float = 0.0, checkpoint: float = 0.0, examples: float | None = None, tokens: float | None = None,
