@@ -66,6 +66,8 @@ def test_a_loop_is_named_after_the_function_on_which_the_device_works_far_longer
     assert list(found) == ["train"]
     assert [turn.step for turn in found["train"]] == list(range(19))
     assert {turn.runs for turn in found["train"]} == {(1, 3)}
+    unseen = steps(inferred(took={3: 0.02}).follow(calls([3, *[1, 3] * 20])))
+    assert list(unseen) == ["train"]
     alike = steps(inferred(took={3: 0.05, 1: 0.07}).follow(calls([3, *[1, 3] * 20])))
     assert list(alike) == [FUNCTIONS[3]]
 

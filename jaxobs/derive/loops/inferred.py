@@ -220,12 +220,18 @@ class InferredLoops:
             self._leave(of.held.pop(0)[0])
 
     def _is_minor(self, of: Candidate) -> bool:
-        """Whether each turn calls another function as well, on which the device works far longer."""
+        """Whether each turn calls another function as well, on which the device works far longer.
+
+        Of a single one whose runs are not told apart, that may be all the time of the turns but the others'.
+        """
         took: defaultdict[str, float] = defaultdict(float)
         for calls, _ in of.held:
             for call in calls:
                 took[call.function] += self._seconds_of(call.run) or 0.0
         in_each = set.intersection(*({call.function for call in calls} for calls, _ in of.held))
+        untimed = [function for function in in_each if not took[function]]
+        if len(untimed) == 1:
+            took[untimed[0]] = of.seconds - sum(took.values())
         others = [took[function] for function in in_each - {of.function}]
         return 0.0 < FAR_LONGER * took[of.function] < max(others, default=0.0)
 
