@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from jaxobs.report.columns import Column
 from jaxobs.report.drawing import Element, Point, Roof, markup, roofline, style, tag
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import Column, parts_style, quiet, table
+from jaxobs.report.page.parts import parts_style, quiet, table
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View

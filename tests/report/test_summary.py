@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.report.summary import render
-from jaxobs.report.summary_tables import LARGEST_EXECUTABLES
+from jaxobs.report.summary.tables import LARGEST_EXECUTABLES
 from jaxobs.report.text_table import TextTable, printable
 
 NO_PEAK = "no peaks are known for this processor"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from jaxobs.report.reasons import MARK, Reasons
+from jaxobs.report.summary.reasons import MARK, Reasons
 from jaxobs.report.text_table import TextTable
 from jaxobs.report.units import ABSENT, amount, count, duration, percent
 

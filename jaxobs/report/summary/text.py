@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
-from jaxobs.report import summary_tables as tables
 from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
-from jaxobs.report.reasons import Reasons
 from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
-from jaxobs.report.summary_tables import NO_VERDICT, or_absent, total
+from jaxobs.report.summary import tables
+from jaxobs.report.summary.reasons import Reasons
+from jaxobs.report.summary.tables import NO_VERDICT, or_absent, total
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
 from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
 
