@@ -1,4 +1,4 @@
-"""Columns of the tables that the page, notebooks and the terminal have in common: the cells, and how they are sorted."""
+"""Columns of the tables that the page, notebooks and the terminal have in common: their cells and their order."""
 
 from jaxobs.report.columns.column import Column, Row, absent, figure, last_name, plain, sorted_rows, text
 

@@ -31,7 +31,7 @@ def nearness(view: View) -> Element | None:
         "Roofline",
         drawing if points else None,
         key,
-        quiet(*_reasons(view.document, points)),
+        quiet(*why_incomplete(view.document, points)),
         folded(
             f"Executables ({len(executables)})",
             table(EXECUTABLES, executables[:_ROWS], caption="Executables", more=_more(executables)),
@@ -113,7 +113,8 @@ def _operations(rows: Sequence[Row]) -> Iterator[Point]:
         )  # fmt: skip
 
 
-def _reasons(document: Document, points: Sequence[Point]) -> Iterator[str]:
+def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:
+    """A sentence for each thing that the roofline lacks."""
     if not points:
         yield "No executable has a known intensity and a measured time yet."
     if not any(device.get("roofs") for device in document.get("devices") or ()):
