@@ -8,10 +8,14 @@ from typing import Any, Final
 
 from jaxobs.report.columns import Column, Row, figure, text
 from jaxobs.report.page.view import Document, View
-from jaxobs.report.units import amount, count, duration, percent, rough_percent
+from jaxobs.report.units import count, duration, percent, rough_percent
 
 LAGS: Final = 0.1
 """Of all ranks' time, that one rank costs the others: the threshold of the alert JaxRankLags in deploy/prometheus."""
+
+LAGGING: Final = "◀ lags"
+GONE: Final = "✗"
+"""Behind the number of a rank of which there is nothing new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class Observed:
 
 
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
-    """A row for each rank, in their order. `loop`: whose figures; where a rank has none of that name, its own main one."""
+    """A row for each rank, in their order. `loop`: whose figures; a rank that has none so named shows its main one."""
     rows = [_row(rank, loop) for rank in ranks]
     runs = {row["run"] for row in rows}
     for run in runs:
@@ -62,7 +66,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
         "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
-        "steps_per_second": loop.get("steps_per_second"), "mfu": loop.get("mfu"),
+        "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": verdict.get("shares") or {}, "lag": 0.0, "lags": False,
     }  # fmt: skip
 
@@ -77,16 +81,19 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
         yield text("host", "host")
     yield figure("steps", "steps", count)
     yield figure("step time", "step_seconds", duration)
-    yield figure("steps/s", "steps_per_second", amount)
     yield figure("MFU", "mfu", percent)
     yield _share("waits", ("communication",))
     yield _share("own", ("input", "host"))
+    yield Column(
+        "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
+    )
     yield text("limited by", "label")
-    yield Column("", _remark, text=True, value=lambda row: row["lag"])
+    yield text("", "problem")
 
 
 def _name(row: Row) -> str:
-    return row["address"] if row["rank"] is None else str(row["rank"])
+    known = row["address"] if row["rank"] is None else str(row["rank"])
+    return f"{known} {GONE}" if row["problem"] else f"{known} {LAGGING}" if row["lags"] else known
 
 
 def _share(title: str, components: tuple[str, ...]) -> Column:
@@ -96,9 +103,3 @@ def _share(title: str, components: tuple[str, ...]) -> Column:
     return Column(
         title, lambda row: None if (share := value(row)) is None else rough_percent(share), value=value
     )
-
-
-def _remark(row: Row) -> str | None:
-    if row["problem"]:
-        return str(row["problem"])
-    return f"◀ lags: costs {rough_percent(row['lag'])}" if row["lags"] else None

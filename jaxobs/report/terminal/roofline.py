@@ -6,7 +6,7 @@ The picture is that of jaxobs.report.drawing.roofline; points, roofs and axes ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
@@ -20,8 +20,15 @@ from jaxobs.report.units import ABSENT, amount, rough_percent
 _GUTTER: Final = 7
 """Columns for the names of levels: `500 G`."""
 
-_KEY: Final = 44
-_LEAST_PLOT: Final = 30
+_KEY: Final = 48
+_LEAST_KEY: Final = 38
+"""Columns of the key: a letter, some of the name, the efficiency, and the longest word for what limits it."""
+
+_LEAST_PLOT: Final = 24
+_MORE: Final = "·"
+"""What has no letter of its own: the smaller ones."""
+
+_LABEL: Final = len("communication")
 _LEAST_HEIGHT: Final = 6
 _MARGIN: Final = 0.3
 """Decades left free around what is drawn."""
@@ -36,7 +43,7 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
     """At most `height` lines of `width` columns: the plot at the left, what its letters are at the right."""
     points, roofs = points_of(document), roofs_of(document)
     named = _named(points)
-    key = min(_KEY, max(0, width - _GUTTER - _LEAST_PLOT))
+    key = min(_KEY, max(_LEAST_KEY, width // 3)) if width >= _GUTTER + _LEAST_PLOT + _LEAST_KEY else 0
     drawn = [*_plot(roofs, named, width - key - 1, height)] if points or roofs else []
     about = [*_key(named, key - 1)] if key > 1 else []
     about += [
@@ -52,11 +59,11 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
 
 
 def _named(points: Sequence[Point]) -> list[tuple[str, Point]]:
-    """Each point with its letter, the largest first; those that come after z have dots."""
-    found = []
+    """Each point with its letter, the largest first; those that come after z have _MORE."""
+    found: list[tuple[str, Point]] = []
     for kind, letters in (("executable", ascii_uppercase), ("operation", ascii_lowercase)):
         largest = sorted((point for point in points if point.kind == kind), key=lambda point: -point.share)
-        found += [*zip_longest(letters[: len(largest)], largest, fillvalue="·")]
+        found += zip(chain(letters, repeat(_MORE)), largest, strict=False)
     return found
 
 
@@ -133,17 +140,19 @@ def _intensities(across: LogScale, columns: int) -> str:
 
 
 def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
-    """`A train_step  69.3 GFLOP/s 41 % compute`."""
+    """`A train_step  41 % compute`: how much of the bound it reaches, and what limits it."""
+    room = width - len("A ") - len(" 100 % ") - _LABEL
+    if named:
+        yield (Span(f"  {'':<{room - 1}}of roof limited by", "quiet"),)
     for letter, point in named:
-        if letter == "·":
-            break
+        if letter == _MORE:
+            continue
         near = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
-        figures = f"{near:>6} {point.bottleneck}"
-        name = cut(point.name, max(4, width - 17))
+        name = cut(point.name, room)
         yield (
             Span(f"{letter} ", point.bottleneck),
-            Span(f"{name:<{max(4, width - 19)}}"),
-            Span(figures, "quiet"),
+            Span(f"{name:<{room}}"),
+            Span(f"{near:>6} {point.bottleneck}", "quiet"),
         )
 
 
