@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from jaxobs.cli import UsageError
+from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
     from jaxobs.cli.live_view.addresses import Target
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 
 REFRESH_SECONDS: Final = 2.0
-"""Snapshots come once a second. At this rate the view of four ranks takes below 3 % of a core (benchmarks/top.py)."""
+"""Snapshots come once a second. At this rate the view of four ranks takes below 3 % of a core (benchmarks/live_view.py)."""
 
 _LEAST_REFRESH: Final = 0.5
 _ONCE_SECONDS: Final = 6.0
 """For all answers, and longer than one may take."""
+
+_LOOK_SECONDS: Final = 0.3
+"""An agent that is asked for the first time begins to look for its neighbours, and names them when it is asked again."""
 
 
 def run(arguments: list[str]) -> int:
@@ -57,7 +61,8 @@ def _write_once(watch: Watch) -> int:
     from jaxobs.cli.terminal import is_styled, terminal_width
 
     watch.refresh(_ONCE_SECONDS)
-    watch.refresh(_ONCE_SECONDS)  # the neighbours that the first answers named
+    sleep(_LOOK_SECONDS)
+    watch.refresh(_ONCE_SECONDS)  # the neighbours too
     if shown := text(watch.ranks, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)):
         print(shown)
     problems = watch.problems()

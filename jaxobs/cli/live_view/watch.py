@@ -25,7 +25,7 @@ _THREADS: Final = 8
 """Fetches at once: one that waits for its timeout does not hold up the others."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Watched:
     """One rank."""
 
@@ -93,15 +93,24 @@ class Watch:
         if monotonic() - self._found >= _DIRECTORY_SECONDS:
             self._found = monotonic()
             self._admit(self._find())
-        asked = {id(rank) for rank in self._under_way.values()}
-        for rank in self.ranks:
-            if id(rank) not in asked:
-                self._under_way[self._pool.submit(rank.client.fetch)] = rank
+        asked: list[Watched] = []
         deadline = monotonic() + timeout
-        while self._under_way and (left := deadline - monotonic()) > 0:
+        while True:
+            self._ask([rank for rank in self.ranks if rank not in asked])
+            asked = list(self.ranks)  # answers may name others, which are asked at once
+            left = deadline - monotonic()
+            if not self._under_way or left <= 0:
+                return
             done, _ = wait(self._under_way, left, "FIRST_COMPLETED")
             for future in done:
                 self._take(future, self._under_way.pop(future))
+
+    def _ask(self, ranks: Sequence[Watched]) -> None:
+        """All of these that have answered what they were asked before."""
+        silent = list(self._under_way.values())
+        for rank in ranks:
+            if rank not in silent:
+                self._under_way[self._pool.submit(rank.client.fetch)] = rank
 
     def problems(self) -> list[str]:
         """Why there is nothing newer of those that were named by the user, each in a line."""
