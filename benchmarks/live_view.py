@@ -125,14 +125,15 @@ def _steps(address: str) -> tuple[float, int]:
 
 def main() -> int:
     """The exit status."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with ranks(RANKS, folder) as addresses, view(*addresses) as process:
             share = share_of_a_core(process)
     print(
-        f"{RANKS} ranks, {COLUMNS} × {LINES}: the view takes {100 * share:.2f} % of a core (limit {100 * LIMIT:g} %)"
+        f"{RANKS} ranks, {COLUMNS} × {LINES}: the view takes {100 * share:.2f} % of a core (limit {100 * LIMIT:g} %)",
+        flush=True,
     )
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "input-0").write_text("0.001")
         with ranks(1, folder) as [address]:

@@ -1,4 +1,4 @@
-"""One rank of a small training. Its input takes as long as its file says, and its shape changes when another one appears."""
+"""One rank of a small training, whose input takes as long as one file says and has as many rows as another one says."""
 
 from __future__ import annotations
 

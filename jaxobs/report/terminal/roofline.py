@@ -44,15 +44,15 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
     points, roofs = points_of(document), roofs_of(document)
     named = _named(points)
     key = min(_KEY, max(_LEAST_KEY, width // 3)) if width >= _GUTTER + _LEAST_PLOT + _LEAST_KEY else 0
-    drawn = [*_plot(roofs, named, width - key - 1, height)] if points or roofs else []
+    drawn = [*_plot(roofs, named, width - key - bool(key), height)] if points or roofs else []
     about = [*_key(named, key - 1)] if key > 1 else []
     about += [
         (Span(line, "quiet"),)
         for reason in why_incomplete(document, points)
         for line in _wrapped(reason, key or width)
     ]
-    if not drawn:
-        yield from about[:height]
+    if not drawn or not key:
+        yield from drawn or about[:height]
         return
     for left, right in zip_longest(drawn, about[: len(drawn)], fillvalue=()):
         yield (*left, Span(" "), *right)
