@@ -49,8 +49,14 @@ def run(arguments: list[str]) -> int:
             raise UsageError(
                 "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
             ) from None
-        TopApp(watch, options.refresh).run()
-        return 0
+        for name in (
+            "COLUMNS",
+            "LINES",
+        ):  # Textual believes them, and would not follow the terminal to another size
+            os.environ.pop(name, None)
+        app = TopApp(watch, options.refresh)
+        app.run()
+        return app.return_code or 0
     finally:
         watch.close()
 

@@ -86,9 +86,7 @@ def test_one_job_with_its_recompile_its_tables_and_its_end(
     (job.folder / "rows").write_text("48")
     shown.press("5")
     began = time.monotonic()
-    found = shown.wait_for(
-        r"train_step .* shape +batch: float32\[32,128\] → float32\[48,128\]|train_step .* shape +batch: float32\[32,12"
-    )
+    found = shown.wait_for(r"train_step .* shape +batch: float32\[32,12")
     assert time.monotonic() - began < 15, (
         "a compile, a second until it is told, and two until it is asked for"
     )

@@ -157,7 +157,8 @@ class TopApp(App[None]):
         """Show this one, and let the keys be its."""
         self._panel = name
         self._place_panels()
-        self.query_one("#newest" if name == "compiles" else f"#{name}").focus()
+        # At once: the next key may be there already.
+        self.screen.set_focus(self.query_one("#newest" if name == "compiles" else f"#{name}"))
         self.call_after_refresh(self.draw)
 
     def action_rank(self, step: int) -> None:

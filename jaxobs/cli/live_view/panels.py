@@ -28,7 +28,7 @@ class Panel(Widget):
         raise NotImplementedError
 
 
-class StepsPanel(Panel, VerticalScroll):
+class StepsPanel(VerticalScroll, Panel):
     """Loops, and where a step of the chosen one goes."""
 
     def compose(self) -> ComposeResult:
@@ -40,7 +40,7 @@ class StepsPanel(Panel, VerticalScroll):
         self.query_one("#steps-text", Static).update(styled(steps(view, self.size.width)))
 
 
-class RooflinePanel(Panel, Static):
+class RooflinePanel(Static, Panel):
     """How near to what the device can do."""
 
     def on_mount(self) -> None:
@@ -52,7 +52,7 @@ class RooflinePanel(Panel, Static):
         self.update(styled(roofline(view.document, width, height)))
 
 
-class ExecutablesPanel(Panel, SortedTable):
+class ExecutablesPanel(SortedTable, Panel):
     """Every executable that is known."""
 
     def draw(self, view: View) -> None:
@@ -60,7 +60,7 @@ class ExecutablesPanel(Panel, SortedTable):
         self.show_rows(EXECUTABLES, view.document.get("executables") or ())
 
 
-class OperationsPanel(Panel, SortedTable):
+class OperationsPanel(SortedTable, Panel):
     """The operations that took most time in profiler windows."""
 
     def draw(self, view: View) -> None:
@@ -71,7 +71,7 @@ class OperationsPanel(Panel, SortedTable):
         self.show_rows(OPERATIONS, operations)
 
 
-class CompilesPanel(Panel, Vertical):
+class CompilesPanel(Vertical, Panel):
     """The newest compiles with their causes, and what was compiled again."""
 
     def compose(self) -> ComposeResult:
