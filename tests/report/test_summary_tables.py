@@ -77,7 +77,7 @@ def test_the_largest_operations_are_shown_once_windows_were_read() -> None:
     assert line(render(document), "dot.0").startswith("dot.0 encoder/mlp net.py:7 eval_step 40 %")
     document["operations"][0]["scope"] = f"{'encoder/' * 9}mlp"
     assert line(render(document, width=200), "dot.0").startswith(
-        "dot.0 …oder/encoder/encoder/encoder/encoder/mlp "
+        "dot.0 …der/encoder/encoder/encoder/encoder/mlp "
     )
     assert "dot.2" in operations
     assert "dot.3" not in operations

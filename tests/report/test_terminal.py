@@ -12,9 +12,12 @@ from jaxobs.report.page.history import History
 from jaxobs.report.page.view import View
 from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
 from jaxobs.report.terminal.roofline import roofline
-from jaxobs.report.terminal.spans import plain_text
 from jaxobs.report.terminal.steps import bar, steps
 from tests.report.documents import document, loop, recompilation
+
+
+def plain_text(lines):
+    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
 
 
 @given(st.integers(30, 200), st.integers(6, 60), st.integers(0, 40), st.integers(0, 60))

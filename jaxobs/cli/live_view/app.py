@@ -157,9 +157,10 @@ class TopApp(App[None]):
         """Show this one, and let the keys be its."""
         self._panel = name
         self._place_panels()
-        # At once: the next key may be there already.
+        # Now, and not with the next refresh: the next key may be there already.
         self.screen.set_focus(self.query_one("#newest" if name == "compiles" else f"#{name}"))
-        self.call_after_refresh(self.draw)
+        self.draw()
+        self.call_after_refresh(self.draw)  # once more, when its size is known
 
     def action_rank(self, step: int) -> None:
         """The next rank, or the one before."""

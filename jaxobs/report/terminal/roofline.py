@@ -21,10 +21,10 @@ _GUTTER: Final = 7
 """Columns for the names of levels: `500 G`."""
 
 _KEY: Final = 48
-_LEAST_KEY: Final = 38
+_LEAST_KEY: Final = 34
 """Columns of the key: a letter, some of the name, the efficiency, and the longest word for what limits it."""
 
-_LEAST_PLOT: Final = 24
+_LEAST_PLOT: Final = 22
 _MORE: Final = "·"
 """What has no letter of its own: the smaller ones."""
 
@@ -141,9 +141,9 @@ def _intensities(across: LogScale, columns: int) -> str:
 
 def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
     """`A train_step  41 % compute`: how much of the bound it reaches, and what limits it."""
-    room = width - len("A ") - len(" 100 % ") - _LABEL
+    room = width - len("A ") - len(" 0.078 % ") - _LABEL
     if named:
-        yield (Span(f"  {'':<{room - 1}}of roof limited by", "quiet"),)
+        yield (Span(f"  {'':<{room}} of roof limited by", "quiet"),)
     for letter, point in named:
         if letter == _MORE:
             continue
@@ -152,7 +152,7 @@ def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
         yield (
             Span(f"{letter} ", point.bottleneck),
             Span(f"{name:<{room}}"),
-            Span(f"{near:>6} {point.bottleneck}", "quiet"),
+            Span(f"{near:>8} {point.bottleneck}", "quiet"),
         )
 
 

@@ -16,11 +16,6 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 
-def plain_text(lines: Iterable[Line]) -> str:
-    """The words alone."""
-    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
-
-
 def joined(cells: Iterable[tuple[str, str]]) -> Line:
     """Letters with their styles as a line: neighbours of one style share a span."""
     spans: list[Span] = []
@@ -30,6 +25,14 @@ def joined(cells: Iterable[tuple[str, str]]) -> Line:
         else:
             spans.append(Span(letter, style))
     return tuple(spans)
+
+
+def prose(sentence: str, style: str = "") -> Line:
+    """A sentence whose words in backquotes are names."""
+    words = sentence.split("`")
+    if len(words) % 2 == 0:  # one that is not closed
+        return (Span(sentence, style),)
+    return tuple(Span(word, "strong" if at % 2 else style) for at, word in enumerate(words) if word)
 
 
 def cut(words: str, width: int) -> str:

@@ -10,7 +10,7 @@ from jaxobs.report.host_lines import main_thread_lines
 from jaxobs.report.page.opening import known_figures, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
-from jaxobs.report.terminal.spans import Line, Span, cut
+from jaxobs.report.terminal.spans import Line, Span, cut, prose
 from jaxobs.report.units import count, duration, rough_percent
 
 _LEAST_SHARE: Final = 0.005
@@ -42,8 +42,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
     for piece in view.document.get("advice") or ():
         yield (
             Span("→ ", "strong"),
-            Span(f"{piece.get('sentence')} ", ""),
-            Span(str(piece.get("remedy") or ""), "quiet"),
+            *prose(f"{piece.get('sentence')} "),
+            *prose(str(piece.get("remedy") or ""), "quiet"),
         )
 
 
