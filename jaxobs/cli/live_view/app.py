@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import App, ComposeResult
@@ -100,7 +101,8 @@ class TopApp(App[None]):
                 await asyncio.to_thread(self._watch.refresh, _ANSWERS_SECONDS)
             except UsageError as error:
                 self._said = str(error)
-            self.draw()
+            with suppress(NoMatches):  # it is being taken down meanwhile
+                self.draw()
             await asyncio.sleep(self._refresh_seconds)
 
     def draw(self) -> None:
@@ -138,11 +140,9 @@ class TopApp(App[None]):
         self.call_after_refresh(self._place_and_draw)
 
     def _place_and_draw(self) -> None:
-        try:
+        with suppress(NoMatches):  # it is not composed yet
             self._place_panels()
             self.draw()
-        except NoMatches:  # it is not composed yet
-            return
 
     def _place_panels(self) -> None:
         """On a large terminal three, else the one that was chosen."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from socket import SHUT_RDWR
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -59,14 +61,15 @@ class SnapshotClient:
 
     def fetch(self) -> Answer:
         """The newest snapshot. Raises NoSnapshotError."""
+        kept = self._connection is not None
         try:
             try:
                 status, body = self._ask()
             except (HTTPException, BrokenPipeError, ConnectionResetError):
-                if self._connection is None:
+                self.close()
+                if not kept:
                     raise
-                self.close()  # it was kept from the last time, and the server has closed it since
-                status, body = self._ask()
+                status, body = self._ask()  # the server has closed the one from the last time
         except (OSError, HTTPException) as error:
             self.close()
             raise self._explained(error) from None
@@ -75,32 +78,28 @@ class SnapshotClient:
         return self._read(body)
 
     def close(self) -> None:
-        """Let go of the connection; the next fetch makes another."""
+        """Let go of the connection, also from another thread, whose fetch then fails; the next one makes another."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        if connection is None:
+            return
+        if (open_socket := connection.sock) is not None:
+            with suppress(OSError):
+                open_socket.shutdown(SHUT_RDWR)  # wakes who waits for an answer
+        connection.close()
 
     def _ask(self) -> tuple[int, bytes]:
-        connection, kept = self._connection or self._connect(), self._connection
+        connection = self._connection = self._connection or self._connect()
         target = self._target
-        path = f"{target.prefix}snapshot" + (
-            f"?instance={quote(target.instance, safe='')}" if target.instance else ""
-        )
+        path = f"{target.prefix}snapshot"
+        path += f"?instance={quote(target.instance, safe='')}" if target.instance else ""
         headers = {"Accept": "application/json", "User-Agent": "jaxobs-top"}
         if self._access.token is not None:
             headers["Authorization"] = f"Bearer {self._access.token}"
-        try:
-            connection.request("GET", path, headers=headers)
-            response: HTTPResponse = connection.getresponse()
+        connection.request("GET", path, headers=headers)
+        with connection.getresponse() as response:
             body = response.read(_MOST_BYTES + 1)
-        except BaseException:
-            if kept is None:
-                connection.close()
-            raise
         if len(body) > _MOST_BYTES:
-            connection.close()
             raise HTTPException("the answer is too large")
-        self._connection = connection
         return response.status, body
 
     def _connect(self) -> HTTPConnection:

@@ -118,8 +118,10 @@ class Watch:
         return [rank.problem for rank in self.ranks if rank.problem and rank.target in named]
 
     def close(self) -> None:
-        """Waits for no answer."""
+        """Waits for no answer: fetches that are under way fail."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for rank in self.ranks:
+            rank.client.close()
 
     def _take(self, future: Future[Answer], rank: Watched) -> None:
         try:
