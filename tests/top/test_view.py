@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from jaxobs.cli.live_view.addresses import target_of
 from jaxobs.cli.live_view.app import TopApp
@@ -15,6 +13,9 @@ from jaxobs.cli.live_view.table import SortedTable
 from jaxobs.cli.live_view.watch import Watch
 from tests.report.documents import document, loop
 from tests.top.conftest import free_port
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def watched(addresses: list[str], story: Callable[[TopApp, Any], Awaitable[None]], **access: Any) -> None:
@@ -143,7 +144,6 @@ def test_any_size_can_be_drawn(serve: Callable) -> None:
             await pilot.resize_terminal(*size)
             for key in "12345":
                 await pilot.press(key)
-                await pilot.pause(0.05)
         assert app.query_one("#steps").display
         assert app.query_one("#roofline").display
 
