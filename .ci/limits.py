@@ -32,6 +32,12 @@ USERS = (*SOURCES, "grafana", "docs", "benchmarks", "tests/example_plugin")
 JAX_ROOM = "jaxobs/jax_compat/"
 PRIVATE_MODULE = re.compile(r"\bjax\._src\b|\bjaxlib\.(_jax|xla_extension)\b|/_src/")
 PRIVATE_NAME = re.compile(r"_[a-zA-Z]\w*")
+CALLED_BY_TEXTUAL = (
+    "compose", "on_mount", "on_resize", "on_data_table_*", "action_*", "BINDINGS", "CSS_PATH",
+    "ENABLE_COMMAND_PALETTE", "animation_level", "border_title", "border_subtitle",
+)  # fmt: skip
+"""Names by which it finds what its widgets do, and attributes that it reads."""
+
 LOOK_UPS = ("getattr", "hasattr", "attrgetter", "setattr", "delattr")
 
 Found = dict[str, dict[str, int]]
@@ -156,7 +162,9 @@ def unused_code(root: Path) -> dict[str, int]:
     named = {value.partition(":")[2] for group in points.values() for value in group.values()}
     trees = [ast.parse(source) for _, source in python_files(root, SOURCES)]
     named |= {name for tree in trees for name in strings(tree) | figures(tree)}
-    vulture = Vulture(ignore_names=["__*__", "model_config"], ignore_decorators=["@field_validator*"])
+    vulture = Vulture(
+        ignore_names=["__*__", "model_config", *CALLED_BY_TEXTUAL], ignore_decorators=["@field_validator*"]
+    )
     vulture.scavenge([str(root / folder) for folder in USERS if (root / folder).exists()])
     found = {}
     for item in vulture.get_unused_code(min_confidence=60):

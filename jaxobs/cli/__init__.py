@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-COMMANDS = ("run", "demo", "check", "plugins", "analyze", "calibrate", "compare", "show")
+COMMANDS = ("run", "demo", "check", "plugins", "analyze", "calibrate", "compare", "show", "top")
 
 INTERRUPTED = 130
 """The exit status by which shells know a program that Ctrl-C ended: 128 + SIGINT."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from operator import itemgetter
 from typing import Any, Final
 
-from jaxobs.report.drawing import Element, Point, Roof, markup, roofline, style, tag
+from jaxobs.report.columns import Column
+from jaxobs.report.comparison.finding import Comparison, Row
+from jaxobs.report.comparison.step_time import verdict
+from jaxobs.report.comparison.text import INTERVALS, NO_REASON, reasons_of, sentence_of, without_bearing
+from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, style, tag
+from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import Column, parts_style, quiet, table
+from jaxobs.report.page.parts import parts_style, prose, quiet, table
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
@@ -61,6 +68,44 @@ def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float,
     )
 
 
+def comparison_html(comparison: Comparison) -> str:
+    """Each loop's step in both runs as bars of one scale, what became of it and why, and the tables."""
+    elements: list[Element | None] = [_rows("", comparison.headers)]
+    for told in comparison.step_times:
+        reasons = [finding.sentence for finding in reasons_of(told, comparison.findings)]
+        if not reasons and verdict(told) in {"slower", "faster"}:
+            reasons = [NO_REASON]
+        elements += [
+            tag("p", *prose(sentence_of(told)), class_="sentence"),
+            tag("ul", *(tag("li", *prose(f"because {reason}")) for reason in reasons)) if reasons else None,
+            *_two_bars(*comparison.components.get(told.loop, ({}, {}))),
+        ]
+    if others := without_bearing(comparison):
+        elements.append(tag("p", "Also different in B:"))
+        elements.append(tag("ul", *(tag("li", *prose(finding.sentence)) for finding in others)))
+    elements += [_rows(title, rows) for title, rows in comparison.tables.items()]
+    elements.append(quiet(*(f"Not compared: {line}." for line in comparison.not_compared)))
+    elements.append(quiet(INTERVALS))
+    return _shown(*elements)
+
+
+def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator[Element]:
+    """A above B, of one scale: the longer step is as wide as the notebook."""
+    longest = max(sum(before.values()), sum(after.values()))
+    for name, parts in (("A", before), ("B", after)):
+        bar = shares_bar(parts)
+        if bar is not None:
+            bar.set("width", f"{100 * sum(parts.values()) / longest:.2f}%")
+            yield tag("figure", tag("figcaption", f"{name}: {duration(sum(parts.values()))} a step"), bar)
+    yield legend([name for name in COMPONENTS if before.get(name) or after.get(name)])
+
+
+def _rows(title: str, rows: Sequence[Row]) -> Element | None:
+    """A table of the rows of a comparison."""
+    shown = table(_COMPARED, [asdict(row) for row in rows], caption=title or "Two runs")
+    return tag("div", tag("h4", title), shown) if title and shown is not None else shown
+
+
 def _shown(*elements: Element | None) -> str:
     css = tag("style", style() + parts_style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
@@ -106,6 +151,10 @@ def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
     return quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None
 
 
+_COMPARED: Final = tuple(
+    Column(title, itemgetter(name), text=True)
+    for title, name in (("", "what"), ("A", "before"), ("B", "after"), ("change", "change"), ("", "verdict"))
+)
 _AMOUNTS: Final = (
     Column("work", lambda row: row["work"], text=True),
     Column("a run", lambda row: row["amount"]),

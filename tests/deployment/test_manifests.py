@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs_plugins.prometheus.address import DEFAULT_PORT
+from jaxobs.model.metrics_address import DEFAULT_PORT
 from tests.deployment.programs import DEPLOY, ROOT, tool
 
 pytestmark = pytest.mark.deployment

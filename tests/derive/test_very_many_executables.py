@@ -14,7 +14,7 @@ from jaxobs.derive.executables.table import LISTED
 from jaxobs.derive.fold import Fold
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched
-from jaxobs.report.summary_tables import DEAREST_FUNCTIONS
+from jaxobs.report.summary.tables import DEAREST_FUNCTIONS
 from tests.derive.made_up import PEAKS, applied, at, backend, check, compiled, created, module, new_fold, step
 
 MANY = 10_000

@@ -12,7 +12,8 @@ import pytest
 
 from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
-from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs.model.metrics_address import Address
+from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.connection import Limits
 from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames

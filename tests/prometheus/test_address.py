@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs_plugins.prometheus.address import Address, AddressError, listen, wanted_address
+from jaxobs.model.metrics_address import Address, AddressError, wanted_address
+from jaxobs_plugins.prometheus.address import listen
 
 HOST, PORT = "OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"
 

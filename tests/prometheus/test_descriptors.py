@@ -7,7 +7,8 @@ import urllib.request
 PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs.model.metrics_address import Address
+from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer

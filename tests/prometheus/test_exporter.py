@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.metrics_address import AddressError
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.address import AddressError
 
 PORT = "OTEL_EXPORTER_PROMETHEUS_PORT"
 

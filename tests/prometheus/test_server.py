@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from jaxobs.model.metrics import Family, Metric
-from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs.model.metrics_address import Address
+from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.messages import Request, Response
 from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
 from jaxobs_plugins.prometheus.server import HttpServer

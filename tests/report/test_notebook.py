@@ -4,10 +4,12 @@ import jaxobs
 from jaxobs.hardware.peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
+from jaxobs.report.comparison import compare
 from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.roofline_model.measured_run import measured_run
 from jaxobs.roofline_model.utilization import Utilization
 from tests.report.documents import document
+from tests.report.made_up import record, windows
 from tests.report.markup_reading import Read
 
 WORK = Cost({"bfloat16": 2e12}, {"bfloat16": 2e12}, {"float32": 1e9}, bytes=3e9, unmodelled=("custom<call>",))
@@ -51,3 +53,22 @@ def test_an_observer_that_was_never_started_says_so(monkeypatch):
     monkeypatch.setenv("JAXOBS_ENABLED", "false")
     with jaxobs.instrument() as observer:
         assert "switched off" in Read(observer._repr_html_()).text
+
+
+def test_two_runs_are_bars_of_one_scale_with_words_and_tables():
+    before, after = record(), record("b.json", stretches=windows(0.02, waited=0.01))
+    comparison = compare(before, after)
+    read = Read(comparison._repr_html_())
+    assert "`" not in read.text
+    assert "train is slower in B" in read.text
+    assert "because" in read.text
+    bars = [float(bar["width"].rstrip("%")) for bar in read.all("svg", class_="bar")]
+    steps = [sum(parts.values()) for parts in comparison.components["train"]]
+    assert bars == pytest.approx([100 * seconds / max(steps) for seconds in steps], abs=0.01)
+    assert len(read.all("table")) == 1 + len(comparison.tables)
+
+
+def test_two_runs_without_a_loop_in_common_say_so():
+    before, after = record(), record("b.json")
+    after.content["windows"], after.content["snapshot"]["loops"] = {}, {}
+    assert "no loop in common" in Read(compare(before, after)._repr_html_()).text

@@ -15,7 +15,8 @@ from benchmarks.paired import median, paired_ratio
 from benchmarks.report.results import Cell, Measured, Section, Table
 from benchmarks.report.turns import take_turns
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
-from jaxobs_plugins.prometheus.address import Address, listen
+from jaxobs.model.metrics_address import Address
+from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.page import MetricsPage
 from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render

@@ -35,7 +35,12 @@ def compare(before: Record, after: Record) -> Comparison:
         tuple(_findings(loops, before, after)),
         {title: rows for title, rows in shown.items() if rows},
         tuple(_not_compared(before, after)),
+        {loop: (_components(before, loop), _components(after, loop)) for loop in loops},
     )
+
+
+def _components(record: Record, loop: str) -> dict[str, float]:
+    return dict(step_time.component_seconds(record.part("windows", loop)))
 
 
 def _findings(loops: list[str], before: Record, after: Record) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that two records tell of each other. `print(comparison)` shows it."""
+    """All that two records tell of each other. `print(comparison)` shows it, and so does a notebook."""
 
     before: str
     after: str
@@ -76,11 +76,18 @@ class Comparison:
     findings: tuple[Finding, ...]
     tables: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     not_compared: tuple[str, ...] = ()
+    components: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = field(default_factory=dict)
+    """By loop, the seconds a step of each component, in both runs: what is drawn."""
 
     def __str__(self) -> str:
         from jaxobs.report.comparison.text import text
 
         return text(self)
+
+    def _repr_html_(self) -> str:
+        from jaxobs.report.notebook import comparison_html
+
+        return comparison_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain data."""

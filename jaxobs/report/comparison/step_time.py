@@ -56,7 +56,7 @@ def step_row(told: StepTime) -> Row:
 
 def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
     """Seconds a step of each component, the mean over the run."""
-    one, other = (_means(record.part("windows", loop)) for record in (before, after))
+    one, other = (component_seconds(record.part("windows", loop)) for record in (before, after))
     for name in one.keys() | other.keys():
         old, new = one.get(name, 0.0), other.get(name, 0.0)
         if max(old, new) < LEAST_SHOWN * max(sum(one.values()), sum(other.values())):
@@ -118,7 +118,8 @@ def _component(columns: Columns | Mapping[str, Any], name: str) -> list[float]:
     return [spent / steps for steps, spent in pairs if steps and spent is not None]
 
 
-def _means(columns: Columns | Mapping[str, Any]) -> dict[str, float]:
+def component_seconds(columns: Columns | Mapping[str, Any]) -> dict[str, float]:
+    """Seconds a step of each component, the mean over the run; empty where no step was counted."""
     steps = sum(count or 0.0 for count in columns.get("steps", ()))
     if not steps:
         return {}

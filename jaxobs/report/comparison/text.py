@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from jaxobs.report.comparison.finding import Comparison, Effect, Finding, Row, StepTime
 from jaxobs.report.comparison.noise import CONFIDENCE, RUN_TO_RUN
 from jaxobs.report.comparison.step_time import relative, verdict
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.report.units import duration
+
+NO_REASON: Final = "nothing in the records tells why"
+INTERVALS: Final = (
+    f"The intervals are of {CONFIDENCE:.0%}, from how the runs varied within themselves; below {RUN_TO_RUN:.0%} two "
+    "runs differ anyway. Figures without an interval are one value of each run."
+)
 
 
 def text(comparison: Comparison, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
@@ -18,17 +25,14 @@ def text(comparison: Comparison, *, width: int = PLAIN_WIDTH, bold: bool = False
 
 def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
     yield _table("", comparison.headers)
-    said: set[Finding] = set()
     for told in comparison.step_times:
         yield ""
-        yield _sentence(told)
-        why = _reasons(told, comparison.findings)
-        said.update(why)
+        yield sentence_of(told)
+        why = reasons_of(told, comparison.findings)
         yield from (f"  because {finding.sentence}" for finding in why)
         if not why and verdict(told) in {"slower", "faster"}:
-            yield "  nothing in the records tells why"
-    others = [finding for finding in comparison.findings if finding not in said]
-    if others:
+            yield f"  {NO_REASON}"
+    if others := without_bearing(comparison):
         yield from ("", "also different in B:")
         yield from (f"  {finding.sentence}" for finding in others)
     for title, rows in comparison.tables.items():
@@ -37,14 +41,11 @@ def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
     if comparison.not_compared:
         yield from ("", "not compared:")
         yield from (f"  {line}" for line in comparison.not_compared)
-    yield ""
-    yield (
-        f"The intervals are of {CONFIDENCE:.0%}, from how the runs varied within themselves; below {RUN_TO_RUN:.0%} two "
-        "runs differ anyway. Figures without an interval are one value of each run."
-    )
+    yield from ("", INTERVALS)
 
 
-def _sentence(told: StepTime) -> str:
+def sentence_of(told: StepTime) -> str:
+    """How much slower or faster this loop became."""
     if told.change is None:
         return f"Whether `{told.loop}` became slower cannot be told: {told.reason}."
     figures = f"{duration(told.after or 0.0)} a step instead of {duration(told.before or 0.0)}, {relative(told.change)}"
@@ -54,12 +55,18 @@ def _sentence(told: StepTime) -> str:
     return f"`{told.loop}` is {judged} in B: {figures}."
 
 
-def _reasons(told: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
+def reasons_of(told: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
     """What bears on the change in its direction; what is open (a version, a setting) may, too."""
     judged = verdict(told)
     if judged not in {"slower", "faster"}:
         return []
     return [finding for finding in findings if finding.effect in {Effect(judged), Effect.OPEN}]
+
+
+def without_bearing(comparison: Comparison) -> list[Finding]:
+    """What differs, and is no reason for what became of any loop."""
+    reasons = {finding for told in comparison.step_times for finding in reasons_of(told, comparison.findings)}
+    return [finding for finding in comparison.findings if finding not in reasons]
 
 
 def _table(title: str, rows: tuple[Row, ...]) -> TextTable:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jaxobs.report.columns import Column, Row
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.host_lines import LEAST_SHARE, THE_DEVICES, words
-from jaxobs.report.page.parts import Column, Row, card, folded, quiet, table
+from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import Document, View
 from jaxobs.report.units import amount, byte_size, percent, rough_percent
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from jaxobs.report.columns import Column, last_name
 from jaxobs.report.drawing import Element, line_chart, tag
-from jaxobs.report.page.parts import Column, card, folded, last_name, quiet, table
+from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import Document, View
 from jaxobs.report.units import byte_size, duration
 

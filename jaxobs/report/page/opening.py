@@ -16,18 +16,28 @@ _RECORDED_SHOWN: Final = 3
 """Of the user's own values, beside the figures; all are in the charts."""
 
 
-def header(view: View) -> Element:
-    """The run, its place, and the way to the other ranks."""
-    process = view.document.get("process") or {}
-    name = process.get("run") or process.get("service_name") or "JAX"
+def run_name(document: Document) -> str:
+    """The name of the run, else of the service."""
+    process = document.get("process") or {}
+    return str(process.get("run") or process.get("service_name") or "JAX")
+
+
+def facts(document: Document) -> list[str]:
+    """Which process this is: its rank, host, devices, version of JAX, and age."""
+    process = document.get("process") or {}
     index, count = process.get("process_index"), process.get("process_count")
-    facts = [
+    told = (
         f"rank {index} of {count}" if index is not None and (count or 1) > 1 else None,
         process.get("host_name"),
-        _devices(view.document),
+        _devices(document),
         f"JAX {process['jax']}" if process.get("jax") else None,
         f"observed for {duration(process['seconds'])}" if process.get("seconds") is not None else None,
-    ]
+    )
+    return [str(fact) for fact in told if fact]
+
+
+def header(view: View) -> Element:
+    """The run, its place, and the way to the other ranks."""
     links = [
         tag("a", rank.name, href=rank.address, rel="noreferrer")
         if rank.address
@@ -41,8 +51,8 @@ def header(view: View) -> Element:
     ]
     return tag(
         "header",
-        tag("h1", str(name)),
-        tag("p", " · ".join(str(fact) for fact in facts if fact), class_="facts"),
+        tag("h1", run_name(view.document)),
+        tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
         tag("nav", *links, aria_label="Ranks") if len(links) > 1 else None,
         tag("nav", *loops, aria_label="Loops") if loops else None,
@@ -54,7 +64,7 @@ def sentence(view: View) -> Element:
     """What a person would say who was asked how it goes."""
     name = view.loop
     if name is None:
-        return tag("p", _without_loops(view.document), class_="sentence", id="sentence")
+        return tag("p", without_loops(view.document), class_="sentence", id="sentence")
     said = (
         tag("b", part.words) if part.strong else part.words for part in in_a_sentence(view.document, name)
     )
@@ -65,8 +75,7 @@ def figures(view: View) -> Element | None:
     """Large numbers, those alone that are known."""
     if view.loop is None:
         return None
-    loop = view.loops[view.loop]
-    shown = list(_figures(loop, view.document.get("process") or {}))
+    shown = list(known_figures(view, view.loop))
     if not shown:
         return None
     rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in shown]
@@ -95,15 +104,22 @@ def absent_figures(view: View) -> Element | None:
     """Why a figure that others have is not here."""
     if view.loop is None:
         return None
-    loop = view.loops[view.loop]
+    return quiet(*why_absent(view))
+
+
+def why_absent(view: View) -> list[str]:
+    """A sentence for each reason why a figure of the chosen loop is not known."""
+    loop = view.loops[view.loop] if view.loop is not None else {}
     by_reason: dict[str, list[str]] = {}
     for key, title in (("step_seconds", "step time"), ("mfu", "MFU"), ("hfu", "HFU")):
         if loop.get(key) is None and loop.get(f"{key}_reason"):
             by_reason.setdefault(str(loop[f"{key}_reason"]), []).append(title)
-    return quiet(*(f"No {' and '.join(names)}: {reason}." for reason, names in by_reason.items()))
+    return [f"No {' and '.join(names)}: {reason}." for reason, names in by_reason.items()]
 
 
-def _figures(loop: Document, process: Document) -> Iterator[tuple[str, str]]:
+def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
+    """Title and value of each figure of a loop that is known, the user's own values after them."""
+    loop, process = view.loops[name], view.document.get("process") or {}
     written: tuple[tuple[str, str, Callable[[float], str]], ...] = (
         ("step_seconds", "step time", duration),
         ("steps_per_second", "steps/s", amount),
@@ -122,7 +138,8 @@ def _figures(loop: Document, process: Document) -> Iterator[tuple[str, str]]:
         yield "goodput", rough_percent(process["goodput"])
 
 
-def _without_loops(document: Document) -> str:
+def without_loops(document: Document) -> str:
+    """What to say where no loop was seen."""
     if not document.get("process"):
         return (
             f"Nothing is known yet: {document.get('process_reason') or 'the first snapshot is on its way'}."

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from jaxobs.report.columns import Column, Row
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.units import ABSENT
 
-Row = Mapping[str, Any]
-
 REASONS_SHOWN: Final = 4
 """More would be a list that nobody reads; all are in the snapshot."""
-
-
-class Column(NamedTuple):
-    """A heading, what a row shows below it (None: not known), and whether it is text, which begins at the left."""
-
-    title: str
-    show: Callable[[Row], Element | str | None]
-    text: bool = False
 
 
 @cache
@@ -75,16 +66,6 @@ def folded(summary: str, *children: Element | None, name: str) -> Element | None
     if all(child is None for child in children):
         return None
     return tag("details", tag("summary", summary), *children, id=name)
-
-
-def absent(value: float | None, write: Callable[[float], str]) -> str | None:
-    """The value as text; None where it is not known."""
-    return None if value is None else write(value)
-
-
-def last_name(path: object) -> str | None:
-    """`train.py:12` of `/home/ada/train.py:12`: the file's folder is under the pointer."""
-    return str(path).rpartition("/")[2] if path else None
 
 
 def _cell(column: Column, value: Element | str | None, *, first: bool) -> Element:

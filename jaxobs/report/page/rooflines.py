@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from jaxobs.report.columns import Row, last_name
+from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS, label_of
 from jaxobs.report.drawing import Element, Point, Roof, legend, roofline
-from jaxobs.report.page.parts import Column, Row, absent, card, folded, last_name, quiet, table
+from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import Document, View
 from jaxobs.report.units import amount, duration, percent
 
@@ -29,15 +31,15 @@ def nearness(view: View) -> Element | None:
         "Roofline",
         drawing if points else None,
         key,
-        quiet(*_reasons(view.document, points)),
+        quiet(*why_incomplete(view.document, points)),
         folded(
             f"Executables ({len(executables)})",
-            table(_EXECUTABLES, executables[:_ROWS], caption="Executables", more=_more(executables)),
+            table(EXECUTABLES, executables[:_ROWS], caption="Executables", more=_more(executables)),
             name="executables-table",
         ),
         folded(
             f"Operations ({len(operations)})",
-            table(_OPERATIONS, operations[:_ROWS], caption="Operations", more=_more(operations)),
+            table(OPERATIONS, operations[:_ROWS], caption="Operations", more=_more(operations)),
             name="operations-table",
         ),
         name="roofline",
@@ -70,7 +72,7 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
         rate = row.get("achieved_flops_per_second")
         if not intensity or not rate:
             continue
-        label = _label(row.get("bottleneck"))
+        label = label_of(row.get("bottleneck"))
         took = row.get("seconds_per_run")
         lines = [
             f"{row.get('function')}  {str(row.get('executable'))[:8]}",
@@ -111,11 +113,8 @@ def _operations(rows: Sequence[Row]) -> Iterator[Point]:
         )  # fmt: skip
 
 
-def _label(verdict: Mapping[str, Any] | None) -> str:
-    return str((verdict or {}).get("label") or "unknown")
-
-
-def _reasons(document: Document, points: Sequence[Point]) -> Iterator[str]:
+def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:
+    """A sentence for each thing that the roofline lacks."""
     if not points:
         yield "No executable has a known intensity and a measured time yet."
     if not any(device.get("roofs") for device in document.get("devices") or ()):
@@ -127,37 +126,3 @@ def _reasons(document: Document, points: Sequence[Point]) -> Iterator[str]:
 
 def _more(rows: Sequence[Row]) -> str:
     return f"{len(rows) - _ROWS} smaller ones are in the snapshot." if len(rows) > _ROWS else ""
-
-
-def _of_cost(name: str, unit: str = "") -> Any:
-    return lambda row: absent((row.get("cost") or {}).get(name), lambda value: amount(value, unit))
-
-
-def _figure(name: str, write: Any) -> Any:
-    return lambda row: absent(row.get(name), write)
-
-
-_EXECUTABLES: Final = (
-    Column("function", lambda row: str(row.get("function")), text=True),
-    Column("executable", lambda row: str(row.get("executable") or "")[:8], text=True),
-    Column("runs", _figure("runs", lambda value: f"{value:,.0f}")),
-    Column("per run", _figure("seconds_per_run", duration)),
-    Column("FLOP", _of_cost("flops")),
-    Column("bytes", _of_cost("bytes", "B")),
-    Column("FLOP/byte", _of_cost("intensity")),
-    Column("FLOP/s", _figure("achieved_flops_per_second", amount)),
-    Column("attainable", _figure("attainable_flops_per_second", amount)),
-    Column("efficiency", _figure("efficiency", percent)),
-    Column("limited by", lambda row: _label(row.get("bottleneck")), text=True),
-)
-_OPERATIONS: Final = (
-    Column("operation", lambda row: str(row.get("operation")), text=True),
-    Column("function", lambda row: row.get("function"), text=True),
-    Column("scope", lambda row: row.get("scope"), text=True),
-    Column("line", lambda row: last_name(row.get("source")), text=True),
-    Column("of device time", _figure("share", percent)),
-    Column("FLOP/byte", _figure("intensity", amount)),
-    Column("FLOP/s", _figure("achieved_flops_per_second", amount)),
-    Column("efficiency", _figure("efficiency", percent)),
-    Column("limited by", lambda row: row.get("bottleneck"), text=True),
-)

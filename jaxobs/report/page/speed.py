@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from jaxobs.report.columns import Column
 from jaxobs.report.drawing import Element, line_chart, tag
-from jaxobs.report.page.parts import Column, card, folded, table
+from jaxobs.report.page.parts import card, folded, table
 from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, percent
 

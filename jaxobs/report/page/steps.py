@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from jaxobs.report.columns import Column
 from jaxobs.report.drawing import Element, legend, shares_bar, shares_over_time
 from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page.history import Trend
-from jaxobs.report.page.parts import Column, card, folded, quiet, table
+from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
 from jaxobs.report.units import duration, rough_percent
 
@@ -31,7 +32,7 @@ def where_steps_go(view: View) -> Element | None:
     """None where no loop was seen."""
     if view.loop is None:
         return None
-    parts, since = _parts_of_a_step(view)
+    parts, since = parts_of_a_step(view)
     bar = shares_bar(parts)
     if bar is None:
         return card("Where a step goes", quiet("No step has ended yet."), name="steps")
@@ -63,6 +64,27 @@ def where_steps_go(view: View) -> Element | None:
     )
 
 
+def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
+    """Seconds by component on average, and over which time: lately where the history reaches so far."""
+    assert view.loop is not None
+    trend, name = view.trend, view.loop
+    steps = trend.column("loops", name, "steps")
+    names = trend.names("loops", name, "components")
+    columns = {part: trend.column("loops", name, "components", part) for part in names}
+    begin = max((index for index, time in enumerate(trend.times) if time <= -_RECENT), default=None)
+    if begin is not None and columns and steps[-1] > steps[begin]:
+        turns = steps[-1] - steps[begin]
+        lately = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
+        if all(map(math.isfinite, lately.values())):
+            return lately, f"over the last {duration(-trend.times[begin])}"
+    loop = view.loops[name]
+    turns = loop.get("steps") or 0
+    spent = loop.get("components") or {}
+    return (
+        {part: seconds / turns for part, seconds in spent.items()} if turns else {}
+    ), "since the loop began"
+
+
 def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[float]]]:
     """Edges of stretches (seconds, negative before now), and the parts of each stretch, 0 to 1.
 
@@ -91,27 +113,6 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
                 shares[name].append(seconds / whole)
             before = index
     return edges, shares
-
-
-def _parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
-    """Seconds by component on average, and over which time: lately where the history reaches so far."""
-    assert view.loop is not None
-    trend, name = view.trend, view.loop
-    steps = trend.column("loops", name, "steps")
-    names = trend.names("loops", name, "components")
-    columns = {part: trend.column("loops", name, "components", part) for part in names}
-    begin = max((index for index, time in enumerate(trend.times) if time <= -_RECENT), default=None)
-    if begin is not None and columns and steps[-1] > steps[begin]:
-        turns = steps[-1] - steps[begin]
-        lately = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
-        if all(map(math.isfinite, lately.values())):
-            return lately, f"over the last {duration(-trend.times[begin])}"
-    loop = view.loops[name]
-    turns = loop.get("steps") or 0
-    spent = loop.get("components") or {}
-    return (
-        {part: seconds / turns for part, seconds in spent.items()} if turns else {}
-    ), "since the loop began"
 
 
 def recompilations_of(trend: Trend) -> list[tuple[float, str]]:

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxobs.model.metrics_address import PORT_VARIABLE, Address, AddressError, wanted_address
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Remark
-from jaxobs_plugins.prometheus.address import PORT_VARIABLE, Address, AddressError, listen, wanted_address
+from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
 from jaxobs_plugins.prometheus.credential_files import CredentialsError
 from jaxobs_plugins.prometheus.followed_credentials import FIRST_SECONDS, FollowedCredentials

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxobs.model.clock import monotonic, sleep
+from jaxobs.model.metrics_address import wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
-from jaxobs_plugins.prometheus.address import is_open_to_network, listen, wanted_address
+from jaxobs_plugins.prometheus.address import is_open_to_network, listen
 from jaxobs_plugins.prometheus.announcement import Announcement
 from jaxobs_plugins.prometheus.checking import remarks
 from jaxobs_plugins.prometheus.followed_credentials import FollowedCredentials, NotYetReadError

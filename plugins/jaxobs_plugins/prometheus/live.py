@@ -65,6 +65,7 @@ class Live:
         body = {
             "version": SNAPSHOT_VERSION,
             "unix_seconds": self._taken / NANOSECONDS,
+            "ranks": [{"name": rank.name, "address": rank.address} for rank in self._ranks()],
             "snapshot": self._snapshot.document,
         }
         text = json.dumps(body, allow_nan=False, separators=(",", ":")) + "\n"

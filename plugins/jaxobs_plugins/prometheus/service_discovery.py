@@ -8,6 +8,7 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
+from jaxobs.model.scrape_targets import INSTANCE_LABEL, RANK_LABEL, RUN_LABEL, SCHEME_LABEL
 from jaxobs.plugin.files import DRAFT_NAME, write_whole
 from jaxobs_plugins.prometheus.labels import label_name, label_value
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _META = "__meta_jaxobs_"
 RANK = "jax.process_index"
 INSTANCE = "service.instance.id"
-_KEPT = {"jaxobs_run": "jaxobs.run", "jaxobs_rank": RANK}
+_KEPT = {RUN_LABEL: "jaxobs.run", RANK_LABEL: RANK}
 
 
 def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
@@ -37,9 +38,9 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
         for name, value in sorted(resource.items())
     }
     if instance := resource.get(INSTANCE):
-        labels["__param_instance"] = instance
+        labels[INSTANCE_LABEL] = instance
     if scheme != "http":
-        labels["__scheme__"] = scheme
+        labels[SCHEME_LABEL] = scheme
     return [{"targets": [target], "labels": labels}]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from jaxobs.report.reasons import MARK, Reasons
+from jaxobs.report.summary.reasons import MARK, Reasons
 from jaxobs.report.text_table import TextTable
 from jaxobs.report.units import ABSENT, amount, count, duration, percent
 
@@ -15,6 +15,9 @@ LARGEST_EXECUTABLES: Final = 8
 
 LARGEST_OPERATIONS: Final = 3
 """What is worth a change of the program; the rest are in the document."""
+
+LONGEST_SCOPE: Final = 40
+"""Columns."""
 
 DEAREST_FUNCTIONS: Final = 20
 """What is not among the twenty that took longest to compile is hardly what a start takes its time for."""
@@ -54,18 +57,20 @@ def loops(document: Document, reasons: Reasons) -> TextTable | None:
     )
     for name, loop in found.items():
         shown = _row(loop, name if len(found) > 1 else "", reasons)
-        source = " (host)" if loop.get("step_seconds_source") == "host" else ""
-        table.add(
-            name,
+        took = shown("step_seconds", duration)
+        source = " (host)" if loop.get("step_seconds_source") == "host" and took != ABSENT else ""
+        cells = (
             shown("steps", count),
-            shown("step_seconds", duration) + source,
+            took + source,
             shown("steps_per_second", amount),
             *(shown(f"{word}_per_second", amount) for word in work),
             shown("mfu", percent),
             shown("hfu", percent),
             *(or_absent((loop.get("recorded") or {}).get(key), amount) for key in recorded),
         )
-    return table
+        if not _is_silent(cells):
+            table.add(name, *cells)
+    return table if table.rows else None
 
 
 def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
@@ -130,18 +135,27 @@ def executables(document: Document, reasons: Reasons) -> TextTable | None:
     columns = ("function", "executable", "runs", "FLOPs", "FLOP/byte", "per run", "efficiency", "bottleneck")
     table = TextTable(columns, title="executables", left=("bottleneck",))
     rows: dict[tuple[str, ...], list[str]] = {}
-    left_out = 0
+    left_out = silent = 0
     for executable in found:
-        own = Reasons() if len(rows) >= LARGEST_EXECUTABLES else reasons  # of rows that are not shown
-        function, cells = _executable(executable, own)
-        if (function, *cells) not in rows and len(rows) >= LARGEST_EXECUTABLES:
+        function, cells = _executable(executable, Reasons())
+        if _is_silent(cells):
+            silent += 1
+        elif (function, *cells) not in rows and len(rows) >= LARGEST_EXECUTABLES:
             left_out += 1
-            continue
-        rows.setdefault((function, *cells), []).append(str(executable.get("executable"))[:8])
+        else:
+            _executable(executable, reasons)  # notes those of rows that are shown
+            rows.setdefault((function, *cells), []).append(str(executable.get("executable"))[:8])
     for (function, *rest), hashes in rows.items():
         table.add(function, hashes[0] if len(hashes) == 1 else f"{len(hashes)} alike", *rest)
-    table.caption = f"{left_out} smaller ones are not shown" if left_out else ""
-    return table
+    left = [f"{left_out} smaller ones"] if left_out else []
+    left += [f"{silent} of which nothing is known"] if silent else []
+    table.caption = f"{' and '.join(left)} are not shown" if left else ""
+    return table if rows else None
+
+
+def _is_silent(cells: Sequence[str]) -> bool:
+    """Whether a row says nothing: a table carries only news."""
+    return all(cell in {ABSENT, *NO_VERDICT} for cell in cells)
 
 
 def _executable(executable: Document, reasons: Reasons) -> tuple[str, tuple[str, ...]]:
@@ -171,25 +185,48 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
     found = document.get("operations") or []
     if not found:
         return None
-    columns = ("operation", "function", "share", "FLOP/s", "efficiency", "bottleneck", "scope and line")
+    largest = found[:LARGEST_OPERATIONS]
+    # What is the same in every row, or known of none, is no news.
+    functions = {operation.get("function") for operation in largest}
+    where = [
+        (title, show)
+        for title, show in (("scope", _scope), ("line", _line), ("function", _function))
+        if any(map(show, largest)) and (title != "function" or len(functions) > 1)
+    ]
+    titles = [title for title, _ in where]
     table = TextTable(
-        columns,
-        title="largest operations in profiler windows",
-        left=("function", "bottleneck", "scope and line"),
-    )
-    for operation in found[:LARGEST_OPERATIONS]:
+        ("operation", *titles, "share", "FLOP/s", "efficiency", "bottleneck"),
+        title="largest operations in profiler windows" if len(functions) > 1 or None in functions
+        else f"largest operations of {next(iter(functions))} in profiler windows",
+        left=(*titles, "bottleneck"),
+    )  # fmt: skip
+    for operation in largest:
         shown = _row(operation, str(operation.get("operation")), reasons)
-        line = str(operation.get("source") or "")
-        table.add(
-            str(operation.get("operation")),
-            str(operation.get("function") or ABSENT),
+        cells = (
             shown("share", percent),
             shown("achieved_flops_per_second", amount),
             shown("efficiency", percent),
             str(operation.get("bottleneck") or ABSENT),
-            " ".join(filter(None, (operation.get("scope"), line.rpartition("/")[2]))) or ABSENT,
         )
-    return table
+        if not _is_silent(cells):
+            table.add(
+                str(operation.get("operation")), *(show(operation) or ABSENT for _, show in where), *cells
+            )
+    return table if table.rows else None
+
+
+def _scope(operation: Document) -> str:
+    """The innermost part of a long scope tells more than its beginning."""
+    scope = str(operation.get("scope") or "")
+    return scope if len(scope) <= LONGEST_SCOPE else f"…{scope[1 - LONGEST_SCOPE :]}"
+
+
+def _line(operation: Document) -> str:
+    return str(operation.get("source") or "").rpartition("/")[2]
+
+
+def _function(operation: Document) -> str:
+    return str(operation.get("function") or "")
 
 
 def or_absent(value: float | None, write: Callable[[float], str]) -> str:

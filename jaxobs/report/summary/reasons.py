@@ -10,6 +10,8 @@ from jaxobs.report.units import ABSENT
 MARK: Final = "*"
 """Behind a value that has a reason beside it: an MFU above 1, a lower bound, a sample."""
 
+_MEANINGS: Final = {ABSENT: "is not known", MARK: "is known with a reserve"}
+
 ROWS_NAMED: Final = 4
 """A reason that holds for more rows is mostly one that holds for all."""
 
@@ -20,7 +22,7 @@ _NAMES: Final = {
 
 
 class Reasons:
-    """The reasons noted while a table is written; each is told once below it."""
+    """The reasons noted while tables are written; each is told once below all of them."""
 
     def __init__(self) -> None:
         self._noted: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
@@ -47,8 +49,11 @@ class Reasons:
         self._noted.setdefault((mark, reason), {}).setdefault(row, {})[name] = None
 
     def lines(self) -> Iterator[str]:
-        """`– MFU, HFU of `train`: no peaks are known`."""
-        for (mark, reason), rows in self._noted.items():
+        """A heading, and lines such as `– MFU, HFU of `train`: no peaks are known`; nothing where there is no reason."""
+        marks = {mark for mark, _ in self._noted}
+        if marks:
+            yield ", ".join(f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if mark in marks) + ":"
+        for (mark, reason), rows in sorted(self._noted.items(), key=lambda noted: noted[0][0] == MARK):
             alike: dict[tuple[str, ...], list[str]] = {}
             for row, names in rows.items():
                 alike.setdefault(tuple(names), []).append(row)

@@ -1,19 +1,19 @@
 """A snapshot's document as a text for people: where the time went, tables, and what to do.
 
-A value that is not known is printed as `–`, one with a reserve with `*`, and each reason once below its table.
+A value that is not known is printed as `–`, one with a reserve with `*`, and each reason once below all tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
-from jaxobs.report import summary_tables as tables
 from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
-from jaxobs.report.reasons import Reasons
 from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
-from jaxobs.report.summary_tables import NO_VERDICT, or_absent, total
+from jaxobs.report.summary import tables
+from jaxobs.report.summary.reasons import Reasons
+from jaxobs.report.summary.tables import NO_VERDICT, or_absent, total
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
 from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
 
@@ -62,8 +62,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
         yield from wrap(
             plain(sentence(document, name)), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  "
         )
-    yield from _about_the_run(document)
-    peaks_are_missed: list[Reasons] = []
+    reasons = Reasons()
+    yield from _about_the_run(document, reasons)
     for build in (
         tables.loops,
         tables.functions,
@@ -71,17 +71,16 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
         tables.executables,
         tables.operations,
     ):
-        reasons = Reasons()
         table = build(document, reasons)
         if table is None:
             continue
         yield from ("", table)
-        yield from reasons.lines()
         if build is tables.loops:
             yield from _where_time_went(document["loops"])
-        peaks_are_missed += [reasons] if "peak" in reasons else []
-    if peaks_are_missed:
-        yield from _how_to_know_peaks(document, peaks_are_missed)
+    told = list(reasons.lines())
+    yield from ["", *told] if told else []
+    if "peak" in reasons:
+        yield from _how_to_know_peaks(document, reasons)
     advice = document.get("advice") or []
     yield from [""] if advice else []
     for piece in advice:
@@ -103,7 +102,7 @@ def _headline(document: Document) -> str:
     return "jaxobs: " + ", ".join(parts)
 
 
-def _about_the_run(document: Document) -> Iterator[str]:
+def _about_the_run(document: Document, reasons: Reasons) -> Iterator[str]:
     """What is missing from the figures, where the run's time went, and its memory."""
     process = document["process"]
     if process.get("counts_begin_seconds") is not None:
@@ -126,7 +125,7 @@ def _about_the_run(document: Document) -> Iterator[str]:
         known = ABSENT if goodput is None else rough_percent(goodput)
         yield f"  the run: {', '.join(shown)}; goodput {known}"
         if goodput is None and process.get("goodput_reason"):
-            yield f"  {ABSENT} goodput: {process['goodput_reason']}"
+            reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
     if running := process.get("running"):
         yield f"  running: a call of {running['function']}, for {duration(running['seconds'])} so far"
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
@@ -201,12 +200,11 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(large, key=lambda pair: -pair[1])[:LARGEST_SHARES]
 
 
-def _how_to_know_peaks(document: Document, tables_without: Iterable[Reasons]) -> Iterator[str]:
-    """What to run where a peak is not known, unless a table's reason has said it already."""
-    told = list(tables_without)
+def _how_to_know_peaks(document: Document, told: Reasons) -> Iterator[str]:
+    """What to run where a peak is not known, unless a reason has said it already."""
     reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
     for reason in sorted(filter(None, reasons)):
-        if not any(reason in reasons_of_table for reasons_of_table in told):
+        if reason not in told:
             yield from ("", f"peaks: {reason}")
 
 

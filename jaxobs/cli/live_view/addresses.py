@@ -1,0 +1,113 @@
+"""Which metrics servers are meant: addresses of the command line, `file_sd` files, or this host's default port."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from jaxobs.cli import UsageError
+from jaxobs.model.metrics_address import LAST_PORT, PORTS_TRIED, Address, AddressError, wanted_address
+from jaxobs.model.scrape_targets import MOST_BYTES, ScrapeTarget, read_targets
+from jaxobs.plugin.files import open_regular
+
+MOST_TARGETS: Final = 64
+"""Ranks that are watched: more than a host has, and as many as a screen and one core can follow."""
+
+_KNOCK_SECONDS: Final = 0.2
+"""How long a port of this host may take to accept a connection; the kernel does so without the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One metrics server. `prefix` ends with `/`: the path below which it is found behind a proxy."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str = "/"
+    instance: str = ""
+    """Which of the processes that had this port; empty: whichever has it now."""
+    guessed: bool = field(default=False, compare=False)
+    """Nobody named it: where it is no metrics server of jaxobs, it is nothing to speak of."""
+
+    def __str__(self) -> str:
+        path = self.prefix if self.prefix != "/" else ""
+        return f"{'https://' if self.scheme == 'https' else ''}{Address(self.host, self.port).netloc()}{path}"
+
+
+def target_of(text: str, instance: str = "") -> Target:
+    """`node1:9464`, `9464`, `https://node1:9464/metrics`. Raises UsageError."""
+    given = f"localhost:{text.removeprefix(':')}" if re.fullmatch(r":?\d+", text) else text
+    try:
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        port = parts.port
+    except ValueError:
+        raise UsageError(f"{text!r} is no address: give host:port, as the job logs it") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"{text!r} is no address: give host:port, as the job logs it")
+    if parts.username or parts.password:
+        raise UsageError("an address with a password stays in histories: give the token with --token-file")
+    if port is None:
+        if "://" not in given:
+            raise UsageError(f"{text!r} has no port, and is no directory: give host:port, as the job logs it")
+        port = 443 if parts.scheme == "https" else 80
+    return Target(parts.scheme, parts.hostname, port, _prefix(parts), instance)
+
+
+def targets_in(directory: Path) -> list[Target]:
+    """Those that the `file_sd` files of a directory name, by run and rank. Raises OSError."""
+    found: list[ScrapeTarget] = []
+    for path in sorted(directory.glob("*.json")):
+        try:
+            with open_regular(path) as file:
+                found += read_targets(file.read(MOST_BYTES))
+        except (OSError, ValueError):  # it went meanwhile, or is somebody else's
+            continue
+    found.sort(key=lambda target: (target.run, target))
+    return [target_of(target.address, target.instance) for target in found[:MOST_TARGETS]]
+
+
+def own_targets(environment: Mapping[str, str]) -> list[Target]:
+    """The default address of this host, and the next ports as long as somebody listens there: ranks follow each other.
+
+    Raises UsageError where the environment names no usable port.
+    """
+    try:
+        first = wanted_address(environment, 0)
+    except AddressError as error:
+        raise UsageError(str(error)) from None
+    host = "localhost" if first.is_wildcard else first.host
+    named = Target("http", host, first.port)
+    return [named, *(Target("http", host, port, guessed=True) for port in _next_ports(host, first.port))]
+
+
+def _next_ports(host: str, first: int) -> Iterator[int]:
+    for port in range(first + 1, min(first + PORTS_TRIED, LAST_PORT + 1)):
+        try:
+            socket.create_connection((host, port), _KNOCK_SECONDS).close()
+        except OSError:
+            return
+        yield port
+
+
+def distinct(targets: Iterable[Target]) -> list[Target]:
+    """Each server once, in their order."""
+    found: dict[tuple[str, int, str], Target] = {}
+    for target in targets:
+        found.setdefault((_one_name(target.host), target.port, target.prefix), target)
+    return list(found.values())[:MOST_TARGETS]
+
+
+def _one_name(host: str) -> str:
+    """The loopback address has several names, and this host's own server answers to any of them."""
+    return "localhost" if host in {"127.0.0.1", "::1", socket.gethostname()} else host
+
+
+def _prefix(parts: SplitResult) -> str:
+    path = parts.path.removesuffix("metrics").removesuffix("snapshot")
+    return path if path.endswith("/") else f"{path}/"

@@ -1,0 +1,202 @@
+"""The live view itself: Textual draws what the pure rooms say, and turns keys into choices."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.css.query import NoMatches
+from textual.geometry import Size
+from textual.widgets import DataTable, Footer, Static
+
+from jaxobs.cli import UsageError
+from jaxobs.cli.live_view.palette import styled
+from jaxobs.cli.live_view.panels import (
+    CompilesPanel,
+    ExecutablesPanel,
+    OperationsPanel,
+    Panel,
+    RooflinePanel,
+    StepsPanel,
+)
+from jaxobs.cli.live_view.table import SortedTable
+from jaxobs.cli.live_view.watch import Watch, Watched
+from jaxobs.report.page.opening import facts, run_name
+from jaxobs.report.terminal.ranks import columns, rank_rows
+from jaxobs.report.terminal.sentence import opening
+
+if TYPE_CHECKING:
+    from textual.events import Resize
+
+_ANSWERS_SECONDS: Final = 0.4
+"""How long a turn waits for answers; what comes later is shown by the next."""
+
+_PANELS: Final[dict[str, type[Panel]]] = {
+    "steps": StepsPanel, "roofline": RooflinePanel, "executables": ExecutablesPanel, "operations": OperationsPanel,
+    "compiles": CompilesPanel,
+}  # fmt: skip
+
+_ABOVE: Final = ("steps", "roofline")
+"""Panels that a large terminal shows beside each other, above one of the others."""
+
+
+_SPARE_OF_EXECUTABLES: Final = ("attainable", "bytes", "executable", "FLOP")
+_SPARE_OF_OPERATIONS: Final = ("FLOP/byte", "FLOP/s", "function", "line")
+
+
+_LARGE: Final = Size(120, 36)
+"""Columns and rows from which on three panels have room beside each other."""
+
+
+class TopApp(App[None]):
+    """Asks all ranks every `refresh` seconds, and draws the one that is chosen."""
+
+    CSS_PATH = "view.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(at + 1), f"panel('{name}')", name) for at, name in enumerate(_PANELS)),
+        Binding("n", "rank(1)", "rank"),
+        Binding("p", "rank(-1)", "previous rank", show=False),
+        Binding("l", "loop", "loop", show=False),
+        Binding("s", "sort", "sort"),
+        Binding("r", "reverse", "reverse", show=False),
+        Binding("q", "quit", "quit"),
+    ]
+
+    def __init__(self, watch: Watch, refresh: float) -> None:
+        super().__init__()
+        self.animation_level = "none"  # each frame of an animation is work
+        self._watch = watch
+        self._refresh_seconds = refresh
+        self._chosen: Watched | None = None
+        self._loop_name: str | None = None
+        self._panel = "steps"
+        self._said = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static("asking …", id="opening")
+        yield SortedTable("Ranks", id="ranks")
+        with Container(id="panels"):
+            yield StepsPanel(id="steps", classes="panel")
+            yield RooflinePanel(id="roofline", classes="panel")
+            yield ExecutablesPanel("Executables", _SPARE_OF_EXECUTABLES, id="executables", classes="panel")
+            yield OperationsPanel(
+                "Operations in profiler windows", _SPARE_OF_OPERATIONS, id="operations", classes="panel"
+            )
+            yield CompilesPanel(id="compiles", classes="panel")
+        yield Footer(show_command_palette=False, compact=True)
+
+    async def on_mount(self) -> None:
+        self.title = "jaxobs top"
+        self._place_panels()
+        self.run_worker(self._follow(), exclusive=True)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self._watch.refresh, _ANSWERS_SECONDS)
+            except UsageError as error:
+                self._said = str(error)
+            with suppress(NoMatches):  # it is being taken down meanwhile
+                self.draw()
+            await asyncio.sleep(self._refresh_seconds)
+
+    def draw(self) -> None:
+        """All that is on the screen, as it is known now."""
+        ranks = self._watch.ranks
+        if self._chosen not in ranks:
+            self._chosen = ranks[0] if ranks else None
+        chosen = self._chosen
+        if chosen is None:
+            self.query_one("#opening", Static).update(self._said or "no rank is known yet")
+            return
+        view = chosen.view(self._loop_name)
+        with self.batch_update():
+            text = styled(opening(view, facts(view.document), run_name(view.document), chosen.problem))
+            self.query_one("#opening", Static).update(text)
+            self._draw_ranks(view.loop)
+            for panel in map(self.query_one, _PANELS.values()):
+                if panel.display:
+                    panel.draw(view)
+
+    def _draw_ranks(self, loop: str | None) -> None:
+        table = self.query_one("#ranks", SortedTable)
+        table.display = len(self._watch.ranks) > 1
+        rows = rank_rows([rank.observed for rank in self._watch.ranks], loop)
+        rows = [{**row, "watched": rank} for row, rank in zip(rows, self._watch.ranks, strict=True)]
+        table.show_rows(list(columns(rows)), rows)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """The rank at the cursor is the one that is shown below, once the user has moved it."""
+        table = event.data_table
+        if table.id == "ranks" and isinstance(table, SortedTable) and table.has_focus:
+            self._choose(table.rows_shown[event.cursor_row]["watched"])
+
+    def on_resize(self, _: Resize) -> None:
+        self.call_after_refresh(self._place_and_draw)
+
+    def _place_and_draw(self) -> None:
+        with suppress(NoMatches):  # it is not composed yet
+            self._place_panels()
+            self.draw()
+
+    def _place_panels(self) -> None:
+        """On a large terminal three, else the one that was chosen."""
+        large = self.size.width >= _LARGE.width and self.size.height >= _LARGE.height
+        below = self._panel if self._panel not in _ABOVE else "executables"
+        for name in _PANELS:
+            panel = self.query_one(_PANELS[name])
+            panel.display = name in {*_ABOVE, below} if large else name == self._panel
+        self.screen.set_class(large, "-large")
+
+    def action_panel(self, name: str) -> None:
+        """Show this one, and let the keys be its."""
+        self._panel = name
+        self._place_panels()
+        # Now, and not with the next refresh: the next key may be there already.
+        self.screen.set_focus(self.query_one("#newest" if name == "compiles" else f"#{name}"))
+        self.draw()
+        self.call_after_refresh(self.draw)  # once more, when its size is known
+
+    def action_rank(self, step: int) -> None:
+        """The next rank, or the one before."""
+        ranks = self._watch.ranks
+        if ranks and self._chosen in ranks:
+            self._choose(ranks[(ranks.index(self._chosen) + step) % len(ranks)])
+
+    def action_loop(self) -> None:
+        """The next loop of this rank."""
+        if self._chosen is not None:
+            view = self._chosen.view(self._loop_name)
+            names = list(view.loops)
+            self._loop_name = names[(names.index(view.loop) + 1) % len(names)] if view.loop in names else None
+            self.draw()
+
+    def action_sort(self) -> None:
+        """By the next column of the table that has the keys, else of the one that is shown."""
+        if (table := self._table()) is not None:
+            table.sort_next()
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        if (table := self._table()) is not None:
+            table.reverse()
+
+    def _table(self) -> SortedTable | None:
+        if isinstance(self.focused, SortedTable) and self.focused.display:
+            return self.focused
+        return next(
+            (table for table in self.query("#panels SortedTable").results(SortedTable) if table.display), None
+        )
+
+    def _choose(self, rank: Watched) -> None:
+        if rank is not self._chosen:
+            self._chosen = rank
+            table = self.query_one("#ranks", SortedTable)
+            at = [row["watched"] for row in table.rows_shown].index(rank)
+            table.move_cursor(row=at, animate=False)
+            self.draw()

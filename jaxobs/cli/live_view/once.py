@@ -1,0 +1,37 @@
+"""The ranks and the summary of one of them as plain text, without Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jaxobs.cli.live_view.watch import Watched
+from jaxobs.report.columns import plain
+from jaxobs.report.summary import render
+from jaxobs.report.terminal.ranks import columns, rank_rows
+from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.report.units import ABSENT
+
+
+def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
+    """A table where there are several ranks, and the summary of the one that lags, else of the first that answered."""
+    return "\n".join(_parts(ranks, width, bold))
+
+
+def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
+    rows = rank_rows([rank.observed for rank in ranks])
+    answered = [
+        (row, rank) for row, rank in zip(rows, ranks, strict=True) if rank.document and not rank.problem
+    ]
+    if len(ranks) > 1:
+        shown = list(columns(rows))
+        left = [column.title for column in shown if column.text]
+        table = TextTable([column.title for column in shown], title="ranks", left=left)
+        for row in rows:
+            table.add(*("" if (cell := plain(column.show(row))) == ABSENT else cell for column in shown))
+        yield to_text([table], width=width, bold=bold)
+    if not answered:
+        return
+    row, chosen = next((pair for pair in answered if pair[0]["lags"]), answered[0])
+    if len(ranks) > 1:
+        yield f"\nrank {row['rank']}{', which lags' if row['lags'] else ''}"
+    yield render(chosen.document, width=width, bold=bold)

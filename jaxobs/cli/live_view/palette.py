@@ -1,0 +1,35 @@
+"""Colours of styles in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rich.text import Text
+
+from jaxobs.report.terminal.spans import Line
+from jaxobs.report.text_table import printable
+
+COLOURS: Final = {
+    "compute": "#3d94d1", "memory": "#e09a1e", "communication": "#d78fb5", "transfer": "#1fae86",
+    "latency": "#8f6ab0", "unmodelled": "#79818f", "unknown": "#4a5261", "input": "#e2d25c", "host": "#a9765a",
+    "checkpoint": "#7cc6f0", "compile": "#e5762e", "cache_resident": "#1fae86",
+}  # fmt: skip
+"""Those of the page on a dark screen (jaxobs/report/drawing/chart.css)."""
+
+BAD: Final = "bold #ff8a80"
+
+_STYLES: Final = {
+    **COLOURS, "strong": "bold", "quiet": "#98a2b3", "bad": BAD, "roof": "#b4bdcb", "": "",
+}  # fmt: skip
+
+
+def styled(lines: Iterable[Line]) -> Text:
+    """The lines with their colours; names come from the user's program, and are shown as they are."""
+    text = Text()
+    for number, line in enumerate(lines):
+        if number:
+            text.append("\n")
+        for span in line:
+            text.append(printable(span.text), style=_STYLES.get(span.style, ""))
+    return text

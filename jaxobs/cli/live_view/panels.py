@@ -1,0 +1,87 @@
+"""Panels of the view. Each draws itself from a rank's view, and only while it is on the screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from jaxobs.cli.live_view.palette import styled
+from jaxobs.cli.live_view.table import SortedTable
+from jaxobs.report.columns.compilations import AGAIN, NEWEST, functions, newest, recompilations
+from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS
+from jaxobs.report.page.view import View
+from jaxobs.report.terminal.roofline import roofline
+from jaxobs.report.terminal.steps import steps
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class Panel(Widget):
+    """Draws itself from a rank's view."""
+
+    def draw(self, view: View) -> None:
+        """This moment."""
+        raise NotImplementedError
+
+
+class StepsPanel(VerticalScroll, Panel):
+    """Loops, and where a step of the chosen one goes."""
+
+    def compose(self) -> ComposeResult:
+        self.border_title = "Where a step goes"
+        yield Static(id="steps-text")
+
+    def draw(self, view: View) -> None:
+        """This moment."""
+        self.query_one("#steps-text", Static).update(styled(steps(view, self.size.width)))
+
+
+class RooflinePanel(Static, Panel):
+    """How near to what the device can do."""
+
+    def on_mount(self) -> None:
+        self.border_title = "Roofline"
+
+    def draw(self, view: View) -> None:
+        """This moment, as large as the panel is now."""
+        width, height = self.content_size
+        self.update(styled(roofline(view.document, width, height)))
+
+
+class ExecutablesPanel(SortedTable, Panel):
+    """Every executable that is known."""
+
+    def draw(self, view: View) -> None:
+        """This moment."""
+        self.show_rows(EXECUTABLES, view.document.get("executables") or ())
+
+
+class OperationsPanel(SortedTable, Panel):
+    """The operations that took most time in profiler windows."""
+
+    def draw(self, view: View) -> None:
+        """This moment."""
+        operations = view.document.get("operations") or ()
+        reason = view.document.get("operations_reason")
+        self.border_subtitle = f"none: {reason}" if reason and not operations else ""
+        self.show_rows(OPERATIONS, operations)
+
+
+class CompilesPanel(Vertical, Panel):
+    """The newest compiles with their causes, and what was compiled again."""
+
+    def compose(self) -> ComposeResult:
+        yield SortedTable("Newest compiles", id="newest")
+        yield SortedTable("Compiled again", id="again")
+
+    def draw(self, view: View) -> None:
+        """This moment."""
+        again = recompilations(functions(view.document))
+        self.query_one("#newest", SortedTable).show_rows(NEWEST, newest(view.document))
+        table = self.query_one("#again", SortedTable)
+        table.set_class(bool(again), "-known")
+        table.show_rows(AGAIN, again)

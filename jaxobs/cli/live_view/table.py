@@ -1,0 +1,144 @@
+"""A table that is sorted by the column that is chosen, and changes only the cells that say something new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+from textual.coordinate import Coordinate
+from textual.widgets import DataTable
+
+from jaxobs.cli.live_view.palette import BAD
+from jaxobs.report.columns import Column, Row, plain, sorted_rows
+from jaxobs.report.terminal.ranks import GONE, LAGGING
+from jaxobs.report.terminal.spans import cut
+from jaxobs.report.text_table import printable
+from jaxobs.report.units import ABSENT
+
+_SPARE_WIDTH: Final = 4
+"""Columns by which a table's column may be wider than its cells before it is made narrower: figures grow and shrink."""
+
+_SHORTENED: Final = 14
+"""To so many letters a name is shortened before a column is left out."""
+
+_PADDING: Final = 2
+"""Columns beside each cell."""
+
+
+class SortedTable(DataTable[Text]):
+    """Rows below headings. A column in which no row has anything is left out."""
+
+    def __init__(self, title: str, spare: Sequence[str] = (), **settings: Any) -> None:
+        """`spare`: titles of columns that are left out, in this order, where there is no room for all."""
+        super().__init__(cursor_type="row", zebra_stripes=False, **settings)
+        self.border_title = title
+        self._spare = spare
+        self._given: tuple[Sequence[Column], Sequence[Row]] = ((), ())
+        self._columns_shown: list[Column] = []
+        self._cells: list[tuple[str, ...]] = []
+        self._headings: list[str] = []
+        self._widths: list[int] = []
+        self._sorted_by: str | None = None
+        self._descending = True
+        self.rows_shown: list[Row] = []
+
+    def show_rows(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        """These from now on, in the order that was chosen, else in theirs."""
+        self._given = (columns, rows)
+        by = next((column for column in columns if column.title == self._sorted_by), None)
+        self.rows_shown = list(rows) if by is None else sorted_rows(rows, by, descending=self._descending)
+        texts = {column: [_words(column, row) for row in self.rows_shown] for column in columns}
+        kept = self._fitting({column: cells for column, cells in texts.items() if any(cells)})
+        headings = [self._heading(column) for column in kept]
+        cells = list(
+            zip(
+                *([cut(words, width) for words in texts[column]] for column, width in kept.items()),
+                strict=True,
+            )
+        )
+        self._columns_shown = list(kept)
+        if headings == self._headings and len(cells) == len(self._cells) and self._has_room(kept):
+            self._write_changes(cells)
+        else:
+            self._widths = list(kept.values())
+            self._write_anew(headings, cells)
+        self._headings, self._cells = headings, cells
+
+    def _fitting(self, texts: Mapping[Column, Sequence[str]]) -> dict[Column, int]:
+        """The columns that there is room for with their widths: long words give way last."""
+        needed = {column: max(map(len, (self._heading(column), *cells))) for column, cells in texts.items()}
+        room = self.scrollable_content_region.width or sum(needed.values()) + _PADDING * len(needed)
+        least = {column: min(width, _SHORTENED) if column.text else width for column, width in needed.items()}
+        for title in self._spare:
+            if sum(least.values()) + _PADDING * len(least) <= room:
+                break
+            least = {column: width for column, width in least.items() if column.title != title}
+        left = room - sum(least.values()) - _PADDING * len(least)
+        for column, width in least.items():
+            more = max(0, min(left, needed[column] - width))
+            least[column] += more
+            left -= more
+        return least
+
+    def _has_room(self, needed: Mapping[Column, int]) -> bool:
+        """Whether the columns on the screen are as wide as they should be, or little wider."""
+        spare = [has - needs for has, needs in zip(self._widths, needed.values(), strict=True)]
+        return all(0 <= width <= _SPARE_WIDTH for width in spare)
+
+    def sort_next(self) -> None:
+        """By the column right of the one that it is sorted by; behind the last comes the order that is given."""
+        titles: list[str | None] = [None, *(column.title for column in self._columns_shown)]
+        at = titles.index(self._sorted_by) if self._sorted_by in titles else 0
+        self._sort(titles[(at + 1) % len(titles)])
+
+    def reverse(self) -> None:
+        """The other way round."""
+        self._descending = not self._descending
+        self.show_rows(*self._given)
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """A click: sort by this column, or the other way round where it is already."""
+        chosen = self._columns_shown[event.column_index].title
+        if chosen == self._sorted_by:
+            self.reverse()
+        else:
+            self._sort(chosen)
+
+    def _sort(self, title: str | None) -> None:
+        self._sorted_by = title
+        column = next((column for column in self._columns_shown if column.title == title), None)
+        self._descending = column is None or not column.text  # the largest first, names from A on
+        self.show_rows(*self._given)
+
+    def _heading(self, column: Column) -> str:
+        if column.title != self._sorted_by:
+            return column.title
+        return f"{column.title} {'▼' if self._descending else '▲'}"
+
+    def _write_anew(self, headings: Sequence[str], cells: Sequence[tuple[str, ...]]) -> None:
+        row, scroll = self.cursor_row, self.scroll_offset
+        self.clear(columns=True)
+        for heading, column, width in zip(headings, self._columns_shown, self._widths, strict=True):
+            self.add_column(Text(heading, justify="left" if column.text else "right"), width=width)
+        for line in cells:
+            self.add_row(*map(self._cell, line, self._columns_shown))
+        if cells:
+            self.move_cursor(row=min(row, len(cells) - 1), animate=False)
+            self.scroll_to(*scroll, animate=False)
+
+    def _write_changes(self, cells: Sequence[tuple[str, ...]]) -> None:
+        for y, (line, before) in enumerate(zip(cells, self._cells, strict=True)):
+            for x, words in enumerate(line):
+                if words != before[x]:
+                    self.update_cell_at(Coordinate(y, x), self._cell(words, self._columns_shown[x]))
+
+    @staticmethod
+    def _cell(words: str, column: Column) -> Text:
+        marked = words.endswith((LAGGING, GONE))
+        return Text(words, justify="left" if column.text else "right", style=BAD if marked else "")
+
+
+def _words(column: Column, row: Row) -> str:
+    cell = plain(column.show(row))
+    return "" if cell == ABSENT else printable(cell)

@@ -1,0 +1,173 @@
+"""`jaxobs top`: a running job, or all its ranks on a host, live in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from jaxobs.cli import UsageError
+from jaxobs.model.clock import sleep
+
+if TYPE_CHECKING:
+    from jaxobs.cli.live_view.addresses import Target
+    from jaxobs.cli.live_view.client import Access
+    from jaxobs.cli.live_view.watch import Watch
+
+SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
+
+REFRESH_SECONDS: Final = 2.0
+"""Snapshots come once a second. At this rate the view of four ranks takes 1.7 % of a core (benchmarks/live_view.py)."""
+
+_LEAST_REFRESH: Final = 0.5
+_ONCE_SECONDS: Final = 6.0
+"""For all answers, and longer than one may take."""
+
+_LOOK_SECONDS: Final = 0.3
+"""An agent that is asked for the first time begins to look for its neighbours, and names them when it is asked again."""
+
+
+def run(arguments: list[str]) -> int:
+    """Draws until the user quits; with --once, and where nobody looks at a terminal, it writes once."""
+    from jaxobs.cli.live_view.watch import Watch
+
+    options = _parse(arguments)
+    watch = Watch(_finder(options.address), _access(options))
+    try:
+        if options.once or not sys.stdout.isatty():
+            return _write_once(watch)
+        try:
+            from jaxobs.cli.live_view.app import TopApp
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "textual":
+                raise
+            raise UsageError(
+                "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
+            ) from None
+        for name in (
+            "COLUMNS",
+            "LINES",
+        ):  # Textual believes them, and would not follow the terminal to another size
+            os.environ.pop(name, None)
+        app = TopApp(watch, options.refresh)
+        app.run()
+        return app.return_code or 0
+    finally:
+        watch.close()
+
+
+def _write_once(watch: Watch) -> int:
+    """The exit status is 2 where one of the addresses that were given has no snapshot."""
+    from jaxobs.cli.live_view.once import text
+    from jaxobs.cli.terminal import is_styled, terminal_width
+
+    watch.refresh(_ONCE_SECONDS)
+    sleep(_LOOK_SECONDS)
+    watch.refresh(_ONCE_SECONDS)  # the neighbours too
+    if shown := text(watch.ranks, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)):
+        print(shown)
+    problems = watch.problems()
+    for problem in problems[:-1]:
+        print(f"jaxobs top: {problem}", file=sys.stderr)
+    if problems:
+        raise UsageError(problems[-1])
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises UsageError where argparse would end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; `jaxobs top --help` tells more")
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = _Parser(prog="jaxobs top", description=SUMMARY)
+    parser.add_argument(
+        "address", nargs="*", metavar="ADDRESS",
+        help="host:port or a URL of a job's metrics server, as the job logs it; a port of this host; or a directory of"
+        " file_sd files (JAXOBS_FILE_SD_DIRECTORY). Default: the default port of this host, those after it, and the"
+        " ranks that these name",
+    )  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="write plain text once, as into a pipe")
+    parser.add_argument(
+        "--refresh", type=float, default=REFRESH_SECONDS, metavar="SECONDS", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE",
+        help="holds the token that the servers want (default: JAXOBS_METRICS_TOKEN_FILE)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ca-file", type=Path, metavar="FILE",
+        help="certificates in PEM form that https:// addresses are believed by (default: those of the system)",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    if not math.isfinite(options.refresh) or options.refresh < _LEAST_REFRESH:
+        raise UsageError(f"--refresh {options.refresh:g}: give at least {_LEAST_REFRESH:g} seconds")
+    return options
+
+
+def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
+    """What names the servers, each time it is called. Raises UsageError for an address that cannot be one."""
+    from jaxobs.cli.live_view import addresses as named
+
+    if not addresses:
+        return lambda: named.own_targets(os.environ)
+    directories = [Path(text) for text in addresses if Path(text).is_dir()]
+    fixed = [named.target_of(text) for text in addresses if not Path(text).is_dir()]
+
+    def find() -> list[Target]:
+        try:
+            return named.distinct(
+                [*fixed, *(target for directory in directories for target in named.targets_in(directory))]
+            )
+        except OSError as error:
+            raise UsageError(f"cannot read {error.filename}: {error.strerror or error}") from None
+
+    if not find():
+        raise UsageError(
+            f"{addresses[0]}: this directory names no rank: jobs do so with JAXOBS_FILE_SD_DIRECTORY={addresses[0]}"
+        )
+    return find
+
+
+def _access(options: argparse.Namespace) -> Access:
+    """Raises UsageError where a file cannot be used."""
+    from jaxobs.cli.live_view.client import Access
+    from jaxobs.config import SettingsError, load_settings
+
+    token_file = options.token_file
+    if token_file is None:
+        try:
+            token_file = load_settings().metrics_token_file
+        except SettingsError as error:
+            raise UsageError(str(error)) from None
+    token = _token(token_file) if token_file is not None else None
+    if options.ca_file is None:
+        return Access(token)
+    try:
+        return Access(token, ssl.create_default_context(cafile=options.ca_file))
+    except OSError as error:
+        raise UsageError(
+            f"--ca-file {options.ca_file} has no certificates in PEM form: {error.strerror or error}"
+        ) from None
+
+
+def _token(path: Path) -> str:
+    from jaxobs.plugin.files import open_regular
+
+    try:
+        with open_regular(path) as file:
+            token = file.read(1 << 13).decode("ascii").strip()
+    except OSError as error:
+        raise UsageError(f"cannot read the token in {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        raise UsageError(f"{path} does not hold one token, as `openssl rand -hex 32` makes one")
+    return token

@@ -1,0 +1,76 @@
+"""One column of a table: its heading, the cell of a row, and the value behind the cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jaxobs.report.drawing import Element
+from jaxobs.report.units import ABSENT
+
+Row = Mapping[str, Any]
+Cell = Element | str | None
+Value = float | str | None
+
+
+class Column(NamedTuple):
+    """A heading, what a row shows below it (None: not known), and whether it is text, which begins at the left."""
+
+    title: str
+    show: Callable[[Row], Cell]
+    text: bool = False
+    value: Callable[[Row], Value] | None = None
+    """What rows are sorted by; where it is None, the words that are shown."""
+
+
+def figure(title: str, name: str, write: Callable[[float], str], part: str = "") -> Column:
+    """A column of the number `row[name]`, or `row[part][name]`."""
+
+    def value(row: Row) -> float | None:
+        held = row.get(part) or {} if part else row
+        found: float | None = held.get(name)
+        return found
+
+    return Column(title, lambda row: absent(value(row), write), value=value)
+
+
+def text(title: str, name: str) -> Column:
+    """A column of the words `row[name]`."""
+    return Column(title, lambda row: str(row[name]) if row.get(name) else None, text=True)
+
+
+def absent(value: float | None, write: Callable[[float], str]) -> str | None:
+    """The value as text; None where it is not known."""
+    return None if value is None else write(value)
+
+
+def last_name(path: object) -> str | None:
+    """`train.py:12` of `/home/ada/train.py:12`: the file's folder is under the pointer."""
+    return str(path).rpartition("/")[2] if path else None
+
+
+def plain(cell: Cell) -> str:
+    """The words of a cell without markup, ABSENT where there are none."""
+    words = "".join(cell.itertext()) if isinstance(cell, Element) else cell
+    return words or ABSENT
+
+
+def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> list[Row]:
+    """The rows by what `column` has of them; those of which it is not known come last either way. Stable."""
+    known = [(value, row) for row in rows if (value := _value(row, column)) is not None]
+    rest = [row for row in rows if _value(row, column) is None]
+    known.sort(key=lambda pair: _order(pair[0]), reverse=descending)
+    return [row for _, row in known] + rest
+
+
+def _value(row: Row, column: Column) -> Value:
+    if column.value is None:
+        words = plain(column.show(row))
+        return None if words == ABSENT else words.casefold()
+    value = column.value(row)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _order(value: float | str) -> tuple[float, str]:
+    return (0.0, value) if isinstance(value, str) else (float(value), "")

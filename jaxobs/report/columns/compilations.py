@@ -1,0 +1,114 @@
+"""What was compiled, and what was compiled again and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from jaxobs.report.columns.column import Column, Row, last_name
+from jaxobs.report.drawing import Element, tag
+from jaxobs.report.units import count, duration, times
+
+
+def total_seconds(function: Row) -> float:
+    """Seconds of all phases of a function's, or of one, compilation."""
+    return sum(seconds or 0.0 for seconds in (function.get("seconds") or {}).values())
+
+
+def functions(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each compiled function, the one that took longest first; `all` is its seconds in all phases."""
+    found = document.get("functions") or {}
+    rows = [{"name": name, **function, "all": total_seconds(function)} for name, function in found.items()]
+    return sorted(rows, key=lambda row: -float(row["all"]))
+
+
+def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A row for each change after which one of these functions was compiled again, the dearest first."""
+    again = [{"name": row["name"], **each} for row in rows for each in row.get("recompilations") or ()]
+    return sorted(again, key=lambda row: -float(row.get("seconds") or 0.0))
+
+
+def newest(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each of the newest compilations, the newest first.
+
+    `change` is the recompilation that explains it. It is None where the function was compiled again for several changes
+    of the same kind, since the snapshot does not tell which of them it was.
+    """
+    process = document.get("process") or {}
+    compiled = reversed((process.get("recent") or {}).get("compilations") or ())
+    return [{**row, "change": _change_of(document, row)} for row in compiled]
+
+
+def _change_of(document: Mapping[str, Any], row: Row) -> Row | None:
+    function = (document.get("functions") or {}).get(row.get("function")) or {}
+    alike = [
+        each for each in function.get("recompilations") or () if each.get("cause") == row.get("recompilation")
+    ]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _change(row: Row) -> Element | str | None:
+    """`x: float32[192,512] → float32[224,512]`."""
+    if row.get("old") is None and row.get("new") is None:
+        return row.get("argument")
+    shown = tag(
+        "span", tag("code", str(row.get("old") or "?")), " → ", tag("code", str(row.get("new") or "?"))
+    )
+    return tag("span", tag("b", f"{row['argument']}: "), shown) if row.get("argument") else shown
+
+
+def _place(row: Row) -> Element | None:
+    site = row.get("call_site")
+    return tag("span", last_name(site), title=str(site)) if site else None
+
+
+def _seconds(title: str, name: str) -> Column:
+    return Column(
+        title, lambda row: duration(row[name]) if row.get(name) else None, value=lambda row: row.get(name)
+    )
+
+
+def _phase(name: str) -> Column:
+    return Column(
+        name.replace("_", " "),
+        lambda row: duration(seconds) if (seconds := row["seconds"].get(name)) else None,
+        value=lambda row: row["seconds"].get(name),
+    )
+
+
+def _cause(name: str) -> Column:
+    return Column("why", lambda row: str(row.get(name) or "").replace("_", " "), text=True)
+
+
+AGAIN: Final = (
+    Column("function", lambda row: row["name"], text=True),
+    _cause("cause"),
+    Column("what changed", _change, text=True),
+    Column("called at", _place, text=True),
+    Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),
+    _seconds("cost", "seconds"),
+)
+NEWEST: Final = (
+    Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
+    Column("function", lambda row: row["function"], text=True),
+    Column("took", lambda row: duration(total_seconds(row)), value=total_seconds),
+    Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
+    Column("what changed", lambda row: _change(row["change"]) if row.get("change") else None, text=True),
+    Column("called at", lambda row: _place(row["change"]) if row.get("change") else None, text=True),
+)
+FUNCTIONS: Final = (
+    Column("function", lambda row: row["name"], text=True),
+    Column(
+        "compiles", lambda row: count(row.get("compilations") or 0), value=lambda row: row.get("compilations")
+    ),
+    Column(
+        "again",
+        lambda row: count(row["recompilation_count"]) if row.get("recompilation_count") else None,
+        value=lambda row: row.get("recompilation_count"),
+    ),
+    _seconds("seconds", "all"),
+    _phase("trace"),
+    _phase("lower"),
+    _phase("backend"),
+    _phase("cache_read"),
+)

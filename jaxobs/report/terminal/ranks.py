@@ -1,0 +1,105 @@
+"""Ranks beside each other, and the one that lags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jaxobs.report.columns import Column, Row, figure, text
+from jaxobs.report.page.view import Document, View
+from jaxobs.report.units import count, duration, percent, rough_percent
+
+LAGS: Final = 0.1
+"""Of all ranks' time, that one rank costs the others: the threshold of the alert JaxRankLags in deploy/prometheus."""
+
+LAGGING: Final = "◀ lags"
+GONE: Final = "✗"
+"""Behind the number of a rank of which there is nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known of one rank now. `problem` says in one line why nothing newer is."""
+
+    address: str
+    document: Document
+    problem: str | None = None
+
+
+def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
+    """A row for each rank, in their order. `loop`: whose figures; a rank that has none so named shows its main one."""
+    rows = [_row(rank, loop) for rank in ranks]
+    runs = {row["run"] for row in rows}
+    for run in runs:
+        alike = [row for row in rows if row["run"] == run and row["shares"]]
+        for row, lag in zip(alike, lags([row["shares"] for row in alike]), strict=True):
+            row["lag"] = lag
+        slowest = max(alike, key=lambda row: row["lag"], default=None)
+        if slowest is not None and slowest["lag"] > LAGS:
+            slowest["lags"] = True
+    return rows
+
+
+def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
+    """What each rank of one run costs the others, as a share of time: 0 and less where it costs nothing.
+
+    In collectives all ranks wait for the slowest, so it is the one that waits least; where communication is not known,
+    the one that spends more than the mean on its input and on its host (docs/bottlenecks.md).
+    """
+    if len(shares) < 2:
+        return [0.0] * len(shares)
+    waits = [share.get("communication", 0.0) for share in shares]
+    own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
+    return [
+        max(sum(waits) / len(waits) - wait, spent - sum(own) / len(own))
+        for wait, spent in zip(waits, own, strict=True)
+    ]
+
+
+def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
+    process = rank.document.get("process") or {}
+    view = View(rank.document, wanted_loop=wanted_loop)
+    loop = view.loops[view.loop] if view.loop is not None else {}
+    verdict = loop.get("bottleneck") or {}
+    return {
+        "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
+        "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
+        "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
+        "mfu": loop.get("mfu"),
+        "label": verdict.get("label"), "shares": verdict.get("shares") or {}, "lag": 0.0, "lags": False,
+    }  # fmt: skip
+
+
+def columns(rows: Sequence[Row]) -> Iterator[Column]:
+    """Those in which some row has something to say; run and host where they differ."""
+    runs, hosts = {row["run"] for row in rows if row["run"]}, {row["host"] for row in rows if row["host"]}
+    yield Column("rank", _name, text=True, value=lambda row: row["rank"])
+    if len(runs) > 1:
+        yield text("run", "run")
+    if len(hosts) > 1:
+        yield text("host", "host")
+    yield figure("steps", "steps", count)
+    yield figure("step time", "step_seconds", duration)
+    yield figure("MFU", "mfu", percent)
+    yield _share("waits", ("communication",))
+    yield _share("own", ("input", "host"))
+    yield Column(
+        "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
+    )
+    yield text("limited by", "label")
+    yield text("", "problem")
+
+
+def _name(row: Row) -> str:
+    known = row["address"] if row["rank"] is None else str(row["rank"])
+    return f"{known} {GONE}" if row["problem"] else f"{known} {LAGGING}" if row["lags"] else known
+
+
+def _share(title: str, components: tuple[str, ...]) -> Column:
+    def value(row: Row) -> float | None:
+        return sum(row["shares"].get(name, 0.0) for name in components) if row["shares"] else None
+
+    return Column(
+        title, lambda row: None if (share := value(row)) is None else rough_percent(share), value=value
+    )

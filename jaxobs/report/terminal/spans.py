@@ -1,0 +1,40 @@
+"""Styled words of a terminal, without saying which colour a style has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Some words and their style: a component of wall time (its colour), `strong`, `quiet`, `bad`, or none."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+
+
+def joined(cells: Iterable[tuple[str, str]]) -> Line:
+    """Letters with their styles as a line: neighbours of one style share a span."""
+    spans: list[Span] = []
+    for letter, style in cells:
+        if spans and spans[-1].style == style:
+            spans[-1] = Span(spans[-1].text + letter, style)
+        else:
+            spans.append(Span(letter, style))
+    return tuple(spans)
+
+
+def prose(sentence: str, style: str = "") -> Line:
+    """A sentence whose words in backquotes are names."""
+    words = sentence.split("`")
+    if len(words) % 2 == 0:  # one that is not closed
+        return (Span(sentence, style),)
+    return tuple(Span(word, "strong" if at % 2 else style) for at, word in enumerate(words) if word)
+
+
+def cut(words: str, width: int) -> str:
+    """The words in at most `width` letters, with an ellipsis where that is not all."""
+    return words if len(words) <= width else words[: max(0, width - 1)] + "…"

@@ -1,0 +1,77 @@
+"""Loops and where a step of the chosen one goes: a bar for each component, host lines, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from jaxobs.report.drawing.time_shares import COMPONENTS
+from jaxobs.report.host_lines import main_thread_lines
+from jaxobs.report.page.opening import known_figures, why_absent, without_loops
+from jaxobs.report.page.steps import parts_of_a_step
+from jaxobs.report.page.view import View
+from jaxobs.report.terminal.spans import Line, Span, cut, prose
+from jaxobs.report.units import count, duration, rough_percent
+
+_LEAST_SHARE: Final = 0.005
+"""Smaller parts round to 0 %."""
+
+_LONGEST_BAR: Final = 60
+"""Columns: a longer bar is no easier to read."""
+
+_HOST_LINES: Final = 4
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+
+
+def steps(view: View, width: int) -> Iterator[Line]:
+    """All loops in a line each, and the chosen one with its parts."""
+    if view.loop is None:
+        yield (Span(without_loops(view.document), "quiet"),)
+        return
+    for name in sorted(view.loops, key=lambda name: name != view.loop):
+        shown = " · ".join(f"{title} {value}" for title, value in known_figures(view, name))
+        steps_ended = f"{count(view.loops[name].get('steps') or 0)} steps"
+        style = "strong" if name == view.loop else "quiet"
+        figures = " · ".join(filter(None, (steps_ended, shown)))
+        yield (Span(f"{name}  ", style), Span(figures, "" if name == view.loop else "quiet"))
+        if name == view.loop:
+            yield from bars(view, width)
+            yield ()
+    yield from _host(view, width)
+    yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
+    for piece in view.document.get("advice") or ():
+        yield (
+            Span("→ ", "strong"),
+            *prose(f"{piece.get('sentence')} "),
+            *prose(str(piece.get("remedy") or ""), "quiet"),
+        )
+
+
+def bars(view: View, width: int) -> Iterator[Line]:
+    """A bar for each component of a step, in the order of the stack that the page draws."""
+    parts, since = parts_of_a_step(view)
+    took = sum(parts.values())
+    if took <= 0:
+        yield (Span("No step has ended yet.", "quiet"),)
+        return
+    names = max(map(len, COMPONENTS))
+    room = max(8, min(_LONGEST_BAR, width - names - len("  100 %  999 ms") - 4))
+    for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= _LEAST_SHARE * took]:
+        share = parts[name] / took
+        figures = f"{rough_percent(share):>6}  {duration(parts[name]):>8}"
+        yield (Span(f"{name:<{names}} ", ""), Span(bar(share, room), name), Span(figures))
+    yield (Span(f"{duration(took)} a step {since}, all its parts together", "quiet"),)
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of eighths of a column for a share from 0 to 1, filled up with spaces."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def _host(view: View, width: int) -> Iterator[Line]:
+    assert view.loop is not None
+    lines = list(main_thread_lines(view.loops[view.loop]))[:_HOST_LINES]
+    if lines:
+        yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))

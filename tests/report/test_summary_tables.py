@@ -1,0 +1,95 @@
+"""Which rows and columns the tables of a summary have."""
+
+from __future__ import annotations
+
+import copy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.report.summary import render
+from jaxobs.report.summary.tables import LARGEST_EXECUTABLES
+from jaxobs.report.text_table import TextTable, printable
+from tests.report.test_summary import DOCUMENT, NO_PEAK, line
+
+
+def test_executables_that_differ_in_their_hash_alone_share_a_row_and_reasons_name_the_function() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    again = {
+        "function": "<lambda>",
+        "cost": {"flops": 7},
+        "runs": None,
+        "runs_reason": "it has several executables",
+    }
+    document["executables"] += [{**again, "executable": f"{number:016x}"} for number in range(12)]
+    executables = render(document).partition("\nexecutables\n")[2]
+    assert line(executables, "<lambda>") == "<lambda> 12 alike – 7 – – – –"
+    assert "  – runs of `<lambda>`: it has several executables" in executables.splitlines()
+    assert "smaller ones" not in executables
+
+
+def test_no_row_is_without_a_figure() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    nothing = {
+        "executable": "0",
+        "runs": None,
+        "runs_reason": "nobody knows",
+        "bottleneck": {"label": "unknown"},
+    }
+    document["executables"] += [{**nothing, "function": f"f{number}"} for number in range(3)]
+    text = render(document)
+    assert "3 of which nothing is known are not shown" in text
+    assert "nobody knows" not in text
+    document["executables"] = document["executables"][1:]
+    document["loops"] = {"train": {"steps": None, "mfu": None, "mfu_reason": "nobody knows"}}
+    assert not {"loops", "executables"} & set(render(document).splitlines())
+
+
+def test_the_largest_executables_are_shown_by_device_seconds_then_flops() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["executables"] = [
+        {
+            "function": f"f{number}",
+            "executable": "0",
+            "cost": {"flops": number},
+            "seconds": 9.0 if number == 1 else None,
+        }
+        for number in range(20)
+    ]
+    executables = render(document).partition("\nexecutables\n")[2]
+    shown = [
+        line.split()[0] for line in executables.splitlines() if line.startswith("f") and line[1].isdigit()
+    ]
+    assert shown == ["f1", *(f"f{number}" for number in range(19, 19 - LARGEST_EXECUTABLES + 1, -1))]
+    assert "12 smaller ones are not shown" in executables
+
+
+def test_the_largest_operations_are_shown_once_windows_were_read() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["operations"] = [
+        {"operation": f"dot.{number}", "function": "train_step", "share": 0.4, "achieved_flops_per_second": 1.2e11,
+         "efficiency": None, "efficiency_reason": NO_PEAK, "bottleneck": "compute", "source": "/home/ada/net.py:7"}
+        for number in range(5)
+    ]  # fmt: skip
+    operations = render(document).partition("\nlargest operations of train_step in profiler windows\n")[2]
+    assert line(operations, "dot.0") == "dot.0 net.py:7 40 % 120 G – compute"
+    document["operations"][0] |= {"scope": "encoder/mlp", "function": "eval_step"}
+    assert line(render(document), "dot.0").startswith("dot.0 encoder/mlp net.py:7 eval_step 40 %")
+    document["operations"][0]["scope"] = f"{'encoder/' * 9}mlp"
+    assert line(render(document, width=200), "dot.0").startswith(
+        "dot.0 …der/encoder/encoder/encoder/encoder/mlp "
+    )
+    assert "dot.2" in operations
+    assert "dot.3" not in operations
+
+
+@given(st.lists(st.lists(st.text(max_size=40), min_size=3, max_size=3), max_size=5), st.integers(30, 120))
+def test_a_table_keeps_every_letter_and_its_width(rows: list[list[str]], width: int) -> None:
+    table = TextTable(("name", "b", "c"), left=("c",))
+    for row in rows:
+        table.add(*row)
+    lines = list(table.lines(width))
+    assert all(len(line) <= width for line in lines)
+    shown = sorted("".join("".join(lines).split()))
+    cells = [printable(cell) for row in rows for cell in row]
+    assert shown == sorted("".join("".join(["name", "b", "c", *cells]).split()))

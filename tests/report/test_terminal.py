@@ -1,0 +1,159 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.cli.live_view.palette import COLOURS
+from jaxobs.report.columns import Column, sorted_rows
+from jaxobs.report.columns.compilations import newest
+from jaxobs.report.drawing import style
+from jaxobs.report.page.history import History
+from jaxobs.report.page.view import View
+from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
+from jaxobs.report.terminal.roofline import roofline
+from jaxobs.report.terminal.steps import bar, steps
+from tests.report.documents import document, loop, recompilation
+
+
+def plain_text(lines):
+    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
+
+
+@given(st.integers(30, 200), st.integers(6, 60), st.integers(0, 40), st.integers(0, 60))
+def test_a_roofline_keeps_to_its_room(width, height, executables, operations):
+    lines = list(roofline(document(executables, operations), width, height))
+    assert len(lines) <= height
+    assert max(map(len, plain_text(lines).splitlines()), default=0) <= width
+
+
+def test_each_executable_has_a_letter_in_the_plot_and_in_the_key():
+    lines = plain_text(roofline(document(3, 0), 120, 30)).splitlines()
+    plot, key = "".join(line[:80] for line in lines), "\n".join(line[80:] for line in lines)
+    for letter in "ABC":
+        assert plot.count(letter) == 1
+    assert re.search(r"^.?A train_step +\d+ % (compute|memory)", key, re.MULTILINE)
+    assert "float32 250 GFLOP/s" in plot
+
+
+def test_points_lie_where_their_rates_are():
+    """Ten times the rate is as far up as from one level to the next but one."""
+    found = document(2, 0)
+    for number, row in enumerate(found["executables"]):
+        row["cost"] = {"intensity": 2.0}
+        row["achieved_flops_per_second"] = 1e9 * 10**number
+    lines = plain_text(roofline(found, 100, 40)).splitlines()
+    levels = {
+        match[1]: y for y, line in enumerate(lines) if (match := re.match(r" *([\d.]+ ?[GMT]?)┤", line))
+    }
+    at = {letter: next(y for y, line in enumerate(lines) if letter in line[7:50]) for letter in "AB"}
+    assert abs((at["A"] - at["B"]) - (levels["1 G"] - levels["10 G"])) <= 1
+
+
+def test_a_roofline_without_peaks_says_why():
+    found = document(1, 0, devices=[{"device": 0, "kind": "cpu", "peaks_reason": "run `jaxobs calibrate`"}])
+    assert "No roof: run `jaxobs calibrate`." in plain_text(roofline(found, 100, 20)).replace("\n", " ")
+
+
+@given(st.floats(0, 1), st.integers(1, 80))
+def test_a_bar_is_as_long_as_its_share(share, width):
+    drawn = bar(share, width)
+    assert len(drawn) == width
+    assert abs(drawn.count("█") - share * width) <= 1
+
+
+@given(
+    st.dictionaries(st.sampled_from(["compute", "input", "host", "compile"]), st.floats(0.01, 10), min_size=1)
+)
+def test_the_bars_of_a_step_name_its_parts_with_their_shares(parts):
+    blank = dict.fromkeys(("compute", "input"), 0.0)
+    shown = plain_text(steps(View(document(loops={"train": loop(**(blank | parts))})), 80))
+    whole = sum(parts.values())
+    for name, seconds in parts.items():
+        assert bool(re.search(rf"^{name} .* % .*s$", shown, re.MULTILINE)) is (seconds >= 0.005 * whole)
+
+
+def test_the_parts_are_those_of_the_last_half_minute_where_there_is_a_history():
+    history = History()
+    for second in range(100):
+        slow = max(0, second - 50) * 0.9
+        found = document(loops={"train": loop(100 * (second + 1), compute=second + 1.0 - slow, input=slow)})
+        history.add(float(second), found)
+    shown = plain_text(steps(View(found, history.trend()), 80))
+    assert re.search(r"^input +█+.* 90 %", shown, re.MULTILINE)
+
+
+def test_all_loops_are_named_and_the_chosen_one_first():
+    found = document(loops={"train": loop(compute=9.0), "eval": loop(7)})
+    shown = plain_text(steps(View(found, wanted_loop="eval"), 100)).splitlines()
+    assert shown[0].startswith("eval  7 steps")
+    assert any(line.startswith("train  100 steps") for line in shown)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=16))
+def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
+    found = [dict(zip(("communication", "input", "host"), share, strict=True)) for share in shares]
+    worst = max(range(len(found)), key=lags(found).__getitem__)
+    assert all(-1.0 <= cost <= 2.0 for cost in lags(found))
+    assert lags([found[0]] * len(found)) == pytest.approx([0.0] * len(found), abs=1e-12)
+    mean = sum(share["communication"] for share in found) / len(found)
+    if lags(found)[worst] > LAGS and all(share["input"] + share["host"] == 0.0 for share in found):
+        assert found[worst]["communication"] < mean
+
+
+def observed(index, run="first", problem=None, **parts):
+    process = {**document()["process"], "process_index": index, "run": run}
+    return Observed(
+        f"node1:{9464 + index}", document(process=process, loops={"train": loop(**parts)}), problem
+    )
+
+
+def test_the_one_that_waits_least_lags_and_no_other():
+    ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
+    ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
+    assert [row["lags"] for row in rank_rows(ranks)] == [False, False, False, True]
+
+
+def test_ranks_that_are_alike_do_not_lag():
+    assert not any(row["lags"] for row in rank_rows([observed(rank) for rank in range(4)]))
+
+
+def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():
+    rows = rank_rows([observed(0, run="first"), observed(0, run="second", input=9.0)])
+    assert not any(row["lags"] for row in rows)
+    assert "run" in [column.title for column in columns(rows)]
+
+
+def test_a_rank_that_is_gone_is_marked():
+    rows = rank_rows([observed(0), observed(1, problem="nothing listens at node1:9465")])
+    assert [next(columns(rows)).show(row) for row in rows] == ["0", "1 ✗"]
+
+
+VALUES = st.lists(st.none() | st.floats(allow_nan=False), max_size=20)
+
+
+@given(VALUES, st.booleans())
+def test_sorting_keeps_every_row_and_puts_the_unknown_last(values, descending):
+    rows = [{"value": value, "at": at} for at, value in enumerate(values)]
+    column = Column("", lambda row: str(row["value"]), value=lambda row: row["value"])
+    ordered = sorted_rows(rows, column, descending=descending)
+    assert sorted(row["at"] for row in ordered) == list(range(len(rows)))
+    found = [row["value"] for row in ordered]
+    known = [value for value in values if value is not None]
+    assert found == sorted(known, reverse=descending) + [None] * (len(values) - len(known))
+
+
+def test_a_compile_has_its_change_where_only_one_can_be_meant():
+    change = recompilation()
+    found = document()
+    assert newest(found)[0]["change"]["new"] == "int32[8,96]"
+    found["functions"]["train_step"]["recompilations"] = [change, recompilation(new="int32[8,64]")]
+    assert newest(found)[0]["change"] is None
+
+
+def test_components_have_the_colours_of_the_page():
+    dark = style().partition("prefers-color-scheme: dark")[2].partition("color-scheme: dark;")[0]
+    on_the_page = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", dark))
+    ours = {name: colour for name, colour in COLOURS.items() if name != "cache_resident"}
+    assert ours == {name: on_the_page[name] for name in ours}
+    assert COLOURS["cache_resident"] == on_the_page["transfer"]

@@ -1,0 +1,63 @@
+"""One rank of a small training, whose input takes as long as one file says and has as many rows as another one says."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxobs
+
+WIDTH, LAYERS = 128, 2
+
+
+def main(folder: Path, seconds: float) -> None:
+    rank, count = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if count > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(os.environ["COORDINATOR"], count, rank)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    drawn = np.random.default_rng(rank)
+    until = time.monotonic() + seconds
+
+    def written(name: str, otherwise: float) -> float:
+        try:
+            return float((folder / name).read_text())
+        except (OSError, ValueError):
+            return otherwise
+
+    def batches():
+        while count > 1 or time.monotonic() < until:  # ranks that stop at different steps would wait for ever
+            time.sleep(written(f"input-{rank}", 0.02))
+            rows = drawn.normal(size=(int(written("rows", 32)), WIDTH)).astype(np.float32)
+            yield jax.make_array_from_process_local_data(split, rows)
+
+    @jax.jit
+    def train_step(weights, batch):
+        def loss(weights):
+            hidden = batch
+            for index, weight in enumerate(weights):
+                with jax.named_scope(f"layer{index}"):
+                    hidden = jnp.tanh(hidden @ weight)
+            return jnp.mean((hidden - 1) ** 2)
+
+        value, gradients = jax.value_and_grad(loss)(weights)
+        return [weight - 0.1 * change for weight, change in zip(weights, gradients, strict=True)], value
+
+    with jaxobs.instrument() as observer:
+        step = observer.watch(train_step)
+        weights = [jnp.asarray(np.eye(WIDTH), jnp.float32) for _ in range(LAYERS)]
+        print(observer.address, flush=True)
+        for batch in observer.steps(batches(), examples=32):
+            weights, loss = step(weights, batch)
+            observer.record(loss=loss)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))
