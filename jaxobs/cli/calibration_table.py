@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from jaxobs.hardware.peaks import Peak, peak_key, peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.peaks import Peak, peak_key
 from jaxobs.report.units import byte_size
 
 if TYPE_CHECKING:

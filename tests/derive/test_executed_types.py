@@ -8,7 +8,7 @@ import pytest
 
 from jaxobs.cli.checks.devices import peak_notes
 from jaxobs.derive.fold import Fold
-from jaxobs.hardware.peaks import peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import FunctionWatched
 from jaxobs.roofline_model.bounds import bound_time

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.hardware.chips import chips_by_alias, known_chips, normalised
-from jaxobs.hardware.peaks import Peak, Peaks, peak_key, peaks_for, user_peaks
+from jaxobs.hardware.peak_sources import peaks_for, user_peaks
+from jaxobs.hardware.peaks import Peak, Peaks, peak_key
 
 UNKNOWN = [
     "NVIDIA H20-3e",

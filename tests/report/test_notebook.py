@@ -1,7 +1,7 @@
 import pytest
 
 import jaxobs
-from jaxobs.hardware.peaks import peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.roofline_model.bounds import bound_time

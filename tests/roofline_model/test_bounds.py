@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jaxobs.hardware.peaks import Peak, Peaks, peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bounds import (
     Bound,
