@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.backend import jaxlib_version
 from jaxobs_plugins.profiler import event_memory, looking
 from jaxobs_plugins.profiler.event_memory import Allocated
 from jaxobs_plugins.profiler.looking import UNWATCHED
@@ -21,9 +21,7 @@ from jaxobs_plugins.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHO
 from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
 
 pytestmark = [
-    pytest.mark.skipif(
-        jax_internals.jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"
-    ),
+    pytest.mark.skipif(jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"),
     pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated"),
 ]
 

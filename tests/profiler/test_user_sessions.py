@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.trace import read_trace
 
 
@@ -110,7 +110,7 @@ def test_the_users_mistakes_stay_theirs(observed: Any, train: Any, tmp_path: Pat
         jax.profiler.stop_trace()
     with jax.profiler.trace(tmp_path), pytest.raises(RuntimeError, match="already been started"):
         jax.profiler.start_trace(tmp_path)
-    session_type = jax_internals.profiler_module().ProfilerSession
+    session_type = profiler_module().ProfilerSession
     with pytest.raises(TypeError):
         session_type("no options")
     assert observed.ask(0.03).outcome in ("read", "empty")
@@ -128,7 +128,7 @@ def test_ctrl_c_while_the_users_session_waits_for_ours_leaves_nothing_behind(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(turns, "user_comes", interrupted)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     with pytest.raises(KeyboardInterrupt):
         module.ProfilerSession(module.ProfileOptions())
     assert observed.job.session is None
@@ -139,7 +139,7 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
     observed: Any, train: Any
 ) -> None:
     train(observed)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     session = module.ProfilerSession(module.ProfileOptions())
     time.sleep(0.03)
     assert isinstance(session, module.ProfilerSession)
@@ -152,7 +152,7 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
 
 def test_a_session_that_is_dropped_is_over(observed: Any, train: Any) -> None:
     train(observed)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     session = module.ProfilerSession(module.ProfileOptions())
     assert observed.ask(0.03).outcome == "user_session"
     del session
@@ -172,7 +172,7 @@ def test_a_trace_of_the_users_that_is_too_large_is_left_to_them(
 
 
 def test_after_the_end_sessions_are_jaxs_own_again(observed: Any, train: Any, tmp_path: Path) -> None:
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     hooked, original = module.ProfilerSession, observed.probe._windows._looking._session_type
     assert hooked is not original
     jax.profiler.start_trace(tmp_path)

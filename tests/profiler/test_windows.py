@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.backend import jaxlib_version
+from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.plugin.discovery import PROBES, conformance_problem
 from jaxobs.trace import read_trace
@@ -20,7 +21,7 @@ from jaxobs_plugins.profiler.pace import Pace
 from jaxobs_plugins.profiler.schedule import Window
 from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
 
-SEES_A_CPU = jax_internals.jaxlib_version() >= FIRST_SCHEDULED
+SEES_A_CPU = jaxlib_version() >= FIRST_SCHEDULED
 sees_a_cpu = pytest.mark.skipif(not SEES_A_CPU, reason="this JAX records no operations of a CPU")
 
 
@@ -257,7 +258,7 @@ def test_a_window_that_is_due_while_the_user_has_a_session_is_skipped_and_counte
     observed: Any, train: Any, steady: None
 ) -> None:
     train(observed)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     session = module.ProfilerSession(module.ProfileOptions())
     observed.probe.sample()
     (skipped,) = observed.wait_for(1)
@@ -282,7 +283,7 @@ def test_a_fault_of_the_profiler_is_its_last(
         time.sleep(0.005)
     assert observed.job.off == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
     assert [window.outcome for window in observed.windows()] == ["failed"]
-    assert jax_internals.profiler_module().ProfilerSession is original
+    assert profiler_module().ProfilerSession is original
     observed.probe.sample()
     assert observed.ask(0.1).outcome == "failed"
     assert len(observed.windows()) == 1
@@ -305,7 +306,7 @@ def test_a_stop_that_takes_too_long_is_a_fault_too(
 
 def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> None:
     train(observed)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     hidden = observed.probe._windows._looking._session_type(
         module.ProfileOptions()
     )  # as a remote capture makes one
@@ -324,17 +325,17 @@ def test_in_a_forked_child_nothing_is_hooked_and_no_thread_is_missed(observed: A
     original = observed.probe._windows._looking._session_type
     child = os.fork()
     if child == 0:
-        unhooked = jax_internals.profiler_module().ProfilerSession is original
+        unhooked = profiler_module().ProfilerSession is original
         os._exit(0 if unhooked and observed.probe.profile(0.1, False).done() else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert observed.ask(0.03).outcome in OUTCOMES
-    assert jax_internals.profiler_module().ProfilerSession is not original
+    assert profiler_module().ProfilerSession is not original
 
 
 def test_without_jaxs_profiler_the_source_is_down_and_says_so(
     observe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe.jax_internals, "profiler_module", lambda: None)
+    monkeypatch.setattr(probe, "profiler_module", lambda: None)
     observed = observe()
     assert "no profiler" in observed.job.off
     observed.probe.sample()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.internals import executables_alive
+from jaxobs.jax_compat.jitted_functions import executables_alive
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler

@@ -6,8 +6,8 @@ import threading
 from types import FrameType
 from typing import TypeVar
 
+from jaxobs.jax_compat.compiling_frames import Lowering, call_being_traced, lowering
 from jaxobs.jax_compat.control_flow import plain_parameters
-from jaxobs.jax_compat.internals import Lowering, call_being_traced, lowering
 from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes

@@ -14,13 +14,14 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar, cast
 
-from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.jax_compat import pmap as jax_pmap
+from jaxobs.jax_compat.backend import persistent_cache_is_on
+from jaxobs.jax_compat.compiling_frames import lowered_by_jax, new_executable, traced_function
 from jaxobs.jax_compat.control_flow import control_flow_outside_jit
+from jaxobs.jax_compat.listeners import is_listening, unregister_listeners
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
     CACHE_SECONDS_SAVED,
@@ -38,14 +39,10 @@ from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
 from jaxobs_plugins.compile.causes import Causes
 from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
+from jaxobs_plugins.compile.phases import PHASES, Phase, ThreadState
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
-PHASES = {
-    "/jax/core/compile/jaxpr_trace_duration": "trace",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
-    "/jax/core/compile/backend_compile_duration": "backend",
-}
 CACHE_READ = "/jax/compilation_cache/cache_retrieval_time_sec"
 CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 CACHE_OUTCOMES = {
@@ -59,29 +56,6 @@ CACHE_REQUESTS = Metric(
     "Outcomes of JAX's persistent compilation cache: requests, hits, and entries written after a miss.",
     ("outcome",),
 )
-
-
-@dataclass(slots=True)
-class Phase:
-    """A phase under way; `inner` is what was nested in it so far, in nanoseconds."""
-
-    name: str
-    function: str
-    start: int
-    inner: int = 0
-
-
-class ThreadState(threading.local):
-    """What one thread is compiling: the phases under way, and those that ended since its last executable."""
-
-    def __init__(self) -> None:
-        self.stack: list[Phase] = []
-        self.ended: dict[tuple[str, str], tuple[int, int]] = {}
-        self.eager: set[str] = set()
-        self.pmapped: dict[str, str] = {}
-        self.cache = "off"
-        self.saved: float | None = None
-        self.began_anew = 0
 
 
 class CompileProbe(Probe):
@@ -106,15 +80,15 @@ class CompileProbe(Probe):
 
     def sample(self) -> None:
         """Put the listeners back if somebody called `jax.monitoring.clear_event_listeners()`."""
-        if self._job is not None and not jax_internals.is_listening(self._on_duration):
-            jax_internals.unregister_listeners(self._on_event, self._on_duration, self._on_start)
+        if self._job is not None and not is_listening(self._on_duration):
+            unregister_listeners(self._on_event, self._on_duration, self._on_start)
             self._began_anew += 1
             self._register()
             self._job.listeners_restored()
 
     def stop(self) -> None:
         if self._job is not None:
-            jax_internals.unregister_listeners(self._on_event, self._on_duration, self._on_start)
+            unregister_listeners(self._on_event, self._on_duration, self._on_start)
             for phase in self._thread.stack:
                 if phase.name == "trace":
                     self._job.trace_ended()
@@ -130,7 +104,7 @@ class CompileProbe(Probe):
 
     def _event(self, event: str, **_: Any) -> None:
         outcome = CACHE_OUTCOMES.get(event)
-        if outcome is None or self._job is None or not jax_internals.persistent_cache_is_on():
+        if outcome is None or self._job is None or not persistent_cache_is_on():
             return  # JAX tells of requests where there is no cache, too
         self._thread.cache = {"request": "miss", "hit": "hit"}.get(outcome, self._thread.cache)
         self._job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 1.0, now()))
@@ -184,7 +158,7 @@ class CompileProbe(Probe):
         self._phase_ended(ended, end, outermost=not stack)
         if phase == "backend":
             # Frames: this, the guard's two, JAX's record_…, the context manager's __exit__, the function wanted.
-            executable = jax_internals.new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
+            executable = new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
             if executable is not None:
                 self._executable_made(executable, ended.function, end)
             self._thread.cache, self._thread.saved = "off", None
@@ -249,12 +223,12 @@ class CompileProbe(Probe):
             pmapped[inner] = mapped
             return mapped
         if phase == "trace":
-            traced = jax_internals.traced_function(frame)
+            traced = traced_function(frame)
             module = str(getattr(traced, "__module__", "") or "")
             (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
             pmapped.pop(inner, None)
         elif phase == "lower":
-            own = jax_internals.lowered_by_jax(frame)
+            own = lowered_by_jax(frame)
             if own is not None:
                 (eager.add if own else eager.discard)(inner)
         # Compiled ahead of time, or by `jax.grad` outside of it, what pmap made still has JAX's name for it.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxobs.jax_compat.compiling_frames import JitCall
 from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of, plain
-from jaxobs.jax_compat.internals import JitCall, trace_context
 from jaxobs.jax_compat.shardings import explicit_text, mesh_text, sharding_text
+from jaxobs.jax_compat.tracing import trace_context
 from jaxobs_plugins.compile.functions import function_text
 from jaxobs_plugins.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.compile.values import dtype_text, value_of

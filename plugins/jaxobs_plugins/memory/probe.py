@@ -6,7 +6,7 @@ each failure; nothing of JAX is called meanwhile.
 
 from __future__ import annotations
 
-from jaxobs.jax_compat.internals import backend_exists
+from jaxobs.jax_compat.backend import backend_exists
 from jaxobs.jax_compat.memory_statistics import (
     DeviceStatistics,
     address_space,

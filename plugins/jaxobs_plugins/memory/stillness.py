@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from jaxobs.jax_compat.internals import is_compiling
+from jaxobs.jax_compat.compiling_frames import is_compiling
 
 
 class Stillness:

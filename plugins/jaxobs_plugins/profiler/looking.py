@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.backend import jaxlib_version
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.protocol import Job
 from jaxobs_plugins.profiler.event_memory import Allocated, EventMemory
@@ -123,4 +123,4 @@ def sees_a_cpu() -> bool:
     """Whether the job computes on CPUs, and each operation is an event. Asked when JAX has a backend already."""
     import jax
 
-    return jax.default_backend() == "cpu" and jax_internals.jaxlib_version() >= FIRST_SCHEDULED
+    return jax.default_backend() == "cpu" and jaxlib_version() >= FIRST_SCHEDULED

@@ -9,7 +9,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.backend import backend_exists, jaxlib_version
+from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
@@ -52,7 +53,7 @@ class ProfilerProbe(Probe):
             )
 
     def start(self, job: Job) -> None:
-        module = jax_internals.profiler_module()
+        module = profiler_module()
         if module is None:
             job.switch_off("this version of JAX has no profiler that jaxobs knows")
             return
@@ -64,7 +65,7 @@ class ProfilerProbe(Probe):
         self._worker = Worker(self._fault)
         self._windows = Windows(job, module, module.ProfilerSession, self._turns, self._pace, self._annotate)
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
-        self.reason = why_not_scheduled(job.settings, jax_internals.jaxlib_version())
+        self.reason = why_not_scheduled(job.settings, jaxlib_version())
         self._job = job
         self._unhook = watch_sessions(module, _Guarded(self, job))
         job.annotate_steps(None)
@@ -86,7 +87,7 @@ class ProfilerProbe(Probe):
         request = Request(seconds, keep, Future())
         if self._job is None:
             answer(request, ProfileResult("failed", "", "profiler windows are switched off"))
-        elif not jax_internals.backend_exists():
+        elif not backend_exists():
             answer(request, ProfileResult("failed", "", "JAX has made no backend yet"))
         else:
             self._requests.add(request)
