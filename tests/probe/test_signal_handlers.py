@@ -28,7 +28,7 @@ from jaxobs.plugin.protocol import Job
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.probe.saying import warn
 from jaxobs.probe.sources import Source
-from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import amount, as_name, plain_amount
 from jaxobs.probe.watch import calls

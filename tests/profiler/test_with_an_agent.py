@@ -66,7 +66,7 @@ answers = []
 asking = threading.Thread(target=lambda: answers.append(obs.profile(0.1, keep="kept")))
 asking.start(); train(1.0); asking.join()
 from jaxobs.flow import wire
-obs._heard(wire.PROFILE, (0.1, True))
+obs._messages.heard(wire.PROFILE, (0.1, True))
 train(1.0)
 with jax.profiler.trace("theirs"):
     train(0.1)

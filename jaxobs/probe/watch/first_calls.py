@@ -15,7 +15,8 @@ from typing import Any
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.watch.completions import LONG_RUN, TOLERANCE, Completions, OutputLeaf
+from jaxobs.probe.watch.completions import LONG_RUN, TOLERANCE, Completions
+from jaxobs.probe.watch.output_leaf import OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
 
 
