@@ -85,12 +85,10 @@ class Steps(Generic[Item]):
         self._iterable = iterable
         self._loop = as_name(loop)
         ended = loops.steps_ended
-        self._examples = examples if callable(examples) else given_amount("examples", examples, ended)
-        self._tokens = tokens if callable(tokens) else given_amount("tokens", tokens, ended)
-        self._varies = callable(self._examples) or callable(self._tokens)
-        self._fixed = (
-            None if callable(self._examples) else self._examples,
-            None if callable(self._tokens) else self._tokens,
+        self._counts = tuple(count if callable(count) else None for count in (examples, tokens))
+        self._amounts = (
+            None if callable(examples) else given_amount("examples", examples, ended),
+            None if callable(tokens) else given_amount("tokens", tokens, ended),
         )
         self._flops = given_amount("flops", flops, ended)
 
@@ -98,39 +96,41 @@ class Steps(Generic[Item]):
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
     def __iter__(self) -> Iterator[Item]:  # hot: a call a part costs as much as the part
-        loops, varies = self._loops, self._varies
-        current, profiler = loops.current, loops.profiler
+        """An item is handed on without keeping a reference: the user's `del batch` must free it."""
+        loops, current, profiler = self._loops, self._loops.current, self._loops.profiler
         extend, advance = loops.ring.extend, loops.ring.advance
+        count_examples, count_tokens = self._counts
+        examples, tokens = self._amounts
         entry = Entry(loops, self._loop, self._flops)
         state, step, start = entry.state, entry.step, entry.at
         name, thread, later_runs = state.name, step.thread, step.later_runs
-        examples, tokens = self._fixed
         slow_after = SLOW * state.average
         handed_on = annotation = None
         iterator = iter(self._iterable)
-        step.number = state.steps
-        current.step = step
+        current.step, step.number = step, state.steps
         try:
             for item in iterator:
                 ready = now()
-                if varies:
-                    examples, tokens = self._amounts(item)
+                if count_examples is not None:
+                    examples = amount(count_examples, item)
+                if count_tokens is not None:
+                    tokens = amount(count_tokens, item)
                 if profiler is not None and profiler.profile_session is not None:
                     annotation = loops.annotate(name, step.number)
                 handed_on = ready
-                # Without keeping a reference: the user's `del batch` must free it.
                 yield (item, item := None)[0]  # type: ignore[assignment]  # never seen as None
                 handed_on = None
                 if annotation is not None:
                     annotation.__exit__(None, None, None)
                     annotation = None
-                end, number = now(), state.steps
+                end = now()
+                number = state.steps
                 if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
                     # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
                     runs = step.runs() if later_runs else step.run
-                    wait = ready - start
-                    row = (name, number, start, end, 0, wait, step.dispatch, examples, tokens, thread, runs)
-                    extend(row)
+                    extend(
+                        (name, number, start, end, 0, ready - start, step.dispatch, examples, tokens, thread, runs)
+                    )  # fmt: skip
                     advance()
                     state.steps = number + 1
                 else:
@@ -146,11 +146,3 @@ class Steps(Generic[Item]):
             if current.step is step:  # else this generator was let go of while something else was under way
                 current.step = entry.outer  # first: a signal handler may raise after any call
             entry.leave(start, handed_on, (examples, tokens), annotation)
-
-    def _amounts(self, item: Item) -> tuple[float | None, float | None]:
-        """Examples and tokens of one step."""
-        examples, tokens = self._examples, self._tokens
-        return (
-            amount(examples, item) if callable(examples) else examples,
-            amount(tokens, item) if callable(tokens) else tokens,
-        )

@@ -169,6 +169,7 @@ class Loops:
     ) -> None:
         """Emit the step, count it, and make `step` fit for the next. `amounts` are its examples and tokens."""
         number = state.steps
+        examples, tokens = amounts
         duration = end - start - step.nested - step.checkpoint
         average = state.average
         state.average = average + ((duration - average) >> 2) if average else duration
@@ -178,7 +179,7 @@ class Loops:
         if step.plain and parent is None:
             self.ring.extend(
                 (
-                    state.name, number, start, end, gap, input_wait, step.dispatch, *amounts, step.thread, runs,
+                    state.name, number, start, end, gap, input_wait, step.dispatch, examples, tokens, step.thread, runs,
                 )
             )  # fmt: skip
             self.ring.advance()
@@ -187,7 +188,7 @@ class Loops:
             self.emit(
                 StepEnded(
                     state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
-                    *amounts, step.failed, step.thread, ran, parent,
+                    examples, tokens, step.failed, step.thread, ran, parent,
                 )
             )  # fmt: skip
             step.nested = step.checkpoint = 0
