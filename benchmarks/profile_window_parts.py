@@ -30,7 +30,7 @@ def one_window(name: str) -> None:
     """Print what a window of 0.1 s takes while that loop runs."""
     from jaxobs.jax_compat.profiler import profiler_module
     from jaxobs.trace import read_trace
-    from jaxobs_plugins.profiler.recording import record
+    from jaxobs_plugins.probes.profiler.recording import record
 
     function, x = loop(name)
     function(x).block_until_ready()

@@ -21,11 +21,11 @@ import pytest
 
 from jaxobs.model.events import PROCESS_MEMORY, Event, LiveArraysCounted, Measured, MemorySampled
 from jaxobs.testing import FakeJob
-from jaxobs_plugins.memory import array_census
-from jaxobs_plugins.memory import probe as memory_probe
-from jaxobs_plugins.memory.array_census import ArrayCensus
-from jaxobs_plugins.memory.probe import FIRST_PAUSE_SECONDS, MemoryProbe
-from jaxobs_plugins.memory.process_memory import ProcessMemory, memory_limit
+from jaxobs_plugins.probes.memory import array_census
+from jaxobs_plugins.probes.memory import probe as memory_probe
+from jaxobs_plugins.probes.memory.array_census import ArrayCensus
+from jaxobs_plugins.probes.memory.probe import FIRST_PAUSE_SECONDS, MemoryProbe
+from jaxobs_plugins.probes.memory.process_memory import ProcessMemory, memory_limit
 
 GIB = 2**30
 
@@ -94,7 +94,9 @@ def test_on_cpu_the_memory_of_the_process_is_told(probe: MemoryProbe, events: li
 
 def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
     held = bytearray(b"x") * (300 * 2**20)
-    program = "from jaxobs_plugins.memory import process_memory as of; print(of.ProcessMemory().read().peak)"
+    program = (
+        "from jaxobs_plugins.probes.memory import process_memory as of; print(of.ProcessMemory().read().peak)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
@@ -342,7 +344,7 @@ def test_it_makes_no_backend() -> None:
     program = """
 from types import SimpleNamespace
 import jax
-from jaxobs_plugins.memory import MemoryProbe
+from jaxobs_plugins.probes.memory import MemoryProbe
 events = []
 probe = MemoryProbe()
 probe.start(SimpleNamespace(emit=events.append, guard=lambda hook: hook))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from jaxobs.plugin.discovery import COLLECTORS, conformance_problem
-from jaxobs_plugins.nvidia import NvidiaCollector, catalogue
+from jaxobs_plugins.collectors.nvidia import NvidiaCollector, catalogue
 from tests.plugins.nvml.scripted import HOST, Nvml, built, host, script, started
 
 REASONS = (

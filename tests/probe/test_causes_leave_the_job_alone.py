@@ -218,7 +218,7 @@ def test_what_cannot_be_read_is_other_with_its_reason(observed: Any, monkeypatch
     def broken(*_: Any) -> Any:
         raise AttributeError("as in a JAX of the future")
 
-    from jaxobs_plugins.compile import causes
+    from jaxobs_plugins.probes.compile import causes
 
     monkeypatch.setattr(causes, "call_being_traced", broken)
     monkeypatch.setattr(causes, "lowering", broken)
@@ -237,7 +237,7 @@ def test_what_cannot_be_read_is_other_with_its_reason(observed: Any, monkeypatch
 def test_many_arguments_are_capped_and_then_nothing_is_guessed(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jaxobs_plugins.compile import signature
+    from jaxobs_plugins.probes.compile import signature
 
     monkeypatch.setattr(signature, "NODES_KEPT", 8)
 

@@ -13,7 +13,7 @@ import pytest
 
 from jaxobs.model.events import ProfileWindow
 from jaxobs.testing import DEFAULT_SETTINGS, FakeJob
-from jaxobs_plugins.profiler import ProfilerProbe, event_memory
+from jaxobs_plugins.probes.profiler import ProfilerProbe, event_memory
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.plugin.discovery import PROBES, conformance_problem
 from jaxobs.trace import read_trace
-from jaxobs_plugins.profiler import ProfilerProbe, looking, probe, recording, windows
-from jaxobs_plugins.profiler.pace import Pace
-from jaxobs_plugins.profiler.schedule import Window
-from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
+from jaxobs_plugins.probes.profiler import ProfilerProbe, looking, probe, recording, windows
+from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.schedule import Window
+from jaxobs_plugins.probes.profiler.scheduling import FIRST_SCHEDULED
 
 SEES_A_CPU = jaxlib_version() >= FIRST_SCHEDULED
 sees_a_cpu = pytest.mark.skipif(not SEES_A_CPU, reason="this JAX records no operations of a CPU")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jaxobs.jax_compat.backend import jaxlib_version
-from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
+from jaxobs_plugins.probes.profiler.scheduling import FIRST_SCHEDULED
 
 ROOT = Path(__file__).parents[2]
 TRAINS = """

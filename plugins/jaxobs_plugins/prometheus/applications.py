@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from jaxobs.plugin.files import open_regular
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
-from jaxobs_plugins.prometheus.credential_files import MOST_BYTES
+from jaxobs_plugins.prometheus.credentials.files import MOST_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +136,7 @@ class _Forwarder:
 
         if _certificate_of(self._source) is None:
             return ssl.create_default_context()
-        from jaxobs_plugins.prometheus.certificate import trusting
+        from jaxobs_plugins.prometheus.credentials.certificate import trusting
 
         return trusting(self._certificate.result(TIMEOUT_SECONDS))
 
