@@ -13,7 +13,7 @@ from rich.console import Console
 
 import jaxobs.cli.calibrate as command
 from jaxobs.cli import main
-from jaxobs.cli.calibration_table import print_table
+from jaxobs.cli.console.calibration_table import print_table
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.hardware.calibration_file import load_calibration, read_calibration, this_host
 from jaxobs.hardware.peak_sources import peaks_for

@@ -1,4 +1,4 @@
-"""Who this process is: host, process, rank, job. From the environment alone: asking JAX would make its backend."""
+"""The identity of this process: its host, rank and job, and the name of its run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from jaxobs.identity.process.run_name import attempt, job_key, run_name
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.run_name import attempt, job_key, run_name
 
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
