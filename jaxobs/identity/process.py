@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from jaxobs.identity.process.run_name import attempt, job_key, run_name
+from jaxobs.identity.run_name import attempt, job_key, run_name
 from jaxobs.plugin.guard import Suppressed
 
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")

@@ -12,16 +12,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.jax_compat.backend import jaxlib_version
 from jaxobs_plugins.probes.profiler import event_memory, looking
 from jaxobs_plugins.probes.profiler.event_memory import Allocated
 from jaxobs_plugins.probes.profiler.looking import UNWATCHED
 from jaxobs_plugins.probes.profiler.pace import Pace
 from jaxobs_plugins.probes.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHORTEST_PAUSE, Window
-from jaxobs_plugins.probes.profiler.scheduling import FIRST_SCHEDULED
+from tests.profiler.jax_versions import sees_a_cpu
 
 pytestmark = [
-    pytest.mark.skipif(jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"),
+    sees_a_cpu,
     pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated"),
 ]
 
