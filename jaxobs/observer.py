@@ -17,7 +17,6 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.directories import why_not_writable
-from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
@@ -246,7 +245,7 @@ class Observer:
             self._ended = True
             atexit.unregister(self.shutdown)
             self._side.stop(0.0)
-            if not isinstance(error, OSError | RuntimeError) or raised_by_signal_handler(error):
+            if not isinstance(error, OSError | RuntimeError):
                 raise  # the user's; the other two say that no file descriptor, or no thread, is to be had
             warn(f"nothing is observed: {error}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import re
@@ -13,7 +14,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from jaxobs.identity.run_name import attempt, job_key, run_name
-from jaxobs.plugin.guard import Suppressed
 
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
@@ -105,7 +105,7 @@ def read_identity(
 
 def process_age_seconds() -> float | None:
     """Seconds since this process was started, where the system tells (Linux: /proc), else None."""
-    with Suppressed(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, ValueError, IndexError):
         # Field 22 counts clock ticks since boot; the name in field 2 may hold spaces, hence the split behind it.
         fields = (
             Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
@@ -131,7 +131,7 @@ def _user(environment: Mapping[str, str]) -> str | None:
     for name in _USER_VARIABLES:
         if user := environment.get(name):
             return user
-    with Suppressed(KeyError, OSError):  # in a container, a number without a name
+    with contextlib.suppress(KeyError, OSError):  # in a container, a number without a name
         return pwd.getpwuid(os.geteuid()).pw_name
     return None
 
@@ -145,6 +145,6 @@ def _first_number(environment: Mapping[str, str], names: tuple[str, ...]) -> int
 
 
 def _read(path: Path) -> str | None:
-    with Suppressed(OSError):
+    with contextlib.suppress(OSError):
         return path.read_text(encoding="utf-8").strip() or None
     return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
-
-from jaxobs.plugin.guard import Suppressed
 
 
 def is_listening(listener: Callable[..., Any]) -> bool:
@@ -30,5 +29,5 @@ def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
     ):
         remove = next((found for name in names if (found := getattr(monitoring, name, None))), None)
         if remove is not None:
-            with Suppressed(AssertionError, ValueError):  # somebody cleared the listeners before us
+            with contextlib.suppress(AssertionError, ValueError):  # somebody cleared the listeners before us
                 remove(listener)

@@ -23,7 +23,6 @@ from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
 from jaxobs.jax_compat.shardings import ONE_DEVICE, layout_text
 from jaxobs.jax_compat.source_information import own_packages
 from jaxobs.model.clock import perf_counter_ns
-from jaxobs.plugin.guard import raised_by_signal_handler
 
 _AVAL = attrgetter("aval")
 _SHARDING = attrgetter("sharding")
@@ -109,9 +108,7 @@ def memory_ran_out(array: Any) -> bool:
         if array.is_deleted() or not array.is_ready():
             return False
         array.block_until_ready()  # is done, in whichever way
-    except Exception as error:
-        if raised_by_signal_handler(error):
-            raise
+    except Exception as error:  # noqa: BLE001  # what it says is all that is asked
         return speaks_of_memory(str(error.args[0]) if error.args else "")
     return False
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from jaxobs.plugin.guard import Suppressed
-
 
 class WakeUp:
     """One thread waits for `reading` beside its other sockets; any thread may `ring`.
@@ -21,7 +19,7 @@ class WakeUp:
 
     def ring(self) -> None:
         """Wake the thread that waits, or the next time that it would."""
-        with Suppressed(OSError):  # full: it will wake anyway; closed: it is over
+        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it is over
             self._writing.send(b"\0")
 
     def heard(self) -> None:

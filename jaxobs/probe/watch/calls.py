@@ -136,13 +136,10 @@ class Calls:
 
     def which(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Which executable ran, told by the arguments, where there are several."""
-        try:
-            assert self.read is not None
+        assert self.read is not None
+        with Suppressed(Exception):  # arguments of another structure than those seen
             return self._table.get(self.read(args, kwargs), self.number)
-        except Exception as error:  # arguments of another structure than those seen
-            if raised_by_signal_handler(error):
-                raise
-            return self.number
+        return self.number
 
     def learn(
         self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: tuple[int, Read | None, bool]

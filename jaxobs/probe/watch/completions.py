@@ -18,7 +18,7 @@ from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.watch.output_leaf import BURST, OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
 
@@ -96,12 +96,9 @@ class Completions:
         if not samples:
             return
         previous = samples[-1]
-        try:
+        self._idle = False
+        with Suppressed(Exception):  # donated meanwhile, or no array of JAX's; never into the user's call
             self._idle = previous.ready is not None or is_ready(previous.leaf)
-        except Exception as error:  # donated meanwhile, or no array of JAX's; never into the user's call
-            if raised_by_signal_handler(error):
-                raise
-            self._idle = False
 
     def after_call(
         self, way: OutputLeaf, result: Any, run: int, loop: str, step: int, started: int, ended: int

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.completions import LONG_RUN, TOLERANCE, Completions
 from jaxobs.probe.watch.output_leaf import OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
@@ -40,16 +40,13 @@ class FirstCalls:
 
     def keep(self, way: OutputLeaf, result: Any, run: int, compiled: int) -> None:
         """On the calling thread, when the call has returned. Not one that waits for another."""
-        try:
+        with Suppressed(Exception):  # outputs may be anything, or deleted; never into the user's call
             before = self._under_way
             if before is not None and not is_ready(before.leaf):
                 return
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
                 self._under_way = FirstCall(leaf, run, compiled, now())
-        except Exception as error:  # outputs may be anything, or deleted; never into the user's call
-            if raised_by_signal_handler(error):
-                raise
 
     def ask(self) -> None:
         """Once a second, on a thread of ours."""

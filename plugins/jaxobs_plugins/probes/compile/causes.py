@@ -12,7 +12,7 @@ from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.call_site import CallSite, call_site
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed
 from jaxobs_plugins.probes.compile.functions import function_key
 from jaxobs_plugins.probes.compile.history import History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED
@@ -61,7 +61,8 @@ class Causes:
         """An outermost trace: JAX's own functions may be traced inside the user's. `frame` is below JAX's."""
         thread = self._thread
         thread.traced.pop(function, None)
-        try:
+        with Suppressed(Exception):
+            # Types of a future JAX, or a user's that misbehave: the cause stays unknown.
             mapped = mapped_call(frame)
             call = mapped or call_being_traced(frame)
             parameters = None if call is None else plain_parameters(call.function)
@@ -75,24 +76,17 @@ class Causes:
                 key = (*function_key(call.function), "pmap" if mapped else "jit")
                 number = self._history.number_of(key, call.function)
                 _keep(thread.traced, function, Traced(key, signature_of(call, number)))
-        except Exception as error:
-            # Types of a future JAX, or a user's that misbehave: the cause stays unknown.
-            if raised_by_signal_handler(error):
-                raise
 
     def lowering_began(self, function: str, frame: FrameType) -> None:
         thread = self._thread
         traced = thread.traced.pop(function, None)
         thread.lowered.pop(function, None)
-        try:
+        with Suppressed(Exception):  # as above
             # Not where it was traced: that may have been another call, as of `jax.eval_shape`.
             _keep(thread.sites, function, call_site(frame))
             lowered = self._lowered(function, lowering(frame), traced)
             if lowered is not None:
                 _keep(thread.lowered, function, lowered)
-        except Exception as error:  # as above
-            if raised_by_signal_handler(error):
-                raise
 
     def compiling_began(self, function: str, frame: FrameType) -> None:
         """What was lowered before may be compiled again without being lowered: for another device."""

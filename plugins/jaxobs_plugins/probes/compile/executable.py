@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 
 MEMORY_KINDS = {
     "argument": "argument_size_in_bytes",
@@ -20,7 +20,7 @@ def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
     try:
         proto: bytes = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
     except Exception as error:  # a backend that does not give its modules
-        if raised_by_signal_handler(error):
+        if raised_by_signal_handler(error):  # a large module takes seconds
             raise
         return None, f"the backend gave no module: {type(error).__name__}: {error}"[:200]
     if len(proto) > limit:
@@ -33,23 +33,17 @@ def memory_of(executable: Any) -> tuple[tuple[str, int], ...]:
 
     Without code where it is told to have none: backends that do not know its size say -1 or, as XLA's for CPUs, 0.
     """
-    try:
+    with Suppressed(Exception):  # not every backend has the analysis: then its memory is absent
         stats = executable.get_compiled_memory_stats()
         known = (
             (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
         )
         return tuple((kind, size) for kind, size in known if kind != "code" or size > 0)
-    except Exception as error:  # not every backend has the analysis: then its memory is absent
-        if raised_by_signal_handler(error):
-            raise
-        return ()
+    return ()
 
 
 def local_devices_of(executable: Any) -> int:
     """How many of this process's devices it runs on."""
-    try:
+    with Suppressed(Exception):  # as above; an executable runs on one device at least
         return len(executable.local_devices())
-    except Exception as error:  # as above; an executable runs on one device at least
-        if raised_by_signal_handler(error):
-            raise
-        return 1
+    return 1
