@@ -19,8 +19,8 @@ from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.probe.import_hook import weakly, when_imported
+from jaxobs.probe.log import warn
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
-from jaxobs.probe.saying import warn
 from jaxobs.probe.side import ProbeSide
 from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
@@ -70,7 +70,7 @@ class Observer:
             self._identity.name(),
             plain,
             lambda timeout: self.snapshot(timeout).document,
-            self._side.sender.told_again.executables,
+            self._side.sender.retained.executables,
             warn,
         )
         self._side.loops.failed = self._out_of_memory.failed

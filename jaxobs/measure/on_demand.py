@@ -21,7 +21,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.plugin.custom_calls import load_rules
-from jaxobs.probe.saying import warn
+from jaxobs.probe.log import warn
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.roofline_model.bounds import bound_time, total_bound
 from jaxobs.roofline_model.measured_run import Roofline, measured_run

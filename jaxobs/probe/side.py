@@ -117,9 +117,9 @@ class ProbeSide:
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
         self.first_calls = FirstCalls(self.ring.emit, self.completions)
         self.recorded = RecordedValues(self.loops.current, log)
-        told = before.sender.told_again.to_another_observer() if before is not None else None
+        retained = before.sender.retained.to_another_observer() if before is not None else None
         self.sender: Sender = Sender(
-            self.ring, agents, self._gather, log, settings["interval"], self._other_cpu, told
+            self.ring, agents, self._gather, log, settings["interval"], self._other_cpu, retained
         )
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
         self.host_lines = self._sampler(settings, log)

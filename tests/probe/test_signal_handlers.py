@@ -19,7 +19,7 @@ import pytest
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.plugin.discovery import PROBES, Announced
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.probe.saying import warn
+from jaxobs.probe.log import warn
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import amount, as_name, plain_amount

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs_plugins.probes.profiler import event_memory, looking
+from jaxobs_plugins.probes.profiler import event_memory, recorder
 from jaxobs_plugins.probes.profiler.event_memory import Allocated
-from jaxobs_plugins.probes.profiler.looking import UNWATCHED
 from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.recorder import UNWATCHED
 from jaxobs_plugins.probes.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHORTEST_PAUSE, Window
 from tests.profiler.jax_versions import sees_a_cpu
 
@@ -156,9 +156,9 @@ def test_a_trace_that_is_far_too_large_is_not_even_taken(
 ) -> None:
     observed, loop = changing
     monkeypatch.setattr("jaxobs_plugins.probes.profiler.windows.HELD", LITTLE // 16)
-    monkeypatch.setattr(looking, "FIRST_LOOK", 0.2)  # no look comes in time
-    monkeypatch.setattr(looking, "LOOK", 0.2)
-    monkeypatch.setattr(looking, "GLIMPSES", ())
+    monkeypatch.setattr(recorder, "FIRST_LOOK", 0.2)  # no look comes in time
+    monkeypatch.setattr(recorder, "LOOK", 0.2)
+    monkeypatch.setattr(recorder, "GLIMPSES", ())
     monkeypatch.setattr("jaxobs_plugins.probes.profiler.windows.GLIMPSES", ())
     loop.change()
     time.sleep(0.1)

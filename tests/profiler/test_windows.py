@@ -12,19 +12,19 @@ import pytest
 
 from jaxobs.plugin.discovery import PROBES, conformance_problem
 from jaxobs.trace import read_trace
-from jaxobs_plugins.probes.profiler import ProfilerProbe, looking
+from jaxobs_plugins.probes.profiler import ProfilerProbe, recorder
 from jaxobs_plugins.probes.profiler.pace import Pace
 from jaxobs_plugins.probes.profiler.schedule import Window
 from tests.profiler.jax_versions import SEES_A_CPU, sees_a_cpu
 
 
-def looked(observed: Any, monkeypatch: pytest.MonkeyPatch) -> list[looking.Look]:
+def looked(observed: Any, monkeypatch: pytest.MonkeyPatch) -> list[recorder.Look]:
     """What it records from here on."""
-    looks: list[looking.Look] = []
-    made = observed.probe._windows._looking
+    looks: list[recorder.Look] = []
+    made = observed.probe._windows._recorder
     look = made.look
 
-    def noted(*args: Any, **kwargs: Any) -> looking.Look:
+    def noted(*args: Any, **kwargs: Any) -> recorder.Look:
         looks.append(look(*args, **kwargs))
         return looks[-1]
 
@@ -169,17 +169,17 @@ def test_glimpses_come_before_the_first_window_and_are_not_told_but_charged(
     (window,) = observed.wait_for(1)
     *glimpses, whole = looks
     lengths = [look.recorded.end - look.recorded.start for look in glimpses]
-    assert len(lengths) == len(looking.GLIMPSES)
+    assert len(lengths) == len(recorder.GLIMPSES)
     assert all(
         seconds * 1e9 <= length < seconds * 1e9 + 0.5e9
-        for seconds, length in zip(looking.GLIMPSES, lengths, strict=True)
+        for seconds, length in zip(recorder.GLIMPSES, lengths, strict=True)
     )
     assert (window.start, window.end) == (whole.recorded.start, whole.recorded.end)
     stops = sum(look.recorded.stopped - look.recorded.end for look in looks)
     assert window.cost > stops
     assert observed.probe._windows.schedule.spent == pytest.approx(window.cost / 1e9)
     observed.ask(0.05)
-    assert len(looks) == len(looking.GLIMPSES) + 2  # it is known now
+    assert len(looks) == len(recorder.GLIMPSES) + 2  # it is known now
 
 
 @sees_a_cpu

@@ -9,7 +9,7 @@ from typing import Any
 from jaxobs.flow import wire
 from jaxobs.model.clock import now
 from jaxobs.model.snapshot import Snapshot
-from jaxobs.probe.saying import inform, warn
+from jaxobs.probe.log import inform, warn
 from jaxobs.probe.transport.answers import Answers
 
 

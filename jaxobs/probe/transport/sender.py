@@ -19,7 +19,7 @@ from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import monotonic, now, thread_time
 from jaxobs.model.events import Event, ProbeReported
 from jaxobs.probe.transport.agent_process import Agent, Connection
-from jaxobs.probe.transport.replay import ToldAgain, Unfolded
+from jaxobs.probe.transport.replay import Retained, Unfolded
 from jaxobs.probe.transport.requests import Requests
 from jaxobs.probe.transport.wake_up import WakeUp
 
@@ -54,7 +54,7 @@ class Sender:
         log: Callable[[str], None],
         interval: float,
         other_cpu: Callable[[], float] = lambda: 0.0,
-        told_again: ToldAgain | None = None,
+        retained: Retained | None = None,
     ) -> None:
         self._ring = ring
         self._agents = agents
@@ -62,7 +62,7 @@ class Sender:
         self._log = log
         self._interval = interval
         self._other_cpu = other_cpu
-        self.told_again = told_again or ToldAgain()
+        self.retained = retained or Retained()
         """What each new agent is told; some of it from an observer before this one."""
         self._unfolded = Unfolded()
         self._starts = 0
@@ -159,9 +159,9 @@ class Sender:
             return
         self._socket.setblocking(False)
         self._unsent.append(memoryview(wire.frame(wire.HELLO, self._agents.greeting())))
-        if told_again := self.told_again.events():
+        if retained := self.retained.events():
             self._unfolded.handed_over(0)
-            self._unsent.append(memoryview(wire.events_frame(told_again)[0]))
+            self._unsent.append(memoryview(wire.events_frame(retained)[0]))
 
     def _lost(self) -> None:
         if self._socket is None:
@@ -233,11 +233,11 @@ class Sender:
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             if not (chunk := self._ring.drain(EVENTS_A_FRAME)):
                 break
-            told_again = self.told_again.keep(chunk)
+            retained = self.retained.keep(chunk)
             told, traces = wire.payloads_apart(chunk)
             encoded, refused = wire.events_frame(told)
             self._refused += refused
-            self._unfolded.handed_over(max(0, wire.count(chunk) - refused - told_again))
+            self._unfolded.handed_over(max(0, wire.count(chunk) - refused - retained))
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return

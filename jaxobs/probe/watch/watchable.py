@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.probe.saying import warn
+from jaxobs.probe.log import warn
 
 MOST_WRAPPERS = 20
 """More than anybody nests; a proxy may have every attribute that is asked for, for ever."""

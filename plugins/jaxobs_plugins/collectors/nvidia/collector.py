@@ -12,7 +12,7 @@ from jaxobs.plugin.base import Collector
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import catalogue, library
 from jaxobs_plugins.collectors.nvidia.selection import Visible, jax_devices, visible
-from jaxobs_plugins.collectors.nvidia.watching import WatchedDevice
+from jaxobs_plugins.collectors.nvidia.watched_device import WatchedDevice
 from jaxobs_plugins.collectors.nvidia.xid import XidEvents
 
 _TOLD_BY_JAX = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")

@@ -19,7 +19,7 @@ from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Job, Remark
 from jaxobs_plugins.probes.profiler.pace import Pace
 from jaxobs_plugins.probes.profiler.scheduling import installed_jaxlib, why_not_scheduled
-from jaxobs_plugins.probes.profiler.turns import Turns
+from jaxobs_plugins.probes.profiler.session_lock import SessionLock
 from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, watch_sessions, window_of
 from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer, describe
 from jaxobs_plugins.probes.profiler.worker import Worker
@@ -60,10 +60,12 @@ class ProfilerProbe(Probe):
         self._pid = os.getpid()
         self._users: dict[int, int] = {}
         self._requests: weakref.WeakSet[Request] = weakref.WeakSet()
-        self._turns = Turns()
+        self._session_lock = SessionLock()
         self._pace = Pace()
         self._worker = Worker(self._fault)
-        self._windows = Windows(job, module, module.ProfilerSession, self._turns, self._pace, self._annotate)
+        self._windows = Windows(
+            job, module, module.ProfilerSession, self._session_lock, self._pace, self._annotate
+        )
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.reason = why_not_scheduled(job.settings, jaxlib_version())
         self._job = job
@@ -105,13 +107,13 @@ class ProfilerProbe(Probe):
             self._users[key] = (
                 now()
             )  # first: Ctrl-C may come during the wait, and `failed` then takes it back
-            self._turns.user_comes(USER_PATIENCE)
+            self._session_lock.user_comes(USER_PATIENCE)
             self._users[key] = now()
             self._annotate(None)
 
     def failed(self, key: int) -> None:
         if self._users.pop(key, None) is not None:
-            self._turns.user_goes()
+            self._session_lock.user_goes()
             self._annotate(None)
 
     def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
@@ -150,7 +152,7 @@ class ProfilerProbe(Probe):
     def _end(self, reason: str) -> None:
         job, self._job = self._job, None
         self._unhook()
-        self._turns.stop()
+        self._session_lock.stop()
         for request in list(self._requests):
             answer(request, ProfileResult("failed", "", reason))
         if job is not None:

@@ -13,13 +13,13 @@ from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.protocol import Job, Progress
 from jaxobs_plugins.probes.profiler.event_memory import HELD_A_TRACED_BYTE
-from jaxobs_plugins.probes.profiler.keeping import keep_trace
-from jaxobs_plugins.probes.profiler.looking import GLIMPSES, HELD, Ended, Look, Looking, sees_a_cpu
 from jaxobs_plugins.probes.profiler.modules import ModulesInTraces
 from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.recorder import GLIMPSES, HELD, Ended, Look, Recorder, sees_a_cpu
 from jaxobs_plugins.probes.profiler.recording import OtherSession, is_empty
 from jaxobs_plugins.probes.profiler.schedule import DENSEST, FIRST_LONGEST, SHORTEST, Schedule, Window
-from jaxobs_plugins.probes.profiler.turns import Turns
+from jaxobs_plugins.probes.profiler.session_lock import SessionLock
+from jaxobs_plugins.probes.profiler.trace_files import keep_trace
 
 LONGEST_REQUEST = 60.0
 
@@ -51,13 +51,13 @@ class Windows:
         job: Job,
         module: Any,
         session_type: Any,
-        turns: Turns,
+        session_lock: SessionLock,
         pace: Pace,
         annotate: Callable[[object | None], None],
     ) -> None:
         self._job = job
-        self._looking = Looking(job, module, session_type, turns)
-        self._turns = turns
+        self._recorder = Recorder(job, module, session_type, session_lock)
+        self._session_lock = session_lock
         self._pace = pace
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         ratio = float(job.settings["profile_budget_ratio"])
@@ -105,9 +105,11 @@ class Windows:
 
     def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
         """`wanted`: None for as long as the schedule says. Returns None where all is over."""
-        if not self._turns.begin_ours():
+        if not self._session_lock.begin_ours():
             return (
-                self._skipped(kind, "the job has a session of its own") if not self._turns.stopped else None
+                self._skipped(kind, "the job has a session of its own")
+                if not self._session_lock.stopped
+                else None
             )
         self._annotate(self)
         try:
@@ -115,7 +117,7 @@ class Windows:
         except OtherSession as error:
             return self._skipped(kind, f"somebody else has a session: {error}"[:300])
         finally:
-            self._turns.end_ours()
+            self._session_lock.end_ours()
             self._annotate(None)
             self._pace.interrupted()
 
@@ -125,19 +127,19 @@ class Windows:
         if compiled != self._looked_at:
             self.schedule, self._looked_at = self.schedule.renewed(), compiled
         ahead, glimpses = self._glimpses(wanted, rate, charged=kind == "scheduled")
-        if not self._looking.prepare():
+        if not self._recorder.prepare():
             # Whoever came meanwhile would wait for another session to begin and end.
             came = self._skipped(kind, "the job began a session of its own")
-            return None if self._turns.stopped else came._replace(cost=int(glimpses * NANOSECONDS))
+            return None if self._session_lock.stopped else came._replace(cost=int(glimpses * NANOSECONDS))
         longest = max(ahead.longest(), DENSEST)
         length = ahead.next_length(step) if wanted is None else min(wanted, longest)
         before = self._job.progress()
         modules = self._modules.wanted(before, monotonic(), kept=bool(keep))
         held = HELD if kind == "scheduled" else max(HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes))
-        look = self._looking.look(length, held, modules=modules, until_compiled=kind == "scheduled")
+        look = self._recorder.look(length, held, modules=modules, until_compiled=kind == "scheduled")
         # From here on the user may have the profiler: keeping a trace can take a while.
-        self._turns.end_ours()
-        if self._turns.stopped and look.recorded.xspace is None:
+        self._session_lock.end_ours()
+        if self._session_lock.stopped and look.recorded.xspace is None:
             return None
         window = _measured(look, rate)
         cut = look.ended is Ended.EVENTS or (wanted is not None and wanted > longest)
@@ -156,9 +158,9 @@ class Windows:
         for length in lengths:
             if wanted is not None and wanted < 2 * length:
                 break
-            if not self._looking.prepare():
+            if not self._recorder.prepare():
                 break
-            look = self._looking.look(length, HELD, modules=False, until_compiled=False)
+            look = self._recorder.look(length, HELD, modules=False, until_compiled=False)
             glimpse = _measured(look, rate)
             cost += glimpse.cost
             refused = look.ended is Ended.REFUSED

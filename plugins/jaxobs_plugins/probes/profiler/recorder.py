@@ -11,7 +11,7 @@ from jaxobs.plugin.protocol import Job
 from jaxobs_plugins.probes.profiler.event_memory import Allocated, EventMemory
 from jaxobs_plugins.probes.profiler.recording import Recorded, record
 from jaxobs_plugins.probes.profiler.scheduling import FIRST_SCHEDULED
-from jaxobs_plugins.probes.profiler.turns import Turns
+from jaxobs_plugins.probes.profiler.session_lock import SessionLock
 
 GLIMPSES = (0.002, 0.02)
 """Seconds. Where nobody knows yet how many operations a second a CPU runs, two glimpses come first, whose traces are
@@ -58,14 +58,14 @@ class Look(NamedTuple):
     """Seconds in which malloc was asked, before it too: threads of the job may have waited as long."""
 
 
-class Looking:
+class Recorder:
     """Makes recordings on the worker's thread; `session_type` is jaxlib's own class."""
 
-    def __init__(self, job: Job, module: Any, session_type: Any, turns: Turns) -> None:
+    def __init__(self, job: Job, module: Any, session_type: Any, session_lock: SessionLock) -> None:
         self._job = job
         self._module = module
         self._session_type = session_type
-        self._turns = turns
+        self._session_lock = session_lock
         self._allocated = Allocated()
         self._memory = EventMemory(self._allocated)
         self._asked_before = 0.0
@@ -75,7 +75,7 @@ class Looking:
         self._asked_before = self._allocated.seconds
         self._memory.begin()
         for _ in range(LOOKS_BEFORE):
-            if not self._turns.record(LOOK_BEFORE):
+            if not self._session_lock.record(LOOK_BEFORE):
                 return False
             self._memory.again()
         return True
@@ -109,7 +109,7 @@ class Looking:
         until = monotonic() + length
         pause = FIRST_LOOK
         while (left := until - monotonic()) > 0:
-            if not self._turns.record(min(left, pause)):
+            if not self._session_lock.record(min(left, pause)):
                 return Ended.OTHERS
             pause = min(2 * pause, LOOK)
             if self._memory.grown() > held:

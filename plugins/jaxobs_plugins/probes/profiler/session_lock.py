@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 
-class Turns:
+class SessionLock:
     """Shared by our thread, which records, and the user's threads, which begin and end sessions of their own."""
 
     def __init__(self) -> None:
