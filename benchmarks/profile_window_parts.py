@@ -28,9 +28,9 @@ DENSE = ("dense", "wide", "tiny")
 
 def one_window(name: str) -> None:
     """Print what a window of 0.1 s takes while that loop runs."""
-    from jaxobs.jax_compat import internals as jax_internals
+    from jaxobs.jax_compat.profiler import profiler_module
     from jaxobs.trace import read_trace
-    from jaxobs_plugins.profiler.recording import record
+    from jaxobs_plugins.probes.profiler.recording import record
 
     function, x = loop(name)
     function(x).block_until_ready()
@@ -46,7 +46,7 @@ def one_window(name: str) -> None:
     thread = threading.Thread(target=run)
     thread.start()
     time.sleep(1.0)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     for turn in range(4):
         recorded = record(module, module.ProfilerSession, lambda: time.sleep(0.1) or True)
         time.sleep(0.3)

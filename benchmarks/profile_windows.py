@@ -127,7 +127,7 @@ def shown(interval: Interval, unit: float, form: str) -> str:
 
 def study(name: str, seconds: float) -> bool:
     """Print all of one loop. Returns whether its overhead is surely within what is allowed."""
-    from jaxobs_plugins.profiler.schedule import SHORTEST_PAUSE
+    from jaxobs_plugins.probes.profiler.schedule import SHORTEST_PAUSE
 
     windows: list[float] = []
     placebo: list[float] = []

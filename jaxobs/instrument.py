@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.observer import Observer
-from jaxobs.probe.saying import warn
+from jaxobs.probe.log import warn
 from jaxobs.probe.transport.agent_process import close_in_child
 
 _lock = threading.RLock()

@@ -12,24 +12,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
-from jaxobs.flow import wire
-from jaxobs.identity import process_age_seconds, read_identity
+from jaxobs.identity.process import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.directories import why_not_writable
-from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.probe.import_hook import weakly, when_imported
+from jaxobs.probe.log import warn
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
-from jaxobs.probe.saying import inform, warn
 from jaxobs.probe.side import ProbeSide
-from jaxobs.probe.steps.loops import Amount, Steps
+from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
+from jaxobs.probe.transport.agent_messages import AgentMessages
 from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
-from jaxobs.probe.transport.answers import Answers
-from jaxobs.probe.watch.calls import arrays_within, is_jitted, name_of
+from jaxobs.probe.transport.sender import Agents
+from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
 
 if TYPE_CHECKING:
     from jaxobs.config import Settings
@@ -50,14 +49,10 @@ class Observer:
         from jaxobs.config import plain_settings  # loads pydantic, which whoever has `settings` has done
 
         self.settings = settings
-        self.final_snapshot: Snapshot | None = None
         self._pid = os.getpid()
         self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
         self._identity = read_identity(run=settings.run, instance=application_instance())
-        self._address: str | None = None
-        self._address_known = threading.Event()
-        self._summary_file: str | None = None
-        self._tell_address: Callable[[str, str | None], None] = lambda address, summary_file: None
+        self._messages = AgentMessages(self._begin_profile)
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
@@ -66,15 +61,16 @@ class Observer:
             settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
         )
         earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
-        self._side: ProbeSide = ProbeSide(plain, self._hello, self._connect, self._heard, warn, earlier)
-        self._answers = Answers(self._side.sender)
+        self._side: ProbeSide = ProbeSide(
+            plain, Agents(self._connect, self._hello, self._messages.heard), warn, earlier
+        )
         self._out_of_memory = OutOfMemory(
             plain["out_of_memory_directory"],
             settings.out_of_memory_reports,
             self._identity.name(),
             plain,
             lambda timeout: self.snapshot(timeout).document,
-            self._side.sender.executables_told,
+            self._side.sender.retained.executables,
             warn,
         )
         self._side.loops.failed = self._out_of_memory.failed
@@ -128,26 +124,9 @@ class Observer:
         Watching a function again gives the same object. A callable that is a pytree with arrays in it, as a module of
         Equinox is, is given back as it is, with a warning. Raises TypeError for what cannot be called.
         """
-        if not callable(function):
-            raise TypeError(
-                f"watch() takes a function of jax.jit, not an object of type {type(function).__name__!r}"
-            )
-        if self._ended:
+        must_be_callable(function)
+        if self._ended or not is_watchable(function, self._not_jitted):
             return function
-        arrays = arrays_within(function)
-        if arrays:
-            warn(
-                f"obs.watch({name_of(function)}) does nothing: this callable is a pytree with {arrays} arrays in it, "
-                "which jax.grad, optimisers and checkpoints would not find in what watches it; watch the jitted function "
-                "that takes it as an argument, such as your train step"
-            )
-            return function
-        if not is_jitted(function) and (name := name_of(function)) not in self._not_jitted:
-            self._not_jitted.add(name)
-            warn(
-                f"obs.watch({name}): this is no function of jax.jit, so its runs are seen only if what it compiles is "
-                f"named {name!r} too; jit it first, or watch the jitted functions that it calls"
-            )
         return cast("Callable[Parameters, Result]", self._side.watching.watch(function))
 
     def record(self, **values: Any) -> None:
@@ -178,18 +157,23 @@ class Observer:
     def address(self) -> str | None:
         """The URL of `/metrics`; None where nothing is served. Waits for the agent if it was just started."""
         if self._started and not self._ended:
-            self._address_known.wait(ADDRESS_SECONDS)
-        return self._address
+            self._messages.address_known.wait(ADDRESS_SECONDS)
+        return self._messages.address
 
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
         timeout = given_timeout("snapshot", timeout)
         if self._ended or not self._started:
             return self.final_snapshot or absent_snapshot(self._why_nothing())
-        answer = self._answers.ask(timeout)
+        answer = self._messages.answers.ask(self._side.sender.request, timeout)
         if answer is None:
             return absent_snapshot(f"the agent did not answer within {timeout} s")
         return Snapshot(now(), answer)
+
+    @property
+    def final_snapshot(self) -> Snapshot | None:
+        """The agent's last, after the end; None before."""
+        return self._messages.final_snapshot
 
     def _repr_html_(self) -> str:
         """What is known now, where a notebook shows the object."""
@@ -218,7 +202,7 @@ class Observer:
         atexit.unregister(self.shutdown)
         self._side.stop(max(0.0, deadline - monotonic()))
         if self._started and self.final_snapshot is None:
-            self.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+            self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
 
     def __enter__(self) -> Self:
         return self
@@ -246,9 +230,7 @@ class Observer:
 
         Now, or on a thread of jaxobs when they are known.
         """
-        self._tell_address = tell
-        if self._address is not None:
-            tell(self._address, self._summary_file)
+        self._messages.tell_address(tell)
 
     def start(self) -> None:
         """Start the agent and the threads, if that has not been done: `instrument()` does, launchers wait."""
@@ -263,7 +245,7 @@ class Observer:
             self._ended = True
             atexit.unregister(self.shutdown)
             self._side.stop(0.0)
-            if not isinstance(error, OSError | RuntimeError) or raised_by_signal_handler(error):
+            if not isinstance(error, OSError | RuntimeError):
                 raise  # the user's; the other two say that no file descriptor, or no thread, is to be had
             warn(f"nothing is observed: {error}")
 
@@ -286,6 +268,9 @@ class Observer:
         if not self._ended:
             self._ended = True
             self._side.forget_in_child()
+
+    def _begin_profile(self, seconds: float, keep: bool) -> None:
+        self._side.sources.begin_profile(seconds, keep)
 
     def _connect(self) -> Connection:
         if self.settings.agent == "inline":
@@ -310,39 +295,3 @@ class Observer:
                 "counts_begin_seconds_reason": None if again else "no agent was lost",
             },
         }
-
-    def _heard(self, kind: bytes, body: Any) -> None:
-        """On the sender's thread."""
-        if kind == wire.ADDRESS:
-            if body is None:
-                self._address = None
-            elif self._is_served_at(*body):
-                self._tell_address(*body)
-            else:
-                return
-            self._address_known.set()
-            self._answers.look_again()
-        elif kind == wire.LOG:
-            warn(body)
-        elif kind == wire.PROFILE:
-            # On a thread: what a plugin does with it must not keep the agent waiting.
-            threading.Thread(
-                target=self._side.sources.begin_profile, args=body, name="jaxobs-profile", daemon=True
-            ).start()
-        elif kind == wire.REPLY:
-            self._answers.arrived(*body)
-        elif kind == wire.LAST:
-            document, undelivered = body
-            self.final_snapshot = Snapshot(now(), document).served_no_more()
-            for exporter, what in undelivered.items():
-                warn(f"exporter {exporter}: {what}")
-
-    def _is_served_at(self, address: str | None, summary_file: str | None) -> bool:
-        """Note and say what the agent has told of itself; False where it serves nothing, or not yet."""
-        said = [] if address is None else [f"metrics at {address}"]
-        if summary_file and summary_file != self._summary_file:
-            said.append(f"if the job is killed its last summary is in {summary_file}")
-        self._address, self._summary_file = address or self._address, summary_file
-        if said:
-            inform("; ".join(said))
-        return address is not None

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jaxobs.cli.record_files import read_record
+from jaxobs.cli.console.record_files import read_record
 from jaxobs.report.comparison import Cause, Comparison, compare
 from jaxobs.report.comparison.step_time import relative, verdict
 from jaxobs.report.record import Record

@@ -32,10 +32,10 @@ class Garbage:
     """`take_over` once everything is loaded, then `collect` about once a second.
 
     By itself only the youngest is collected, 0.1 ms at a time. Where the agent is a thread of the job nothing is changed:
-    the collector is the job's. `resident` tells the memory of the process in bytes, or None.
+    the collector is the job's. `resident` tells the memory of the process in bytes.
     """
 
-    def __init__(self, *, inline: bool, resident: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(self, *, inline: bool, resident: Callable[[], int] = lambda: 0) -> None:
         self._inline = inline
         self._resident = resident
         self._resident_then = 0
@@ -51,7 +51,7 @@ class Garbage:
         if self._inline:
             return
         late = monotonic() - self._full_at
-        grown = (self._resident() or 0) > self._resident_then + GROWN_BYTES
+        grown = self._resident() > self._resident_then + GROWN_BYTES
         if late >= (FULL_SECONDS if busy else 0.0) or (grown and not busy):
             if grown:
                 gc.unfreeze()
@@ -61,7 +61,7 @@ class Garbage:
         gc.collect()
         gc.freeze()
         self._full_at = monotonic() + FULL_SECONDS
-        self._resident_then = self._resident() or 0
+        self._resident_then = self._resident()
 
     @contextlib.contextmanager
     def unheeded(self, size: int) -> Iterator[None]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
-import resource as system_resource
-import select
 import socket
-import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,10 +12,12 @@ from typing import Any
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import STUCK_SECONDS
 from jaxobs.agent.garbage import Garbage
+from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.last_flush import LastFlush
 from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
 from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.pushed_values import PushedValues
+from jaxobs.agent.resident_memory import resident_bytes
 from jaxobs.agent.slices import Slices
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
@@ -62,11 +59,9 @@ class Service:
         self.clock = ClockAnchor(*hello["clock"])
         self.catalogue = Catalogue(CORE_METRICS)
         self._inline = inline
-        self._pipe = pipe
+        self._pipe = JobPipe(pipe)
+        self._send = self._pipe.send
         self._summary_file = summary_file(self.settings.get("summary_directory"), hello.get("name"))
-        self._send_lock = threading.Lock()
-        self._wake_read, self._wake_write = socket.socketpair()
-        self._wake_write.setblocking(False)
         self._pushed_values = PushedValues(self._send)
         self._arrived: deque[Measured | SpanEnded] = deque()
         self._payloads: deque[memoryview] = deque()
@@ -74,8 +69,8 @@ class Service:
         self._logged: dict[str, float] = {}
         patience = min(float(self.settings["interval"]) / 2, LONGEST_PATIENCE)
         self._slices = Slices(inline=inline, patience=patience)
-        self._garbage = Garbage(inline=inline, resident=_resident)
-        self._analysis = Analysis(self.log, self._wake, inline=inline)
+        self._garbage = Garbage(inline=inline, resident=resident_bytes)
+        self._analysis = Analysis(self.log, self._pipe.wake, inline=inline)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         facts |= hello.get("facts", {})
@@ -95,9 +90,8 @@ class Service:
             exporter.start(self)
         for collector in self._plugins.collectors:
             collector.start(self)
-        if (
-            self.fold.observation.address is None
-        ):  # where nothing is served the job still learns where its summary would be
+        if self.fold.observation.address is None:
+            # Where nothing is served the job still learns where its summary would be.
             self._send(wire.ADDRESS, (None, self._summary_file))
         self._garbage.take_over()
 
@@ -135,38 +129,21 @@ class Service:
             if monotonic() >= next_turn:
                 next_turn = monotonic() + interval
                 self._turn()
-            readable = self._wait(next_turn)
+            readable = self._pipe.wait(next_turn, idle=self._slices.rested)
             self._fold_arrivals()
-            if self._pipe in readable:
-                piece = self._receive()
+            if readable:
+                piece = self._pipe.receive()
                 ended = not piece
                 if piece:
                     self.fold.observation.last_heard = now()
                 waiting = list(frames.feed(piece)) if piece else []
         self._end(finish)
 
-    def _wait(self, until: float) -> list[socket.socket]:
-        """For something to read; what there is."""
-        ends = [self._pipe, self._wake_read]
-        readable, _, _ = select.select(ends, [], [], 0.0)
-        if self._pipe not in readable:  # all that came is folded
-            readable, _, _ = select.select(ends, [], [], max(0.0, until - monotonic()))
-            self._slices.rested()
-        if self._wake_read in readable:
-            self._wake_read.recv(4096)
-        return readable
-
     def _acknowledge(self, taken: list[tuple[bytes, Any]]) -> None:
         """So that the job can count what goes with an agent that dies."""
         folded = sum(kind == wire.EVENTS for kind, _ in taken)
         if folded:
             self._send(wire.FOLDED, folded)
-
-    def _receive(self) -> bytes:
-        try:
-            return self._pipe.recv(1 << 20)
-        except OSError:
-            return b""
 
     def _take(self, kind: bytes, body: Any) -> float | None:
         if kind == wire.EVENTS:
@@ -267,7 +244,7 @@ class Service:
             self._slices()
             self.fold.apply_own(guard.report(STUCK_SECONDS))
         if not self._inline:
-            self.fold.observation.agent_measured(process_time(), _resident())
+            self.fold.observation.agent_measured(process_time(), resident_bytes())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         self._garbage.collect(busy=self._analysis.busy)
@@ -300,23 +277,10 @@ class Service:
         if patience is not None:
             undelivered = flush.while_the_job_waits(patience)
             self._send(wire.LAST, (last_document(snapshot.document, undelivered), undelivered))
-            with contextlib.suppress(OSError):
-                self._pipe.shutdown(
-                    socket.SHUT_RDWR
-                )  # the job waits for this, and need not wait for the rest
+            self._pipe.end()  # the job waits for this, and need not wait for the rest
         flush.to_the_end()
         self._analysis.stop()
-        self._wake_read.close()
-        self._wake_write.close()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it will wake anyway
-            self._wake_write.send(b"\0")
-
-    def _send(self, kind: bytes, body: Any) -> None:
-        """To the job; a job that is gone hears nothing, and that is seen where the pipe is read."""
-        with contextlib.suppress(OSError, ValueError), self._send_lock:
-            self._pipe.sendall(wire.frame(kind, body))
+        self._pipe.close()
 
 
 def _without_payload(event: Event) -> Event:
@@ -326,12 +290,3 @@ def _without_payload(event: Event) -> Event:
     if isinstance(event, ExecutableCreated) and event.proto is not None:
         return event._replace(proto=None, proto_reason="the agent alone has it")
     return event
-
-
-def _resident() -> int | None:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # once a second, no Path needed
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        peak = system_resource.getrusage(system_resource.RUSAGE_SELF).ru_maxrss
-        return peak * (1 if sys.platform == "darwin" else 1024)

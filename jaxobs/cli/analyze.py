@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
         print(f"wrote {options['html']}")
     else:
         from jaxobs.cli.analysis.table import report_text
-        from jaxobs.cli.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import is_styled, terminal_width
 
         width, colour = terminal_width(sys.stdout), is_styled(sys.stdout)
         print(report_text(report.document, top=options["top"], width=width, colour=colour))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
-from jaxobs.cli.timed_parser import TimedParser
+from jaxobs.cli.console.timed_parser import TimedParser
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
-        from jaxobs.cli.calibration_table import print_table
+        from jaxobs.cli.console.calibration_table import print_table
 
         print_table(calibration)
     if complaint:

@@ -43,8 +43,8 @@ def run(arguments: list[str]) -> int:
     if "--json" in arguments:
         print(json.dumps(report, indent=2))
     else:
-        from jaxobs.cli.tables import to_text
-        from jaxobs.cli.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.tables import to_text
+        from jaxobs.cli.console.terminal import is_styled, terminal_width
 
         print(to_text(_parts(report), width=terminal_width(sys.stdout), colour=is_styled(sys.stdout)))
     return 1 if report["problems"] else 0
@@ -57,7 +57,7 @@ def collect() -> dict[str, Any]:
     from jaxobs.cli.checks.settings import check_settings, directory_problems
     from jaxobs.cli.plugins import describe, find_plugins
     from jaxobs.config import Settings, SettingsError, load_settings, plain_settings
-    from jaxobs.identity import read_identity
+    from jaxobs.identity.process import read_identity
 
     settings = check_settings(os.environ)
     try:
@@ -100,7 +100,7 @@ def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
 
 def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
     from jaxobs.cli.checks.devices import peak_notes, peak_rows
-    from jaxobs.cli.tables import add_row, new_table
+    from jaxobs.cli.console.tables import add_row, new_table
 
     yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
     yield ""

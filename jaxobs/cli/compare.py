@@ -36,7 +36,7 @@ class _Options:
 
 def run(arguments: list[str]) -> int:
     """Prints the comparison, and judges it where that is asked for."""
-    from jaxobs.cli.record_files import read_record
+    from jaxobs.cli.console.record_files import read_record
     from jaxobs.report.comparison import compare
 
     if "--help" in arguments or "-h" in arguments:
@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(comparison.to_dict(), indent=2, allow_nan=False))
     else:
-        from jaxobs.cli.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import is_styled, terminal_width
         from jaxobs.report.comparison.text import text
 
         print(text(comparison, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
-from jaxobs.cli.timed_parser import TimedParser
+from jaxobs.cli.console.timed_parser import TimedParser
 from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
+    from jaxobs.cli.console.terminal import is_styled, terminal_width
     from jaxobs.cli.demonstration import report
     from jaxobs.cli.demonstration.model import default_size
     from jaxobs.cli.demonstration.progress import say
     from jaxobs.cli.demonstration.text import read_text
-    from jaxobs.cli.terminal import is_styled, terminal_width
 
     text = read_text()
     size = default_size()

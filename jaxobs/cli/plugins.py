@@ -57,8 +57,8 @@ def describe(found: Found) -> dict[str, Any]:
 
 def plugins_text(plugins: list[dict[str, Any]]) -> str:
     """The same for people: a table, the metrics of each, and what went wrong."""
-    from jaxobs.cli.tables import add_row, new_table, to_text
-    from jaxobs.cli.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.tables import add_row, new_table, to_text
+    from jaxobs.cli.console.terminal import is_styled, terminal_width
 
     if not plugins:
         return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"

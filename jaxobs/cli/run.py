@@ -25,7 +25,7 @@ USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
 def run(arguments: list[str]) -> int:
     """Becomes the script; returns only where that cannot be."""
     if _asks_for_help(arguments):
-        from jaxobs.cli.options import options_help
+        from jaxobs.cli.console.options import options_help
 
         print(f"{USAGE}\n\noptions:\n{options_help()}")
         return 0
@@ -53,7 +53,7 @@ def _asks_for_help(arguments: list[str]) -> bool:
     if arguments[:1] == ["-h"]:
         return True
     while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
-        from jaxobs.cli.options import read_option
+        from jaxobs.cli.console.options import read_option
 
         arguments = read_option(arguments)[2]
     return arguments[:1] == ["--help"]
@@ -66,7 +66,7 @@ def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """
     settings: dict[str, Any] = {}
     while arguments and arguments[0].startswith("--") and arguments[0] != "--":
-        from jaxobs.cli.options import read_option
+        from jaxobs.cli.console.options import read_option
 
         name, value, arguments = read_option(arguments)
         settings[name] = value

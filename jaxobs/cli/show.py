@@ -18,8 +18,8 @@ _OPTIONS = ("--json", "--help")
 
 def run(arguments: list[str]) -> int:
     """Prints the summary in a record."""
-    from jaxobs.cli.record_files import read_record
-    from jaxobs.cli.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.record_files import read_record
+    from jaxobs.cli.console.terminal import is_styled, terminal_width
     from jaxobs.report.summary import render
 
     if "--help" in arguments or "-h" in arguments:

@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
 def _write_once(watch: Watch) -> int:
     """The exit status is 2 where one of the addresses that were given has no snapshot."""
     from jaxobs.cli.live_view.once import text
-    from jaxobs.cli.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import is_styled, terminal_width
 
     watch.refresh(_ONCE_SECONDS)
     sleep(_LOOK_SECONDS)

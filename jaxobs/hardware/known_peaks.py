@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
-from jaxobs.hardware.peaks import Peaks, peaks_for, user_peaks
+from jaxobs.hardware.peak_sources import peaks_for, user_peaks
+from jaxobs.hardware.peaks import Peaks
 
 
 def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any]) -> Peaks:

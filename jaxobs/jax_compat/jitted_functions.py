@@ -30,3 +30,9 @@ def twin(function: Any) -> Any:
             vars(made).update(vars(function))
             return made
     return None
+
+
+def executables_alive(function: Any) -> int | None:
+    """How many executables a jitted function has by now. None for anything else, and without the name."""
+    count = getattr(function, "_cache_size", None)
+    return int(count()) if callable(count) else None

@@ -1,4 +1,4 @@
-"""Private names of JAX behind `jax.pmap`, each as `internals` says: which function of the user's it compiles.
+"""Private names of JAX behind `jax.pmap`: which function of the user's it compiles.
 
 From 0.8 on `pmap` wraps the user's function in functions of its own, hands them to `jit`, and is told to listeners by
 their names (`_fun`, before 0.9 `call_wrapped`); 0.6 compiled it apart from `jit`. Seen in 0.6.2, 0.8.2 and 0.10.2.
@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from jaxobs.jax_compat.internals import JitCall
+from jaxobs.jax_compat.compiling_frames import JitCall
 
 FRAMES_TO_SEARCH = 32
 """The call of the pmapped function was the seventh to the twentieth above the listener, the latter under `jax.grad`."""
@@ -82,7 +82,7 @@ def mapped_name(call: FrameType) -> str | None:
 
 
 def mapped_call(frame: FrameType | None) -> JitCall | None:
-    """As `internals.call_being_traced`, of a pmapped function. None: it is none, or cannot be seen."""
+    """As `compiling_frames.call_being_traced`, of a pmapped function. None: it is none, or cannot be seen."""
     call = call_of_pmap(frame)
     avals = _avals(frame, call)
     if call is None or avals is None:

@@ -103,3 +103,8 @@ def _memory(sharding: Any) -> str:
     """The kind of memory if not the usual."""
     kind = getattr(sharding, "memory_kind", None)
     return "" if kind in USUAL_MEMORY else f" in {kind}"
+
+
+def committed_to(array: Any) -> str:
+    """The type of the sharding that an array is committed to; empty for an uncommitted one, and for no array of JAX's."""
+    return type(array.sharding).__name__ if getattr(array, "_committed", False) else ""

@@ -1,9 +1,10 @@
-"""Which frames JAX takes for the user's, in the source lines of its messages, jaxprs and compiled modules."""
+"""Which frames are the user's and which belong to JAX and to jaxobs."""
 
 # private names of JAX live here
 
 from __future__ import annotations
 
+import functools
 import sys
 
 _excluded: set[str] = set()
@@ -20,3 +21,12 @@ def leave_out(file: str) -> None:
     if callable(register) and file not in _excluded:
         _excluded.add(file)
         register(file)
+
+
+@functools.cache
+def own_packages() -> tuple[str, ...]:
+    """How the files of JAX and of the probe begin: frames in them are not the user's. To be asked with JAX imported."""
+    packages = ("jax", "jaxlib", "jaxobs.jax_compat", "jaxobs.measure", "jaxobs.probe")
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in packages]
+    folders = [file.removesuffix("__init__.py") for file in files if file]
+    return (*folders, "<frozen ")

@@ -21,7 +21,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.plugin.custom_calls import load_rules
-from jaxobs.probe.saying import warn
+from jaxobs.probe.log import warn
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.roofline_model.bounds import bound_time, total_bound
 from jaxobs.roofline_model.measured_run import Roofline, measured_run
@@ -96,15 +96,14 @@ def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         )
     compiled = _compiled(jitted, args, kwargs)
     module = _module(compiled)
-    device = compiled.runtime_executable().local_devices()[0]
-    peaks = _peaks(device)
+    peaks = _peaks(compiled.runtime_executable().local_devices()[0])
     working_set = _working_set(compiled)
     bound = total_bound(bound_time(operation.cost, peaks, working_set) for operation in module.operations)
     times = _time(jitted, args, kwargs, donated=_donates(compiled))
     quartiles = statistics.quantiles(times, n=4)
     median, spread = statistics.median(times), quartiles[2] - quartiles[0]
     used = model_flops_utilization(module.cost, median, peaks)
-    return measured_run(module.cost, bound, median, spread, len(times), used, device.device_kind, peaks)
+    return measured_run(module.cost, bound, median, spread, len(times), used, peaks)
 
 
 def _of_numbers(
@@ -134,12 +133,11 @@ def _of_numbers(
         bytes=float(bytes or 0.0),
         float32_flops_by_precision={"default": float(flops)} if flops and dtype in FLOAT32_SOURCES else {},
     )
-    device = jax.devices()[0]
-    peaks = _peaks(device)
+    peaks = _peaks(jax.devices()[0])
     model = model_flops_utilization(work, elapsed, peaks)
     unknown = model.reason or "the FLOPs given count as the model's; which were rematerialised is not known"
     used = Utilization(model.mfu, None, unknown)
-    return measured_run(work, bound_time(work, peaks), elapsed, None, 1, used, device.device_kind, peaks)
+    return measured_run(work, bound_time(work, peaks), elapsed, None, 1, used, peaks)
 
 
 def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-from jaxobs.plugin.guard import raised_by_signal_handler
-
 
 def temporary_directory() -> Path | None:
     """The system's, by TMPDIR and the like; None where there is none that can be written to.
@@ -17,9 +15,7 @@ def temporary_directory() -> Path | None:
     remembered = tempfile.tempdir
     try:
         return Path(tempfile.gettempdir())
-    except OSError as error:
-        if raised_by_signal_handler(error):
-            raise
+    except OSError:
         return None
     finally:
         tempfile.tempdir = remembered
@@ -34,6 +30,4 @@ def why_not_writable(directory: Path) -> str | None:
         with tempfile.TemporaryFile(dir=there):
             return None
     except OSError as error:
-        if raised_by_signal_handler(error):  # a TimeoutError of the user's, say
-            raise
         return f"{error.strerror or error}" + ("" if there == directory else f" ({there})")

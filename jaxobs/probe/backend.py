@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
-from jaxobs.jax_compat.internals import backend_exists
+from jaxobs.jax_compat.backend import backend_exists
 from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound
 

@@ -28,11 +28,9 @@ _waiting: dict[str, list[Action]] = {}
 def when_imported(module_name: str, action: Action) -> None:
     """Call `action(module)` once: now if the module is fully imported, else right after its import completes.
 
-    It then runs on the importing thread. It never raises into the import, but for what a signal handler of the
-    user's raises meanwhile: what it raises itself is logged. A failed
-    import leaves the action waiting for the next one. An import under way elsewhere is not waited for; one that
-    another thread begins in the very moment of the first call for that module, and whose file it has found but not
-    yet begun to run, is missed.
+    It then runs on the importing thread, and what it raises is logged: nothing reaches the import. A failed import leaves
+    the action waiting for the next one. An import under way elsewhere is not waited for; one that another thread begins
+    in the very moment of the first call for that module, and whose file it has found but not yet begun to run, is missed.
     """
     with _lock:
         _waiting.setdefault(module_name, []).append(action)
@@ -69,19 +67,8 @@ def _imported(module_name: str, module: ModuleType) -> None:
     for action in actions:
         try:
             action(module)
-        except Exception as error:  # it would surface in the user's import statement
-            if _raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
             _LOGGER.warning("jaxobs: cannot observe %s: %s: %s", module_name, type(error).__name__, error)
-
-
-def _raised_by_signal_handler(error: Exception) -> bool:
-    # Here and not above: a process in which nothing fails loads nothing for it.
-    try:
-        from jaxobs.plugin.guard import raised_by_signal_handler
-    except Exception:  # noqa: BLE001  # whatever is wrong with our own files is what there is to tell of
-        return False
-    return raised_by_signal_handler(error)
 
 
 class _Finder:

@@ -15,22 +15,23 @@ from jaxobs.jax_compat.source_information import leave_out
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
-from jaxobs.plugin.guard import Guard, raised_by_signal_handler
+from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
 from jaxobs.probe.backend import find_backend
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.sources import Sources
 from jaxobs.probe.steps.annotations import Profiling, annotate_steps, hook_annotations
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.library_marks import LibraryPhase, on_main_thread
-from jaxobs.probe.steps.loops import Loops, Step, Steps
+from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.recorded import RecordedValues
-from jaxobs.probe.transport.agent_process import Connection
+from jaxobs.probe.steps.tracing import Tracing
 from jaxobs.probe.transport.payloads import Payloads
-from jaxobs.probe.transport.sender import Sender
+from jaxobs.probe.transport.sender import Agents, Sender
 from jaxobs.probe.watch import automatic, outside_jit, watched
 from jaxobs.probe.watch.automatic import watch_all_jitted
-from jaxobs.probe.watch.calls import Calls
+from jaxobs.probe.watch.calls import Calls, Shared
 from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.executables import Executables
 from jaxobs.probe.watch.first_calls import FirstCalls
@@ -62,10 +63,10 @@ class ProbeJob:
         return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
 
     def trace_began(self) -> None:
-        self._side.trace_began()
+        self._side.tracing.began()
 
     def trace_ended(self) -> None:
-        self._side.trace_ended()
+        self._side.tracing.ended()
 
     def listeners_restored(self) -> None:
         self._side.sender.listeners_restored += 1
@@ -103,9 +104,7 @@ class ProbeSide:
     def __init__(
         self,
         settings: dict[str, Any],
-        hello: Callable[[], dict[str, Any]],
-        connect: Callable[[], Connection],
-        heard: Callable[[bytes, Any], None],
+        agents: Agents,
         log: Callable[[str], None],
         before: ProbeSide | None = None,
     ) -> None:
@@ -118,9 +117,9 @@ class ProbeSide:
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
         self.first_calls = FirstCalls(self.ring.emit, self.completions)
         self.recorded = RecordedValues(self.loops.current, log)
-        told = before.sender.told_again.to_another_observer() if before is not None else None
+        retained = before.sender.retained.to_another_observer() if before is not None else None
         self.sender: Sender = Sender(
-            self.ring, connect, hello, self._gather, heard, log, settings["interval"], self._other_cpu, told
+            self.ring, agents, self._gather, log, settings["interval"], self._other_cpu, retained
         )
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
         self.host_lines = self._sampler(settings, log)
@@ -134,7 +133,7 @@ class ProbeSide:
         self._log = log
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
-        self._suspended = threading.local()
+        self.tracing = Tracing(self.loops.current)
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
@@ -196,10 +195,11 @@ class ProbeSide:
         return self.executables.number()
 
     def _calls_of(self, function: Any, number: int) -> Calls:
-        return Calls(
-            function, number, self.ring.emit, self.loops.current, self.executables, self.completions, self.first_calls,
-            self.unmarked, self.loops.failed,
+        shared = Shared(
+            self.ring.emit, self.loops.current, self.executables, self.completions, self.first_calls, self.unmarked,
+            self.loops.failed,
         )  # fmt: skip
+        return Calls(function, number, shared)
 
     def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> MainThreadSampler | None:
         """What samples the main thread; it knows that thread's steps where this is made on it."""
@@ -222,9 +222,7 @@ class ProbeSide:
             return ProfileResult("failed", "", begun)
         try:
             result: ProfileResult = begun.result(PROFILE_SECONDS)
-        except TimeoutError as error:
-            if raised_by_signal_handler(error):
-                raise
+        except TimeoutError:
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
         return result
 
@@ -255,26 +253,7 @@ class ProbeSide:
         self.ring.close()
         self.loops.emit = self.ring.emit
         self.watching.end()
-        self._hide_step()  # one under way would remember what a call under way runs for as long as the child lives
-
-    def trace_began(self) -> None:
-        """While JAX traces, watched functions that are called run nothing: their marks go to a step nobody sees."""
-        depth = getattr(self._suspended, "depth", 0)
-        if depth == 0:
-            self._suspended.step = self.loops.current.step
-            self._hide_step()
-        self._suspended.depth = depth + 1
-
-    def _hide_step(self) -> None:
-        self.loops.current.step = hidden = Step("")
-        hidden.hidden = True
-
-    def trace_ended(self) -> None:
-        self._suspended.depth = max(0, getattr(self._suspended, "depth", 0) - 1)
-        step = self.loops.current.step
-        if self._suspended.depth == 0 and step is not None and step.hidden:
-            self.loops.current.step = getattr(self._suspended, "step", None)
-            self._suspended.step = None
+        self.tracing.hide_step()  # one under way would remember what a call under way runs for as long as the child lives
 
     def _gather(self) -> list[Event]:
         """On the sender's thread, once a wake-up: what is read rather than emitted."""

@@ -120,7 +120,6 @@ def measured_run(
     spread: float | None,
     samples: int,
     used: Utilization,
-    device: str,
     peaks: Peaks,
 ) -> Roofline:
     """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
@@ -147,7 +146,7 @@ def measured_run(
         runner_up=verdict.runner_up,
         mfu=used.mfu,
         hfu=used.hfu,
-        device=device,
+        device=peaks.device_kind,
         peaks=peaks,
         reason="; ".join(reason for reason in reasons if reason) or None,
         utilization_reason=used.reason,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -147,15 +147,12 @@ class Timeline:
             counts[index] += 1
             totals[index] += duration
             fastest[index] = min(fastest[index], duration)
-        notes = []
-        if self.wrong_times:
-            notes.append(f"{self.wrong_times} events with impossible times were left out")
-        buffers = sum(count for count, kind in zip(counts, kinds, strict=True) if kind == "command_buffer")
-        if buffers:
-            notes.append(_COMMAND_BUFFERS.format(count=buffers))
         kind, capabilities = device_kind(self.platform, self.capabilities)
         under_way = self.run_spans or self.launches
         ranked = self._operation_times(found, counts, totals, fastest)
+        order = [index for index, _ in ranked]
+        runs = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
+        whole_runs = [(span, program) for span, program, whole in runs if whole]
         return DeviceTrace(
             name=self.name,
             host=self.host,
@@ -176,25 +173,24 @@ class Timeline:
             modules=self._module_times(found),
             streams=tuple(self.streams),
             steps=tuple(self.steps),
-            notes=tuple(notes),
+            notes=tuple(self._notes(counts)),
             stretches={
-                name: stretch_time(
-                    parts,
-                    self.intervals,
-                    under_way,
-                    kinds,
-                    [at for at, _ in ranked],
-                    [
-                        (span, program)
-                        for span, program, whole in zip(
-                            self.run_spans, self.run_programs, self.run_is_whole, strict=True
-                        )
-                        if whole
-                    ],
-                )
+                name: stretch_time(parts, self.intervals, under_way, kinds, order, whole_runs)
                 for name, parts in stretches.items()
             },
         )
+
+    def _notes(self, counts: Sequence[int]) -> Iterator[str]:
+        """What whoever reads the trace has to know; `counts` are the executions of each operation."""
+        if self.wrong_times:
+            yield f"{self.wrong_times} events with impossible times were left out"
+        buffers = sum(
+            count
+            for count, operation in zip(counts, self.operations, strict=True)
+            if operation.kind == "command_buffer"
+        )
+        if buffers:
+            yield _COMMAND_BUFFERS.format(count=buffers)
 
     def _operation_times(
         self,

@@ -13,10 +13,10 @@ from rich.console import Console
 
 import jaxobs.cli.calibrate as command
 from jaxobs.cli import main
-from jaxobs.cli.calibration_table import print_table
+from jaxobs.cli.console.calibration_table import print_table
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.hardware.calibration_file import load_calibration, read_calibration, this_host
-from jaxobs.hardware.peaks import peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
 
 EXAMPLE = Calibration(
     "NVIDIA H200", "gpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,

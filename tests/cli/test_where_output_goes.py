@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.cli.terminal import is_styled, terminal_width
+from jaxobs.cli.console.terminal import is_styled, terminal_width
 from jaxobs.report.text_table import PLAIN_WIDTH
 
 sys.path.insert(0, str(Path(__file__).parent))

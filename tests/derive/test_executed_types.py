@@ -8,7 +8,7 @@ import pytest
 
 from jaxobs.cli.checks.devices import peak_notes
 from jaxobs.derive.fold import Fold
-from jaxobs.hardware.peaks import peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import FunctionWatched
 from jaxobs.roofline_model.bounds import bound_time
@@ -56,7 +56,7 @@ def test_the_upper_bound_is_in_the_entry_and_absent_where_there_is_none() -> Non
 def text_of(cost: Cost, kind: str, platform: str) -> str:
     peaks = peaks_for(kind, platform)
     used = model_flops_utilization(cost, 1.0, peaks)
-    return str(measured_run(cost, bound_time(cost, peaks), 1.0, None, 1, used, kind, peaks))
+    return str(measured_run(cost, bound_time(cost, peaks), 1.0, None, 1, used, peaks))
 
 
 def test_a_roofline_says_in_which_type_float32_is_multiplied() -> None:

@@ -41,9 +41,9 @@ ROWS: dict[int, Row] = {
         "plugin/test_discovery.py::test_ctrl_c_while_loading_reaches_the_user",
     )),
     6: Row("memory_stats raises, is None, lacks keys", (
-        "plugins/test_memory.py::test_a_device_that_tells_nothing_has_no_figures",
-        "plugins/test_memory.py::test_a_backend_that_fails_is_let_alone_ever_longer",
-        "plugins/test_memory.py::test_nothing_of_jax_is_called_while_a_backend_is_let_alone",
+        "plugins/memory/test_devices.py::test_a_device_that_tells_nothing_has_no_figures",
+        "plugins/memory/test_devices.py::test_a_backend_that_fails_is_let_alone_ever_longer",
+        "plugins/memory/test_devices.py::test_nothing_of_jax_is_called_while_a_backend_is_let_alone",
     )),
     7: Row("the OTLP endpoint refuses", (
         "otel/test_delivery.py::test_an_endpoint_that_refuses_loses_the_oldest_and_says_so",
@@ -117,7 +117,7 @@ ROWS: dict[int, Row] = {
     24: Row("the user's own profiler session", (
         "profiler/test_user_sessions.py::test_ours_gives_way_to_the_users",
         "profiler/test_user_sessions.py::test_ours_is_skipped_while_the_users_is_there_and_made_after_it",
-        "profiler/test_windows.py::test_a_window_that_is_due_while_the_user_has_a_session_is_skipped_and_counted_once",
+        "profiler/test_profiler_faults.py::test_a_window_that_is_due_while_the_user_has_a_session_is_skipped_and_counted_once",
     )),
     25: Row("instrument() and shutdown() in any order and number", (
         "safety/test_beginning_and_ending.py::test_in_any_order_and_number_nothing_accumulates",

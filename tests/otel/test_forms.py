@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.exponential import SCALE, bucket_index
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
-from jaxobs_plugins.nvidia import NvidiaCollector
+from jaxobs_plugins.collectors.nvidia import NvidiaCollector
 from jaxobs_plugins.otel.hardware import CONVENTIONS
 from jaxobs_plugins.otel.metrics import AGGREGATION, EXPONENTIAL
 from tests.otel.job import Harness, Receiver

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.amd import AmdCollector
-from jaxobs_plugins.amd.queries import REASONS
+from jaxobs_plugins.collectors.amd import AmdCollector
+from jaxobs_plugins.collectors.amd.queries import REASONS
 
 STAND_IN = """
 class AmdSmiException(Exception): pass

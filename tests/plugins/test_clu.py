@@ -14,7 +14,7 @@ import pytest
 
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs.testing import FakeJob, check_probe
-from jaxobs_plugins.clu import CluProbe
+from jaxobs_plugins.probes.clu import CluProbe
 from tests.probe.conftest import Observed, observed
 
 __all__ = ["observed"]  # a fixture

@@ -12,7 +12,7 @@ import pytest
 
 from jaxobs.model.events import Measured
 from jaxobs.plugin.discovery import PROBES, conformance_problem
-from jaxobs_plugins.garbage_collection import COLLECTIONS, GarbageCollectionProbe
+from jaxobs_plugins.probes.garbage_collection import COLLECTIONS, GarbageCollectionProbe
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from jaxobs.plugin.discovery import COLLECTORS, conformance_problem
-from jaxobs_plugins.host import HostCollector
-from jaxobs_plugins.host.machine import counted_interfaces
+from jaxobs_plugins.collectors.host import HostCollector
+from jaxobs_plugins.collectors.host.machine import counted_interfaces
 
 
 def collected(collector: HostCollector) -> dict[str, float]:

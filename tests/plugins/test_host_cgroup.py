@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.host import HostCollector
+from jaxobs_plugins.collectors.host import HostCollector
 
 PID = os.getpid()
 V1_NO_LIMIT = 9223372036854771712

@@ -10,10 +10,10 @@ import metrax.logging
 import numpy as np
 import pytest
 
-from jaxobs.jax_compat.internals import unregister_listeners
+from jaxobs.jax_compat.listeners import unregister_listeners
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs.testing import FakeJob, check_probe
-from jaxobs_plugins.metrax import MetraxProbe
+from jaxobs_plugins.probes.metrax import MetraxProbe
 from tests.probe.conftest import Observed, observed
 
 __all__ = ["observed"]  # a fixture

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jaxobs.vocabulary.compilation import CAUSES
-from jaxobs_plugins.compile.miss_cause import (
+from jaxobs_plugins.probes.compile.miss_cause import (
     ABSENT,
     UNEXPLAINED,
     Leaf,

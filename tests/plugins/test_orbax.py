@@ -19,7 +19,7 @@ import pytest
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.testing import FakeJob, check_probe
-from jaxobs_plugins.orbax import OrbaxProbe
+from jaxobs_plugins.probes.orbax import OrbaxProbe
 from tests.probe.conftest import Observed, observed
 
 __all__ = ["observed"]  # a fixture
@@ -148,7 +148,7 @@ def test_after_stop_the_library_is_what_it_was() -> None:
 def test_the_library_is_not_imported_for_it(tmp_path: Path) -> None:
 
     program = (
-        "import sys; from jaxobs.testing import FakeJob; from jaxobs_plugins.orbax import OrbaxProbe;"
+        "import sys; from jaxobs.testing import FakeJob; from jaxobs_plugins.probes.orbax import OrbaxProbe;"
         "p = OrbaxProbe(); p.start(FakeJob()); assert 'orbax' not in sys.modules; print(p.reason)"
     )
     done = subprocess.run(

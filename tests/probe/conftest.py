@@ -10,6 +10,7 @@ import pytest
 from jaxobs.config import Settings
 from jaxobs.probe.side import ProbeSide
 from jaxobs.probe.sources import Source
+from jaxobs.probe.transport.sender import Agents
 from tests.probe.marks_under_a_clock import marks, sent_events
 
 __all__ = ["marks"]  # a fixture
@@ -21,7 +22,7 @@ class Observed:
     def __init__(self, **settings: Any) -> None:
         self.log: list[str] = []
         plain = Settings(**settings).model_dump(mode="json") | {"rank_on_host": 0, "in_kubernetes": False}
-        self.side = ProbeSide(plain, dict, _no_agent, lambda kind, body: None, self.log.append)
+        self.side = ProbeSide(plain, Agents(_no_agent, dict, lambda kind, body: None), self.log.append)
         self.events: list[Any] = []
 
     def source(self, name: str) -> Source:

@@ -10,9 +10,11 @@ import pytest
 from jaxobs.flow.ring import Ring
 from jaxobs.flow.wire import Frames, events_frame, events_of
 from jaxobs.model.events import PhaseStarted, StepEnded, steps_of_rows
+from jaxobs.probe.steps import iteration as iteration_module
 from jaxobs.probe.steps import loops as loops_module
 from jaxobs.probe.steps import marks as marks_module
-from jaxobs.probe.steps.loops import Loops, Steps
+from jaxobs.probe.steps.iteration import Steps
+from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 
 
@@ -66,6 +68,7 @@ class Marks:
 def marks(monkeypatch: pytest.MonkeyPatch) -> Marks:
     made = Marks()
     monkeypatch.setattr(loops_module, "now", lambda: made.time)
+    monkeypatch.setattr(iteration_module, "now", lambda: made.time)
     monkeypatch.setattr(marks_module, "now", lambda: made.time)
     return made
 

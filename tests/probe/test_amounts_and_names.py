@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from jaxobs.model.events import LoopDeclared
-from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
 from tests.probe.marks_under_a_clock import Marks, steps_of

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.compiling_frames import call_being_traced, lowering
+from jaxobs.jax_compat.listeners import unregister_listeners
 from jaxobs.model import events
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def test_logging_settings_traces_and_compiles_are_as_without(
     run()
     assert (len(traced), len(phases)) == (2 * without, 2 * compiled)
     assert compiled >= 2 * without
-    jax_internals.unregister_listeners(None, count, None)
+    unregister_listeners(None, count, None)
     assert (loggers(), dict(jax.config.values)) == before[:2]
     assert caplog.records == []
 
@@ -217,7 +218,7 @@ def test_what_cannot_be_read_is_other_with_its_reason(observed: Any, monkeypatch
     def broken(*_: Any) -> Any:
         raise AttributeError("as in a JAX of the future")
 
-    from jaxobs_plugins.compile import causes
+    from jaxobs_plugins.probes.compile import causes
 
     monkeypatch.setattr(causes, "call_being_traced", broken)
     monkeypatch.setattr(causes, "lowering", broken)
@@ -236,7 +237,7 @@ def test_what_cannot_be_read_is_other_with_its_reason(observed: Any, monkeypatch
 def test_many_arguments_are_capped_and_then_nothing_is_guessed(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jaxobs_plugins.compile import signature
+    from jaxobs_plugins.probes.compile import signature
 
     monkeypatch.setattr(signature, "NODES_KEPT", 8)
 
@@ -255,6 +256,6 @@ def test_many_arguments_are_capped_and_then_nothing_is_guessed(
 
 def test_frames_that_are_not_jaxs_tell_nothing() -> None:
     frame = sys._getframe()
-    assert jax_internals.call_being_traced(frame) is None
-    assert jax_internals.lowering(frame) is None
-    assert jax_internals.call_being_traced(None) is None
+    assert call_being_traced(frame) is None
+    assert lowering(frame) is None
+    assert call_being_traced(None) is None

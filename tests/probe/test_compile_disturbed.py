@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
 from jaxobs.model.events import (
     CompilePhaseEnded,
     CompilePhaseStarted,
@@ -20,8 +19,8 @@ from jaxobs.model.events import (
     StepEnded,
 )
 from jaxobs.probe.steps.marks import StepMark
-from jaxobs_plugins.compile import causes
-from jaxobs_plugins.compile.executable import local_devices_of, memory_of, module_of
+from jaxobs_plugins.probes.compile import causes
+from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
 from tests.probe.compiled import compilations
 
 
@@ -121,7 +120,7 @@ def test_a_probe_that_fails_is_contained_and_finds_its_way_back(
     def broken(*_: Any) -> Any:
         raise RuntimeError("as in a JAX of the future")
 
-    monkeypatch.setattr(jax_internals, "traced_function", broken)
+    monkeypatch.setattr("jaxobs_plugins.probes.compile.probe.traced_function", broken)
     assert jax.jit(lambda x: x + 21)(1.0) == 22.0
     monkeypatch.undo()
     assert guard.failures > 0

@@ -6,9 +6,9 @@ import gc
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
-from jaxobs_plugins.compile import history
-from jaxobs_plugins.compile.history import History, Traced
-from jaxobs_plugins.compile.miss_cause import Leaf, Signature, Value
+from jaxobs_plugins.probes.compile import history
+from jaxobs_plugins.probes.compile.history import History, Traced
+from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 
 if TYPE_CHECKING:
     import pytest

@@ -15,9 +15,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from jaxobs.jax_compat.foreign_objects import TEXT_LENGTH
 from jaxobs.jax_compat.shardings import sharding_text
-from jaxobs_plugins.compile.functions import function_key, function_text
-from jaxobs_plugins.compile.miss_cause import Value
-from jaxobs_plugins.compile.values import value_of
+from jaxobs_plugins.probes.compile.functions import function_key, function_text
+from jaxobs_plugins.probes.compile.miss_cause import Value
+from jaxobs_plugins.probes.compile.values import value_of
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import ExecutableRan, StepCompleted
-from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch import room
-from jaxobs.probe.watch.completions import Completions, OutputLeaf, Sample
+from jaxobs.probe.watch.completions import Completions, Sample
+from jaxobs.probe.watch.output_leaf import OutputLeaf
 
 STEP = 0.012
 STEPS = 100

@@ -14,8 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxobs.jax_compat.internals import arrays_alive
-from jaxobs.jax_compat.live_arrays import Census, Group, list_arrays, local_bytes, memory_ran_out
+from jaxobs.jax_compat.live_arrays import (
+    Census,
+    Group,
+    arrays_alive,
+    list_arrays,
+    local_bytes,
+    memory_ran_out,
+)
 from jaxobs.jax_compat.shardings import layout_text
 
 SHARDED = """

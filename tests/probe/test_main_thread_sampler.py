@@ -13,7 +13,7 @@ import pytest
 
 from jaxobs.model.events import MainThreadSampled
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
-from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import ACTIVITIES
 

@@ -15,7 +15,7 @@ import pytest
 
 from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner
 from jaxobs.probe.main_thread.stack import Place, Stack
-from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
 

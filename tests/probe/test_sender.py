@@ -12,7 +12,7 @@ from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
 from jaxobs.probe.transport.agent_process import AgentProcess
-from jaxobs.probe.transport.sender import EVENTS_A_FRAME, Sender
+from jaxobs.probe.transport.sender import EVENTS_A_FRAME, Agents, Sender
 
 
 class Played:
@@ -46,7 +46,7 @@ class Sending:
         self.lines: list[str] = []
         self.ring = Ring(100_000)
         self.sender = Sender(
-            self.ring, self._connect, dict, list, lambda kind, body: None, self.lines.append, 1.0
+            self.ring, Agents(self._connect, dict, lambda kind, body: None), list, self.lines.append, 1.0
         )
         self.sender.open()
         self.sender._open()

@@ -7,10 +7,8 @@ import logging
 import random
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from importlib.metadata import EntryPoint
-from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import jax
@@ -19,16 +17,10 @@ import numpy as np
 import pytest
 
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
-from jaxobs.model.profile import ProfileResult
-from jaxobs.plugin.base import Probe
-from jaxobs.plugin.directories import why_not_writable
-from jaxobs.plugin.discovery import PROBES, Announced, Found
+from jaxobs.plugin.discovery import PROBES, Announced
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.plugin.protocol import Job
-from jaxobs.probe.import_hook import when_imported
-from jaxobs.probe.saying import warn
-from jaxobs.probe.sources import Source
-from jaxobs.probe.steps.loops import Steps
+from jaxobs.probe.log import warn
+from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import amount, as_name, plain_amount
 from jaxobs.probe.watch import calls
@@ -199,45 +191,12 @@ def _loads_a_plugin() -> None:
         lambda: calls.is_jitted(Rings()),
         _warns,
         _loads_a_plugin,
-        lambda: when_imported("signal", rings),
     ],
-    ids=["amount", "name", "number", "watch", "log", "plugin", "import"],
+    ids=["amount", "name", "number", "watch", "log", "plugin"],
 )
 def test_where_code_of_others_is_called(run: Callable[[], object]) -> None:
     with pytest.raises(AlarmError):
         run()
-
-
-def test_where_a_directory_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", rings)
-    with pytest.raises(AlarmError):
-        why_not_writable(Path.cwd())
-
-
-class NeverProfiled(Probe):
-    def start(self, job: Job) -> None:
-        pass
-
-    def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
-        return Future()
-
-    def stop(self) -> None:
-        pass
-
-
-def test_while_a_profile_is_waited_for(observed: Any) -> None:
-    def too_late(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError("the user's own")
-
-    point: Any = SimpleNamespace(
-        name="slow", source="slow", built_in=True, load=lambda: Found("", "slow", "", "", NeverProfiled())
-    )
-    observed.side.sources._sources.insert(0, slow := Source(point, warn))
-    slow.begin(SimpleNamespace())  # type: ignore[arg-type]  # it asks for nothing
-    signal.signal(signal.SIGALRM, too_late)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    with pytest.raises(TimeoutError, match="own"):
-        observed.side.profile(1.0, keep=False)
 
 
 def test_all_else_is_suppressed() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
+from jaxobs.probe.steps import iteration as iteration_module
 from jaxobs.probe.steps import loops as loops_module
 from jaxobs.probe.steps import marks as marks_module
 from tests.probe.marks_under_a_clock import Marks, own, run, steps_of
@@ -89,7 +90,7 @@ def test_every_nanosecond_inside_a_mark_is_charged_exactly_once(programs: list[A
     """Loops take what is theirs, phases what is theirs (a checkpoint in a step: the step), however they are nested."""
     marks = Marks()
     before = loops_module.now
-    loops_module.now = marks_module.now = lambda: marks.time  # type: ignore[assignment]
+    iteration_module.now = loops_module.now = marks_module.now = lambda: marks.time  # type: ignore[assignment]
     try:
         outside = between = 0
         with marks.phase("everything"):
@@ -98,7 +99,7 @@ def test_every_nanosecond_inside_a_mark_is_charged_exactly_once(programs: list[A
                 if program[0] == "work":
                     outside += program[1]
     finally:
-        loops_module.now = marks_module.now = before
+        iteration_module.now = loops_module.now = marks_module.now = before
     charged = 0
     for event in marks.events():
         if isinstance(event, StepEnded):

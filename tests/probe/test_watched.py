@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import FunctionWatched, StepEnded
-from jaxobs.probe.steps.loops import Steps
-from jaxobs.probe.watch.calls import NOT_SEEN, is_jitted
+from jaxobs.probe.steps.iteration import Steps
+from jaxobs.probe.watch.calls import NOT_SEEN
+from jaxobs.probe.watch.watchable import is_jitted
 from tests.probe.watched_runs import executables, runs, step
 
 

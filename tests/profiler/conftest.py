@@ -13,7 +13,8 @@ import pytest
 
 from jaxobs.model.events import ProfileWindow
 from jaxobs.testing import DEFAULT_SETTINGS, FakeJob
-from jaxobs_plugins.profiler import ProfilerProbe, event_memory
+from jaxobs_plugins.probes.profiler import ProfilerProbe, event_memory
+from jaxobs_plugins.probes.profiler.pace import Pace
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +101,9 @@ def train() -> Iterator[Callable[[Observed], Training]]:
     yield start
     for training in made:
         training.stop()
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job has warmed up at once."""
+    monkeypatch.setattr(Pace, "is_steady", lambda self: True)

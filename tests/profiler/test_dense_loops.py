@@ -12,18 +12,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
-from jaxobs_plugins.profiler import event_memory, looking
-from jaxobs_plugins.profiler.event_memory import Allocated
-from jaxobs_plugins.profiler.looking import UNWATCHED
-from jaxobs_plugins.profiler.pace import Pace
-from jaxobs_plugins.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHORTEST_PAUSE, Window
-from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
+from jaxobs_plugins.probes.profiler import event_memory, recorder
+from jaxobs_plugins.probes.profiler.event_memory import Allocated
+from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.recorder import UNWATCHED
+from jaxobs_plugins.probes.profiler.schedule import DENSEST, FIRST_LONGEST, GROWTH, SHORTEST_PAUSE, Window
+from tests.profiler.jax_versions import sees_a_cpu
 
 pytestmark = [
-    pytest.mark.skipif(
-        jax_internals.jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"
-    ),
+    sees_a_cpu,
     pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated"),
 ]
 
@@ -65,7 +62,7 @@ class Changing:
 @pytest.fixture
 def changing(observe: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Changing]]:
     monkeypatch.setattr(Pace, "is_steady", lambda self: True)
-    monkeypatch.setattr("jaxobs_plugins.profiler.windows.HELD", LITTLE)
+    monkeypatch.setattr("jaxobs_plugins.probes.profiler.windows.HELD", LITTLE)
     observed = observe()
     loop = Changing(observed)
     yield observed, loop
@@ -158,11 +155,11 @@ def test_a_trace_that_is_far_too_large_is_not_even_taken(
     changing: tuple[Any, Changing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observed, loop = changing
-    monkeypatch.setattr("jaxobs_plugins.profiler.windows.HELD", LITTLE // 16)
-    monkeypatch.setattr(looking, "FIRST_LOOK", 0.2)  # no look comes in time
-    monkeypatch.setattr(looking, "LOOK", 0.2)
-    monkeypatch.setattr(looking, "GLIMPSES", ())
-    monkeypatch.setattr("jaxobs_plugins.profiler.windows.GLIMPSES", ())
+    monkeypatch.setattr("jaxobs_plugins.probes.profiler.windows.HELD", LITTLE // 16)
+    monkeypatch.setattr(recorder, "FIRST_LOOK", 0.2)  # no look comes in time
+    monkeypatch.setattr(recorder, "LOOK", 0.2)
+    monkeypatch.setattr(recorder, "GLIMPSES", ())
+    monkeypatch.setattr("jaxobs_plugins.probes.profiler.windows.GLIMPSES", ())
     loop.change()
     time.sleep(0.1)
     made = observed.probe._windows
@@ -185,7 +182,7 @@ def test_over_many_windows_of_such_a_loop_no_more_is_spent_than_the_budget_and_o
     made = observed.probe._windows
     skipped = 0.0  # the waiting for the next window, which the test does not do
     real = time.monotonic
-    monkeypatch.setattr("jaxobs_plugins.profiler.windows.monotonic", lambda: real() + skipped)
+    monkeypatch.setattr("jaxobs_plugins.probes.profiler.windows.monotonic", lambda: real() + skipped)
     for _ in range(4):
         due = made.due(observed.job.progress())
         skipped += max(0.0, due - (real() + skipped))

@@ -6,8 +6,8 @@ import ctypes
 
 import pytest
 
-from jaxobs_plugins.profiler import event_memory
-from jaxobs_plugins.profiler.event_memory import HELD_A_TRACED_BYTE, Allocated, EventMemory
+from jaxobs_plugins.probes.profiler import event_memory
+from jaxobs_plugins.probes.profiler.event_memory import HELD_A_TRACED_BYTE, Allocated, EventMemory
 
 MEBIBYTE = 2**20
 glibc = pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated")

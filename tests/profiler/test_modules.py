@@ -1,7 +1,7 @@
 """The job's modules travel once after each compile, and not where they would fill the trace."""
 
 from jaxobs.plugin.protocol import Progress
-from jaxobs_plugins.profiler.modules import AGAIN_SECONDS, ModulesInTraces
+from jaxobs_plugins.probes.profiler.modules import AGAIN_SECONDS, ModulesInTraces
 
 
 def test_modules_are_wanted_once_after_each_compile_and_again_after_a_while():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs_plugins.profiler.schedule import (
+from jaxobs_plugins.probes.profiler.schedule import (
     DENSEST,
     FIRST_LONGEST,
     GROWTH,

@@ -12,14 +12,18 @@ from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import LoopEnded, ProfileWindow
 from jaxobs.probe.transport.agent_process import AgentProcess
-from jaxobs.probe.transport.sender import Sender
+from jaxobs.probe.transport.sender import Agents, Sender
 
 
 def test_a_large_trace_reaches_an_agent_that_reads_slowly() -> None:
     ours, theirs = socket.socketpair()
     ring = Ring(100)
     sender = Sender(
-        ring, lambda: (ours, AgentProcess()), dict, list, lambda kind, body: None, print, interval=0.05
+        ring,
+        Agents(lambda: (ours, AgentProcess()), dict, lambda kind, body: None),
+        list,
+        print,
+        interval=0.05,
     )
     trace = os.urandom(5_000_000)
     ring.emit(LoopEnded("before", 1, 0))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
+from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.trace import read_trace
 
 
@@ -57,20 +57,20 @@ def test_who_comes_during_a_glimpse_waits_for_no_other_session(
     observed: Any, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(observed)
-    turns, looking = observed.probe._turns, observed.probe._windows._looking
-    look, looks = looking.look, []
+    session_lock, recorder = observed.probe._session_lock, observed.probe._windows._recorder
+    look, looks = recorder.look, []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
-        looks.append(threading.Thread(target=turns.user_comes, args=(30.0,)))
+        looks.append(threading.Thread(target=session_lock.user_comes, args=(30.0,)))
         looks[-1].start()
         return look(*arguments, **options)
 
-    monkeypatch.setattr(looking, "look", interrupted)
+    monkeypatch.setattr(recorder, "look", interrupted)
     assert observed.ask(0.5).outcome == "user_session"
     assert len(looks) == 1
     looks[0].join()
     assert observed.windows()[0].cost > 0
-    turns.user_goes()
+    session_lock.user_goes()
     monkeypatch.undo()
     assert observed.ask(0.05).outcome in ("read", "empty")
 
@@ -110,7 +110,7 @@ def test_the_users_mistakes_stay_theirs(observed: Any, train: Any, tmp_path: Pat
         jax.profiler.stop_trace()
     with jax.profiler.trace(tmp_path), pytest.raises(RuntimeError, match="already been started"):
         jax.profiler.start_trace(tmp_path)
-    session_type = jax_internals.profiler_module().ProfilerSession
+    session_type = profiler_module().ProfilerSession
     with pytest.raises(TypeError):
         session_type("no options")
     assert observed.ask(0.03).outcome in ("read", "empty")
@@ -120,15 +120,15 @@ def test_ctrl_c_while_the_users_session_waits_for_ours_leaves_nothing_behind(
     observed: Any, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(observed)
-    turns = observed.probe._turns
-    comes = turns.user_comes
+    session_lock = observed.probe._session_lock
+    comes = session_lock.user_comes
 
     def interrupted(patience: float) -> None:
         comes(patience)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(turns, "user_comes", interrupted)
-    module = jax_internals.profiler_module()
+    monkeypatch.setattr(session_lock, "user_comes", interrupted)
+    module = profiler_module()
     with pytest.raises(KeyboardInterrupt):
         module.ProfilerSession(module.ProfileOptions())
     assert observed.job.session is None
@@ -139,11 +139,11 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
     observed: Any, train: Any
 ) -> None:
     train(observed)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     session = module.ProfilerSession(module.ProfileOptions())
     time.sleep(0.03)
     assert isinstance(session, module.ProfilerSession)
-    assert isinstance(session, observed.probe._windows._looking._session_type)
+    assert isinstance(session, observed.probe._windows._recorder._session_type)
     assert type(session).__name__ == "ProfilerSession"
     xspace = session.stop()
     (window,) = observed.wait_for(1)
@@ -152,7 +152,7 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
 
 def test_a_session_that_is_dropped_is_over(observed: Any, train: Any) -> None:
     train(observed)
-    module = jax_internals.profiler_module()
+    module = profiler_module()
     session = module.ProfilerSession(module.ProfileOptions())
     assert observed.ask(0.03).outcome == "user_session"
     del session
@@ -172,8 +172,8 @@ def test_a_trace_of_the_users_that_is_too_large_is_left_to_them(
 
 
 def test_after_the_end_sessions_are_jaxs_own_again(observed: Any, train: Any, tmp_path: Path) -> None:
-    module = jax_internals.profiler_module()
-    hooked, original = module.ProfilerSession, observed.probe._windows._looking._session_type
+    module = profiler_module()
+    hooked, original = module.ProfilerSession, observed.probe._windows._recorder._session_type
     assert hooked is not original
     jax.profiler.start_trace(tmp_path)
     observed.probe.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 import time
 from pathlib import Path
@@ -11,37 +10,26 @@ from typing import Any
 
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
-from jaxobs.model.profile import OUTCOMES
 from jaxobs.plugin.discovery import PROBES, conformance_problem
 from jaxobs.trace import read_trace
-from jaxobs_plugins.profiler import ProfilerProbe, looking, probe, recording, windows
-from jaxobs_plugins.profiler.pace import Pace
-from jaxobs_plugins.profiler.schedule import Window
-from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
-
-SEES_A_CPU = jax_internals.jaxlib_version() >= FIRST_SCHEDULED
-sees_a_cpu = pytest.mark.skipif(not SEES_A_CPU, reason="this JAX records no operations of a CPU")
+from jaxobs_plugins.probes.profiler import ProfilerProbe, recorder
+from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.schedule import Window
+from tests.profiler.jax_versions import SEES_A_CPU, sees_a_cpu
 
 
-def looked(observed: Any, monkeypatch: pytest.MonkeyPatch) -> list[looking.Look]:
+def looked(observed: Any, monkeypatch: pytest.MonkeyPatch) -> list[recorder.Look]:
     """What it records from here on."""
-    looks: list[looking.Look] = []
-    made = observed.probe._windows._looking
+    looks: list[recorder.Look] = []
+    made = observed.probe._windows._recorder
     look = made.look
 
-    def noted(*args: Any, **kwargs: Any) -> looking.Look:
+    def noted(*args: Any, **kwargs: Any) -> recorder.Look:
         looks.append(look(*args, **kwargs))
         return looks[-1]
 
     monkeypatch.setattr(made, "look", noted)
     return looks
-
-
-@pytest.fixture
-def steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job has warmed up at once."""
-    monkeypatch.setattr(Pace, "is_steady", lambda self: True)
 
 
 def test_it_keeps_the_contract() -> None:
@@ -181,17 +169,17 @@ def test_glimpses_come_before_the_first_window_and_are_not_told_but_charged(
     (window,) = observed.wait_for(1)
     *glimpses, whole = looks
     lengths = [look.recorded.end - look.recorded.start for look in glimpses]
-    assert len(lengths) == len(looking.GLIMPSES)
+    assert len(lengths) == len(recorder.GLIMPSES)
     assert all(
         seconds * 1e9 <= length < seconds * 1e9 + 0.5e9
-        for seconds, length in zip(looking.GLIMPSES, lengths, strict=True)
+        for seconds, length in zip(recorder.GLIMPSES, lengths, strict=True)
     )
     assert (window.start, window.end) == (whole.recorded.start, whole.recorded.end)
     stops = sum(look.recorded.stopped - look.recorded.end for look in looks)
     assert window.cost > stops
     assert observed.probe._windows.schedule.spent == pytest.approx(window.cost / 1e9)
     observed.ask(0.05)
-    assert len(looks) == len(looking.GLIMPSES) + 2  # it is known now
+    assert len(looks) == len(recorder.GLIMPSES) + 2  # it is known now
 
 
 @sees_a_cpu
@@ -250,98 +238,3 @@ def test_the_end_of_the_observer_ends_a_window_at_once(observed: Any, train: Any
     assert waiting.result(timeout=0).reason == "the observer has ended"
     assert not any(thread.name == "jaxobs-profiler" for thread in threading.enumerate())
     assert observed.ask(0.1).outcome == "failed"
-
-
-@sees_a_cpu
-def test_a_window_that_is_due_while_the_user_has_a_session_is_skipped_and_counted_once(
-    observed: Any, train: Any, steady: None
-) -> None:
-    train(observed)
-    module = jax_internals.profiler_module()
-    session = module.ProfilerSession(module.ProfileOptions())
-    observed.probe.sample()
-    (skipped,) = observed.wait_for(1)
-    assert (skipped.kind, skipped.outcome, skipped.cost) == ("scheduled", "user_session", 0)
-    observed.probe.sample()
-    assert len(session.stop()) > 0
-    assert [window.kind for window in observed.wait_for(2)] == ["scheduled", "user"]
-
-
-def test_a_fault_of_the_profiler_is_its_last(
-    observed: Any, train: Any, steady: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("CUPTI_ERROR_INVALID_PARAMETER")
-
-    train(observed)
-    original = observed.probe._windows._looking._session_type
-    monkeypatch.setattr(looking, "record", broken)
-    assert observed.ask(0.1).reason == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
-    deadline = time.monotonic() + 10
-    while not observed.job.off and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert observed.job.off == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
-    assert [window.outcome for window in observed.windows()] == ["failed"]
-    assert jax_internals.profiler_module().ProfilerSession is original
-    observed.probe.sample()
-    assert observed.ask(0.1).outcome == "failed"
-    assert len(observed.windows()) == 1
-
-
-@sees_a_cpu
-def test_a_stop_that_takes_too_long_is_a_fault_too(
-    observed: Any, train: Any, steady: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(observed)
-    monkeypatch.setattr(windows, "STOP_PATIENCE", 0.0)
-    observed.probe.sample()
-    (window,) = observed.wait_for(1)
-    assert window.outcome == "read"
-    deadline = time.monotonic() + 10
-    while not observed.job.off and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert "stop() of a window" in observed.job.off
-
-
-def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> None:
-    train(observed)
-    module = jax_internals.profiler_module()
-    hidden = observed.probe._windows._looking._session_type(
-        module.ProfileOptions()
-    )  # as a remote capture makes one
-    result = observed.ask(0.03)
-    assert result.outcome == "user_session"
-    assert "somebody else" in result.reason
-    assert len(hidden.stop()) > 0
-    assert observed.job.off == ""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
-def test_in_a_forked_child_nothing_is_hooked_and_no_thread_is_missed(observed: Any, train: Any) -> None:
-    train(observed)
-    observed.ask(0.03)
-    original = observed.probe._windows._looking._session_type
-    child = os.fork()
-    if child == 0:
-        unhooked = jax_internals.profiler_module().ProfilerSession is original
-        os._exit(0 if unhooked and observed.probe.profile(0.1, False).done() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert observed.ask(0.03).outcome in OUTCOMES
-    assert jax_internals.profiler_module().ProfilerSession is not original
-
-
-def test_without_jaxs_profiler_the_source_is_down_and_says_so(
-    observe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe.jax_internals, "profiler_module", lambda: None)
-    observed = observe()
-    assert "no profiler" in observed.job.off
-    observed.probe.sample()
-    assert observed.ask(0.1).outcome == "failed"
-
-
-def test_a_small_trace_without_operations_is_known_to_be_empty() -> None:
-    assert recording.is_empty(b"/host:CPU")
-    assert not recording.is_empty(b"...hlo_op...")
-    assert not recording.is_empty(bytes(2 * recording.SMALL))

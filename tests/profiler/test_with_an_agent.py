@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.jax_compat import internals as jax_internals
-from jaxobs_plugins.profiler.scheduling import FIRST_SCHEDULED
+from tests.profiler.jax_versions import SEES_A_CPU, sees_a_cpu
 
 ROOT = Path(__file__).parents[2]
 TRAINS = """
@@ -54,13 +53,11 @@ def test_a_job_may_end_in_the_middle_of_a_window(tmp_path: Path, end: str) -> No
     script = "obs._side.sources.begin_profile(20.0, False); train(0.3); print('done', flush=True)\n" + end
     done = run(script, tmp_path)
     assert (done.returncode, done.stdout) == (3 if "SystemExit" in end else 0, "done\n")
-    if jax_internals.jaxlib_version() >= FIRST_SCHEDULED:  # older profilers write to the console
+    if SEES_A_CPU:  # older profilers write to the console
         assert done.stderr == ""
 
 
-@pytest.mark.skipif(
-    jax_internals.jaxlib_version() < FIRST_SCHEDULED, reason="this JAX records no operations of a CPU"
-)
+@sees_a_cpu
 def test_windows_are_seen_in_the_snapshot_in_metrics_and_as_spans(tmp_path: Path) -> None:
     script = """
 import threading
@@ -68,7 +65,7 @@ answers = []
 asking = threading.Thread(target=lambda: answers.append(obs.profile(0.1, keep="kept")))
 asking.start(); train(1.0); asking.join()
 from jaxobs.flow import wire
-obs._heard(wire.PROFILE, (0.1, True))
+obs._messages.heard(wire.PROFILE, (0.1, True))
 train(1.0)
 with jax.profiler.trace("theirs"):
     train(0.1)

@@ -14,12 +14,12 @@ from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.connection import Limits
-from jaxobs_plugins.prometheus.credentials import Token
-from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
-from jaxobs_plugins.prometheus.page import MetricsPage
+from jaxobs_plugins.prometheus.credentials.credentials import Token
+from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer
-from jaxobs_plugins.prometheus.server import HttpServer
+from jaxobs_plugins.prometheus.server.connection import Limits
+from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.server.server import HttpServer
 from tests.prometheus.dead_mount import DeadMount
 
 RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first",

@@ -19,8 +19,8 @@ import pytest
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import asgi_application, wsgi_application
-from jaxobs_plugins.prometheus.credentials import Token
-from jaxobs_plugins.prometheus.render import OPENMETRICS
+from jaxobs_plugins.prometheus.credentials.credentials import Token
+from jaxobs_plugins.prometheus.pages.render import OPENMETRICS
 from tests.prometheus.clients import read_credentials
 from tests.prometheus.dead_mount import DeadMount
 

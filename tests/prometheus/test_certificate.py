@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs_plugins.prometheus import PrometheusExporter, followed_credentials
-from jaxobs_plugins.prometheus.certificate import SOON_SECONDS, Validity, server_context, validity
-from jaxobs_plugins.prometheus.followed_credentials import FollowedCredentials
+from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.credentials import followed as followed_credentials
+from jaxobs_plugins.prometheus.credentials.certificate import SOON_SECONDS, Validity, server_context, validity
+from jaxobs_plugins.prometheus.credentials.followed import FollowedCredentials
 
 DAY = 86_400.0
 Make = Callable[..., Path]

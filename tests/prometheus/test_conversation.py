@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs_plugins.prometheus.conversation import HEAD_BYTES, Conversation
-from jaxobs_plugins.prometheus.messages import BadRequestError, Request, Response
+from jaxobs_plugins.prometheus.server.conversation import HEAD_BYTES, Conversation
+from jaxobs_plugins.prometheus.server.messages import BadRequestError, Request, Response
 
 HOST = b"\r\nHost: localhost"
 REQUEST = b"GET /metrics?name=a HTTP/1.1\r\nHost: localhost:9464\r\nACCEPT: text/plain\r\nAccept: */*\r\n\r\n"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credential_files import CredentialsError
-from jaxobs_plugins.prometheus.credentials import Credentials, Token
-from jaxobs_plugins.prometheus.render import TEXT, render
+from jaxobs_plugins.prometheus.credentials.credentials import Credentials, Token
+from jaxobs_plugins.prometheus.credentials.files import CredentialsError
+from jaxobs_plugins.prometheus.pages.render import TEXT, render
 from tests.prometheus.clients import read_credentials
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"

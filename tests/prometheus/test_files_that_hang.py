@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.prometheus import PrometheusExporter, followed_credentials
-from jaxobs_plugins.prometheus.credential_files import CredentialsError
+from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.credentials import followed as followed_credentials
+from jaxobs_plugins.prometheus.credentials.files import CredentialsError
 from tests.prometheus.dead_mount import DeadMount
 from tests.prometheus.test_exporter import batch, steps
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.prometheus import PrometheusExporter, background_call, checking, followed_credentials
-from jaxobs_plugins.prometheus.credential_files import CredentialsError
-from jaxobs_plugins.prometheus.followed_credentials import FollowedCredentials, NotYetReadError
+from jaxobs_plugins.prometheus import PrometheusExporter, background_call, checking
+from jaxobs_plugins.prometheus.credentials import followed as followed_credentials
+from jaxobs_plugins.prometheus.credentials.files import CredentialsError
+from jaxobs_plugins.prometheus.credentials.followed import FollowedCredentials, NotYetReadError
 from tests.prometheus.dead_mount import DeadMount
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"

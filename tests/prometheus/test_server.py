@@ -12,9 +12,9 @@ import pytest
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.metrics_address import Address
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.messages import Request, Response
-from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
-from jaxobs_plugins.prometheus.server import HttpServer
+from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.server.messages import Request, Response
+from jaxobs_plugins.prometheus.server.server import HttpServer
 from tests.prometheus.clients import GET, is_closed
 
 

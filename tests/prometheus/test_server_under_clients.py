@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jaxobs.model.metrics import Family
-from jaxobs_plugins.prometheus.connection import Connection, Limits
-from jaxobs_plugins.prometheus.render import TEXT
-from jaxobs_plugins.prometheus.stream import RECEIVE_BYTES
+from jaxobs_plugins.prometheus.pages.render import TEXT
+from jaxobs_plugins.prometheus.server.connection import Connection, Limits
+from jaxobs_plugins.prometheus.server.stream import RECEIVE_BYTES
 from tests.prometheus.clients import GET, is_closed, large_family
 
 

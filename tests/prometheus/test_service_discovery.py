@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs_plugins.prometheus import announcement
-from jaxobs_plugins.prometheus.service_discovery import TargetFile, target_group
+from jaxobs_plugins.prometheus.discovery import announcement
+from jaxobs_plugins.prometheus.discovery.target_file import TargetFile, target_group
 from tests.prometheus.dead_mount import DeadMount
 
 
@@ -115,7 +115,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
 def test_what_a_writer_that_was_killed_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from jaxobs_plugins.prometheus.service_discovery import TargetFile\n"
+        "from jaxobs_plugins.prometheus.discovery.target_file import TargetFile\n"
         "pathlib.Path.replace = lambda *_: os._exit(9)\n"
         "TargetFile(pathlib.Path(sys.argv[1]), 'localhost:9464').publish({})\n"
     )

@@ -17,8 +17,8 @@ import pytest
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.connection import Limits
-from jaxobs_plugins.prometheus.render import TEXT, render
+from jaxobs_plugins.prometheus.pages.render import TEXT, render
+from jaxobs_plugins.prometheus.server.connection import Limits
 from tests.prometheus.clients import GET, is_closed, large_family, read_credentials
 from tests.prometheus.test_exporter import batch, steps
 

@@ -1,7 +1,7 @@
 import pytest
 
 import jaxobs
-from jaxobs.hardware.peaks import peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.report.comparison import compare
@@ -38,9 +38,7 @@ def test_a_cost_shows_its_work_by_unit_and_type():
 def test_a_measured_run_stands_under_its_roof():
     peaks = peaks_for("NVIDIA H100 80GB HBM3", "gpu")
     bound = bound_time(WORK, peaks)
-    run = measured_run(
-        WORK, bound, 0.004, None, 9, Utilization(0.5, 0.5, None), "NVIDIA H100 80GB HBM3", peaks
-    )
+    run = measured_run(WORK, bound, 0.004, None, 9, Utilization(0.5, 0.5, None), peaks)
     read = Read(run._repr_html_())
     [mark] = read.all("svg", class_="mark")
     assert float(mark["data-flops-per-second"]) == pytest.approx(run.achieved_flops_per_second)

@@ -16,6 +16,7 @@ from xprof.convert import raw_to_tool_data
 
 from jaxobs.trace import read_trace
 from jaxobs.trace.protobuf_fields import split_plane, split_space
+from tests.trace.written import varint
 
 TOLERANCE = 0.01
 RECORDED = Path(__file__).parent / "data"
@@ -28,14 +29,6 @@ def one_device_each(data):
         if plane.name.startswith("/device:") and plane.lines:
             kept = [part for other, part in planes if other is plane or not other.name.startswith("/device:")]
             yield plane.name, b"".join(b"\x0a" + varint(len(part)) + bytes(part) for part in kept)
-
-
-def varint(number):
-    found = b""
-    while number >= 0x80:
-        found += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return found + bytes([number])
 
 
 def xprof(data, tool):

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.jax_compat.internals import profiler_module
+from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.trace import read_trace
 from jaxobs.trace.calls import calls_in, outermost
 

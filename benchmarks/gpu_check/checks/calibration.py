@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
 from jaxobs.hardware.calibration import Calibration
-from jaxobs.hardware.peaks import Peaks, peaks_for
+from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.peaks import Peaks
 
 SECONDS = 10.0
 SECONDS_OF_A_CPU = 2.0

@@ -17,11 +17,11 @@ from benchmarks.report.turns import take_turns
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames
-from jaxobs_plugins.prometheus.page import MetricsPage
-from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
+from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
 from jaxobs_plugins.prometheus.routes import answer
-from jaxobs_plugins.prometheus.server import HttpServer
+from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.server.server import HttpServer
 
 SERIES = (1_000, 10_000)
 ROUNDS = 21

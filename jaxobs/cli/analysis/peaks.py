@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jaxobs.hardware.known_peaks import known_peaks
-from jaxobs.hardware.peaks import Peak, Peaks, peaks_for, user_peaks
+from jaxobs.hardware.peak_sources import peaks_for, user_peaks
+from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.trace import DeviceTrace
 
 _MEMORY: Final = (("memory_bandwidth", 1.0), ("peak_hbm_bw_gigabytes_per_second", 1e9))

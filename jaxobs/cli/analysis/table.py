@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
-from jaxobs.cli.tables import add_row, new_table, to_text
+from jaxobs.cli.console.tables import add_row, new_table, to_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -94,7 +94,7 @@ def closing_text() -> str:
     ):  # an observer that has started takes one as it shuts down, whatever the agent answers
         return _why_nothing()
 
-    from jaxobs.cli.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import is_styled, terminal_width
     from jaxobs.report.summary import render
 
     return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=is_styled(sys.stderr))

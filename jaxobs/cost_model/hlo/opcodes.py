@@ -101,7 +101,7 @@ MOVEMENT: Final = frozenset(
 )
 """Opcodes that only move data."""
 
-NO_FLOPS: Final = frozenset(
+_COMPARED_AND_ROUNDED: Final = frozenset(
     [
         "and",
         "ceil",
@@ -115,7 +115,6 @@ NO_FLOPS: Final = frozenset(
         "is-finite",
         "maximum",
         "minimum",
-        "multiply-high",
         "negate",
         "not",
         "or",
@@ -123,9 +122,6 @@ NO_FLOPS: Final = frozenset(
         "popcount",
         "real",
         "reduce-precision",
-        "rng",
-        "rng-bit-generator",
-        "rng-get-and-update-state",
         "round-nearest-afz",
         "round-nearest-even",
         "shift-left",
@@ -133,9 +129,17 @@ NO_FLOPS: Final = frozenset(
         "shift-right-logical",
         "sign",
         "stochastic-convert",
-        "topk",
-        "top-k",
         "xor",
+    ]
+)
+NO_FLOPS: Final = _COMPARED_AND_ROUNDED | frozenset(
+    [
+        "multiply-high",
+        "rng",
+        "rng-bit-generator",
+        "rng-get-and-update-state",
+        "top-k",
+        "topk",
     ]
 )
 """Opcodes whose work is no floating arithmetic; random bits are made by integers."""
@@ -158,45 +162,11 @@ COMMUNICATION: Final = frozenset(
 CONTROL: Final = frozenset(["call", "conditional", "while", "async-start"])
 """Opcodes that run whole computations of schedulable instructions."""
 
-ELEMENTWISE: Final = frozenset(
+ELEMENTWISE: Final = (
     TRANSCENDENTAL
     | frozenset(ARITHMETIC)
-    | frozenset(
-        [
-            "abs",
-            "and",
-            "ceil",
-            "clamp",
-            "compare",
-            "complex",
-            "convert",
-            "count-leading-zeros",
-            "floor",
-            "imag",
-            "is-finite",
-            "maximum",
-            "minimum",
-            "negate",
-            "not",
-            "or",
-            "popcnt",
-            "popcount",
-            "real",
-            "reduce-precision",
-            "round-nearest-afz",
-            "round-nearest-even",
-            "select",
-            "shift-left",
-            "shift-right-arithmetic",
-            "shift-right-logical",
-            "sign",
-            "stochastic-convert",
-            "xor",
-            "copy",
-            "bitcast-convert",
-            "map",
-        ]
-    )
+    | _COMPARED_AND_ROUNDED
+    | {"abs", "bitcast-convert", "copy", "map", "select"}
 )
 """Opcodes whose each result element needs the element of every operand at the same place."""
 

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.internals import backend_exists
+from jaxobs.jax_compat.backend import backend_exists
 from jaxobs.jax_compat.live_arrays import Census, list_arrays
 from jaxobs.jax_compat.memory_statistics import address_space, device_statistics
 from jaxobs.jax_compat.out_of_memory_errors import matching_executable, requested_bytes
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.probe.out_of_memory.exhaustion import Exhaustion
 from jaxobs.probe.out_of_memory.output_sizes import output_sizes
 from jaxobs.probe.out_of_memory.summary import summary_text
 
@@ -60,10 +60,23 @@ class Ask(NamedTuple):
     executables: Callable[[], Iterable[ExecutableCreated]]
 
 
+class Parts:
+    """Gets each part by itself; `missing` says by file why one could not be had."""
+
+    def __init__(self) -> None:
+        self.missing: dict[str, str] = {}
+
+    def get(self, file: str, get: Callable[[], Any]) -> Any:
+        """The part, or None. Memory is short: any may fail, and the others are still wanted."""
+        try:
+            return get()
+        except Exception as problem:  # noqa: BLE001  # see above
+            self.missing[file] = f"{type(problem).__name__}: {problem}"[:200]
+            return None
+
+
 def gather(
-    error: BaseException,
-    kind: str,
-    message: str,
+    found: Exhaustion,
     function: str | None,
     name: str,
     settings: Mapping[str, Any],
@@ -71,56 +84,56 @@ def gather(
     deadline: float,
 ) -> dict[str, bytes]:
     """The report's files by name. `deadline` is of `monotonic()`; parts that come too late are left out."""
-    missing: dict[str, str] = {}
-
-    def part(file: str, get: Callable[[], Any]) -> Any:
-        try:
-            return get()
-        except Exception as problem:  # memory is short: any part may fail, and the others are still wanted
-            if raised_by_signal_handler(problem):
-                raise
-            missing[file] = f"{type(problem).__name__}: {problem}"[:200]
-            return None
-
-    requested = requested_bytes(message)
-    report: dict[str, Any] = {
-        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "name": name, "type": kind,
-        "message": message, "requested_bytes": requested, "missing": missing,
-    }  # fmt: skip
-    # Arrays first: other threads of the job go on.
-    report["live_arrays"] = part("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
-    report["memory_statistics"] = part("memory_statistics.json", _statistics)
-    profile = part("allocations.pprof", _allocations)
-    left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
-    document = part("recent.json", lambda: ask.snapshot(left)) or {}
-    report["process"] = part("recent.json", lambda: _known(document, "process"))
-    report["executables"] = document.get("executables") or part(
-        "executables.json", lambda: [_entry(made) for made in ask.executables()]
-    )
-    outputs = part("executables.json", lambda: _outputs(ask.executables())) or {}
-    for entry in report["executables"] or ():
-        entry["outputs"] = outputs.get((entry["function"], (entry["memory"] or {}).get("output")))
-    report["blame"] = part("summary.txt", lambda: blame(function, report["executables"] or (), requested))
-    report["address_space"] = part("summary.txt", lambda: _by_name(address_space()))
-    told = report["process"] or {}
+    parts = Parts()
+    profile, report = _known_parts(parts, found, function, ask, deadline)
+    report["name"] = name
+    process = report["process"] or {}
+    recent = {key: process.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
     contents: dict[str, Any] = {
         "executables.json": report["executables"],
         "live_arrays.json": report["live_arrays"],
         "memory_statistics.json": report["memory_statistics"],
-        "recent.json": told
-        and {key: told.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
-        | {"address_space": report["address_space"]},
+        "recent.json": process and recent | {"address_space": report["address_space"]},
         "settings.json": {"settings": _masked(settings), "environment": _masked(_environment())},
     }
-    files = {"error.txt": part("error.txt", lambda: _error_text(error, kind, message))}
+    files = {"error.txt": parts.get("error.txt", lambda: _error_text(found))}
     for file, content in contents.items():
         if content:
-            files[file] = part(file, functools.partial(_json, content))
+            files[file] = parts.get(file, functools.partial(_json, content))
     files["allocations.pprof"] = profile
     there = {file: content for file, content in files.items() if content}
     report["files"] = {file: what for file, what in FILES.items() if file in there or file == "summary.txt"}
-    summary = part("summary.txt", lambda: summary_text(report).encode())
-    return {"summary.txt": summary or f"{kind}: {message}\n{missing}\n".encode()} | there
+    summary = parts.get("summary.txt", lambda: summary_text(report).encode())
+    return {"summary.txt": summary or f"{found.type}: {found.message}\n{parts.missing}\n".encode()} | there
+
+
+def _known_parts(
+    parts: Parts, found: Exhaustion, function: str | None, ask: Ask, deadline: float
+) -> tuple[bytes | None, dict[str, Any]]:
+    """The allocation profile, and the report as `summary_text` takes it but for its name and files."""
+    requested = requested_bytes(found.message)
+    report: dict[str, Any] = {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "type": found.type,
+        "message": found.message, "requested_bytes": requested, "missing": parts.missing,
+    }  # fmt: skip
+    # Arrays first: other threads of the job go on.
+    report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
+    report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
+    profile = parts.get("allocations.pprof", _allocations)
+    left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
+    document = parts.get("recent.json", lambda: ask.snapshot(left)) or {}
+    report["process"] = parts.get("recent.json", lambda: _known(document, "process"))
+    report["executables"] = document.get("executables") or parts.get(
+        "executables.json", lambda: [_entry(made) for made in ask.executables()]
+    )
+    outputs = parts.get("executables.json", lambda: _outputs(ask.executables())) or {}
+    for entry in report["executables"] or ():
+        entry["outputs"] = outputs.get((entry["function"], (entry["memory"] or {}).get("output")))
+    report["blame"] = parts.get(
+        "summary.txt", lambda: blame(function, report["executables"] or (), requested)
+    )
+    report["address_space"] = parts.get("summary.txt", lambda: _by_name(address_space()))
+    return profile, report
 
 
 def blame(function: str | None, executables: Any, requested: int | None) -> str:
@@ -206,10 +219,12 @@ def _known(document: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def _error_text(error: BaseException, kind: str, message: str) -> bytes:
+def _error_text(found: Exhaustion) -> bytes:
     # Without `format_exception`, which would call the `__str__` of errors that the user has chained to it.
-    where = "".join(traceback.format_tb(error.__traceback__))
-    return f"{kind}: {message}\n\nraised here, innermost last:\n{where}".encode("utf-8", "replace")
+    where = "".join(traceback.format_tb(found.error.__traceback__))
+    return f"{found.type}: {found.message}\n\nraised here, innermost last:\n{where}".encode(
+        "utf-8", "replace"
+    )
 
 
 def _json(content: Any) -> bytes:

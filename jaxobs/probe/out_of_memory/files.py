@@ -10,7 +10,6 @@ from pathlib import Path
 
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.directories import temporary_directory
-from jaxobs.plugin.guard import raised_by_signal_handler
 
 NAMES_TRIED = 10
 """Two reports of one second get names of their own; a directory that others have filled with such names gets none."""
@@ -46,9 +45,7 @@ def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadli
     thread = threading.Thread(target=write, name="jaxobs-out-of-memory", daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:  # no memory for a thread's stack either
-        if raised_by_signal_handler(error):
-            raise
+    except RuntimeError:  # no memory for a thread's stack either
         write()
     else:
         thread.join(max(0.0, deadline - monotonic()))

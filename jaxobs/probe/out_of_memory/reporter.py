@@ -11,53 +11,16 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
-from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory.evidence import Ask, gather
+from jaxobs.probe.out_of_memory.exhaustion import Exhaustion, exhaustion
 from jaxobs.probe.out_of_memory.files import write_report
 
 SECONDS = 5.0
 """The longest that an error is held up for its report."""
-
-CHAIN = 5
-"""So far back an error's causes are looked through: training code wraps errors in its own."""
-
-RUNTIME_ERRORS = frozenset({"JaxRuntimeError", "XlaRuntimeError", "RuntimeError", "ValueError"})
-"""Types whose message is read: XLA's own, and what JAX makes of them (a ValueError where an eager operation fails)."""
-
-MODULES = ("builtins", "jax", "jaxlib", "numpy")
-
-
-class Exhaustion(NamedTuple):
-    """The error that says that memory ran out: `error` itself, or what the one that arrived was raised from."""
-
-    error: BaseException
-    type: str
-    message: str
-
-
-def exhaustion(error: BaseException | None) -> Exhaustion | None:
-    """What an error says of exhausted memory; None where it says nothing of the kind."""
-    for _ in range(CHAIN):
-        if error is None:
-            return None
-        kind = type(error)
-        module = type.__dict__["__module__"].__get__(kind)
-        if type(module) is str and module.partition(".")[0] in MODULES:
-            # The slots themselves: an error of the user's may have a `__str__`, `args` or `__cause__` of its own.
-            arguments = BaseException.args.__get__(error)  # type: ignore[attr-defined]  # a slot of the class
-            message = arguments[0] if arguments and type(arguments[0]) is str else ""
-            if issubclass(kind, MemoryError):
-                return Exhaustion(error, kind.__name__, message)
-            if kind.__name__ in RUNTIME_ERRORS and speaks_of_memory(message):
-                return Exhaustion(error, kind.__name__, message)
-        slots: Any = BaseException
-        error = slots.__cause__.__get__(error) or slots.__context__.__get__(error)
-    return None
 
 
 class OutOfMemory:
@@ -88,7 +51,7 @@ class OutOfMemory:
     ) -> None:
         """Report an error on its way through, if memory ran out; `function` is the watched one that raised it.
 
-        Raises nothing but what a signal handler of the user's raises meanwhile. An error is reported once, however many
+        Raises nothing. An error is reported once, however many
         steps and calls it passes through.
         """
         try:
@@ -103,9 +66,7 @@ class OutOfMemory:
                     self._report(found, function, monotonic() + timeout)
             finally:
                 self._writing.release()
-        except Exception as problem:  # the user's error is the one that matters
-            if raised_by_signal_handler(problem):
-                raise
+        except Exception as problem:  # noqa: BLE001  # the user's error is the one that matters
             self._log(f"out of memory; no report could be written: {type(problem).__name__}: {problem}")
 
     def stop(self) -> None:
@@ -117,16 +78,7 @@ class OutOfMemory:
         self.failed(sys.exc_info()[1] or _uncaught(), timeout=timeout)
 
     def _report(self, found: Exhaustion, function: str | None, deadline: float) -> None:
-        files = gather(
-            found.error,
-            found.type,
-            found.message,
-            function,
-            self._name,
-            self._settings,
-            self._ask,
-            deadline,
-        )
+        files = gather(found, function, self._name, self._settings, self._ask, deadline)
         directory = write_report(self._root, f"jaxobs-out-of-memory-{self._name}", files, deadline)
         self._log(f"out of memory{f' in {function}' if function else ''}: what was known is in {directory}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaxobs.jax_compat.internals import profiler_state
+from jaxobs.jax_compat.profiler import profiler_state
 from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import StepMark
 

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from jaxobs.flow.ring import PADDING, Ring
+from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
-from jaxobs.model.events import LoopDeclared, LoopEnded, StepEnded
+from jaxobs.model.events import LoopDeclared, StepEnded
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
-from jaxobs.probe.steps.plain_values import amount, as_name, given_amount
 from jaxobs.probe.watch.unmarked import UnmarkedCalls
-
-Item = TypeVar("Item")
-Amount = float | Callable[[Any], float] | None
-"""Examples or tokens of a step: a number, a function of the item, or None where the user did not say."""
 
 LONGEST_GAP = 60_000_000_000
 """Nanoseconds between two `step()` of a loop that still count as the loop's own time: a longer pause is somebody
@@ -170,11 +165,11 @@ class Loops:
         end: int,
         gap: int,
         input_wait: int,
-        examples: float | None,
-        tokens: float | None,
+        amounts: tuple[float | None, float | None],
     ) -> None:
-        """Emit the step and count it."""
+        """Emit the step, count it, and make `step` fit for the next. `amounts` are its examples and tokens."""
         number = state.steps
+        examples, tokens = amounts
         duration = end - start - step.nested - step.checkpoint
         average = state.average
         state.average = average + ((duration - average) >> 2) if average else duration
@@ -196,6 +191,8 @@ class Loops:
                     examples, tokens, step.failed, step.thread, ran, parent,
                 )
             )  # fmt: skip
+            step.nested = step.checkpoint = 0
+            step.failed, step.plain = False, True
         state.steps = number + 1
         state.last_end = end
 
@@ -204,119 +201,3 @@ class Loops:
         if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))
-
-
-class Steps(Generic[Item]):
-    """What `obs.steps(iterable)` returns: iterable any number of times, with the length of what it wraps."""
-
-    def __init__(
-        self,
-        loops: Loops,
-        iterable: Iterable[Item],
-        loop: str,
-        examples: Amount,
-        tokens: Amount,
-        flops: float | None = None,
-    ) -> None:
-        if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
-            # Asking by `iter()` would start the workers of a data loader twice.
-            raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
-        self._loops = loops
-        self._iterable = iterable
-        self._loop = as_name(loop)
-        ended = loops.steps_ended
-        self._examples = examples if callable(examples) else given_amount("examples", examples, ended)
-        self._tokens = tokens if callable(tokens) else given_amount("tokens", tokens, ended)
-        self._flops = given_amount("flops", flops, ended)
-
-    def __len__(self) -> int:
-        return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
-
-    def __iter__(self) -> Iterator[Item]:  # noqa: C901, PLR0912, PLR0915  # hot: a call a part costs as much as the part
-        loops, current = self._loops, self._loops.current
-        state = loops.state(self._loop)
-        loops.declare(state, self._flops)
-        step = Step(self._loop)
-        examples, tokens = self._examples, self._tokens
-        examples_vary, tokens_vary = callable(examples), callable(tokens)
-        outer, claimed = current.around(), current.claimed
-        entered = start = now()
-        open_step = False
-        annotation = None
-        profiler = loops.profiler
-        examples_now = None if callable(examples) else examples
-        tokens_now = None if callable(tokens) else tokens
-        iterator = iter(self._iterable)
-        step.number = state.steps
-        current.step = step
-        extend, advance = loops.ring.extend, loops.ring.advance
-        name, thread, later_runs = state.name, step.thread, step.later_runs
-        slow_after = SLOW * state.average
-        try:
-            for item in iterator:
-                ready = now()
-                if examples_vary:
-                    examples_now = amount(examples, item)
-                if tokens_vary:
-                    tokens_now = amount(tokens, item)
-                if profiler is not None and profiler.profile_session is not None:
-                    annotation = loops.annotate(self._loop, step.number)
-                open_step = True
-                # Handed on without keeping a reference: the user's `del batch` must free it.
-                yield (item, item := None)[0]  # type: ignore[assignment]  # never seen as None
-                open_step = False
-                if annotation is not None:
-                    annotation.__exit__(None, None, None)
-                    annotation = None
-                end = now()
-                number = state.steps
-                if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
-                    # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
-                    extend(
-                        (
-                            name, number, start, end, 0, ready - start, step.dispatch, examples_now, tokens_now, thread,
-                            step.runs() if later_runs else step.run,
-                        )
-                    )  # fmt: skip
-                    advance()
-                    state.steps = number + 1
-                else:
-                    loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
-                    slow_after = SLOW * state.average
-                    step.nested = step.checkpoint = 0
-                    step.failed, step.plain = False, True
-                start = end
-                step.dispatch = 0
-                step.run = 0
-                if later_runs:
-                    later_runs.clear()
-                step.number = number + 1
-                current.step = step
-        finally:
-            # The loop was left by `break` or by an exception (which of the two cannot be seen from here): the turn
-            # counts if it ran anything, and as failed if a watched function raised in it.
-            if current.step is step:  # else this generator was let go of while something else was under way
-                current.step = outer  # first: a signal handler may raise after any call
-            try:
-                if annotation is not None:
-                    annotation.__exit__(None, None, None)
-                end = now()
-                body = 0
-                if open_step and (step.run or step.failed):
-                    if step.failed:
-                        examples_now = tokens_now = None
-                    loops.end_step(state, step, start, end, 0, ready - start, examples_now, tokens_now)
-                    start = end
-                elif open_step:
-                    body = end - ready  # of a turn that does not count: whatever is around has it
-                state.last_end = None
-                if outer is not None:
-                    outer.claim(end - entered - body)
-                current.claimed = claimed + end - entered - body
-                left = LoopEnded(name, now(), end - start - body)
-            except BaseException:  # of a signal handler: a loop that was left does not run on
-                left = LoopEnded(name, now(), 0)
-                raise
-            finally:
-                extend((left, *PADDING))
-                advance()

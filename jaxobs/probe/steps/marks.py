@@ -74,9 +74,8 @@ class StepMark:
         if kind is not None:
             self._step.fail()
             self._loops.failed(error, None)
-        examples, tokens = self._amounts
         state, gap = self._state, self._gap
-        self._loops.end_step(state, self._step, self._start, end, gap, 0, examples, tokens)
+        self._loops.end_step(state, self._step, self._start, end, gap, 0, self._amounts)
         current.claimed = self._claimed + gap + end - self._start
         if self._outer is None:
             state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed

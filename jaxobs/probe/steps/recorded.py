@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxobs.jax_compat.tracers import is_tracer
+from jaxobs.jax_compat.tracing import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.plugin.guard import described

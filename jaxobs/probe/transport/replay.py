@@ -21,7 +21,7 @@ RETAINED_BYTES = 8 * 2**20
 """Modules kept to tell an agent that had to be started again; beyond it their costs are lost with the agent."""
 
 
-class ToldAgain:
+class Retained:
     """Events without which a new agent would not know what the later ones speak of."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class ToldAgain:
         self._kept.append(event)
         return True
 
-    def to_another_observer(self) -> ToldAgain:
+    def to_another_observer(self) -> Retained:
         """What its agents must know too: the executables that are there."""
-        other = ToldAgain()
+        other = Retained()
         other.keep(self.executables())
         return other
 

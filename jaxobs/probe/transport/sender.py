@@ -7,22 +7,21 @@ and told what it must know.
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, thread_time
-from jaxobs.model.events import Event, ExecutableCreated, ProbeReported
-from jaxobs.plugin.guard import Suppressed
+from jaxobs.model.clock import monotonic, now, thread_time
+from jaxobs.model.events import Event, ProbeReported
 from jaxobs.probe.transport.agent_process import Agent, Connection
-from jaxobs.probe.transport.latest_values import LatestValues
-from jaxobs.probe.transport.replay import ToldAgain, Unfolded
+from jaxobs.probe.transport.replay import Retained, Unfolded
+from jaxobs.probe.transport.requests import Requests
+from jaxobs.probe.transport.wake_up import WakeUp
 
 RESTARTS = 3
 EVENTS_A_FRAME = 1_000
@@ -33,30 +32,37 @@ LOOK_SECONDS = 0.2
 """At the end it is looked so often whether the agent was suspended: then nobody waits for it."""
 
 
+class Agents(NamedTuple):
+    """How agents are had: one is begun, greeted and listened to."""
+
+    connect: Callable[[], Connection]
+    """Starts one. Raises OSError, TypeError or ValueError where it cannot."""
+    greeting: Callable[[], dict[str, Any]]
+    """What each is told first."""
+    heard: Callable[[bytes, Any], None]
+    """Takes (kind, body) of each frame that an agent sends, on the sender's thread."""
+
+
 class Sender:
-    """`gather` gives what is read once a wake-up rather than emitted. `heard` takes (kind, body) from the agent."""
+    """`gather` gives what is read once a wake-up rather than emitted; `other_cpu` the seconds of our other threads."""
 
     def __init__(
         self,
         ring: Ring,
-        connect: Callable[[], Connection],
-        hello: Callable[[], dict[str, Any]],
+        agents: Agents,
         gather: Callable[[], list[Event]],
-        heard: Callable[[bytes, Any], None],
         log: Callable[[str], None],
         interval: float,
         other_cpu: Callable[[], float] = lambda: 0.0,
-        told_again: ToldAgain | None = None,
+        retained: Retained | None = None,
     ) -> None:
         self._ring = ring
-        self._connect = connect
-        self._hello = hello
+        self._agents = agents
         self._gather = gather
-        self._heard = heard
         self._log = log
         self._interval = interval
         self._other_cpu = other_cpu
-        self.told_again = told_again or ToldAgain()
+        self.retained = retained or Retained()
         """What each new agent is told; some of it from an observer before this one."""
         self._unfolded = Unfolded()
         self._starts = 0
@@ -66,10 +72,9 @@ class Sender:
         self._agent: Agent | None = None
         self._unsent: deque[memoryview] = deque()
         self._frames = wire.Frames()
-        self._wake_ends: tuple[socket.socket, socket.socket] | None = None
-        self._requests: deque[tuple[int, int]] = deque()
-        self.values = LatestValues()
-        self._values_asked_of = 0
+        self._wake_up: WakeUp | None = None
+        self._requests = Requests()
+        self.values = self._requests.values
         self._finish: float | None = None
         self.listeners_restored = 0
         self.given_up = False
@@ -79,24 +84,17 @@ class Sender:
         self.finished = threading.Event()
 
     def open(self) -> None:
-        """Before `run`, on the thread that starts it: what others wake the sender with."""
-        reading, writing = socket.socketpair()
-        reading.setblocking(False)
-        writing.setblocking(False)
-        self._wake_ends = (reading, writing)
+        """Before `run`, on the thread that starts it. Raises OSError where there is no descriptor to be had."""
+        self._wake_up = WakeUp()
 
     def request(self, number: int, timeout: float) -> None:
         """Ask the agent for a snapshot, at once; it comes through `heard`, in `timeout` seconds or not in time."""
-        self._requests.append((number, now() + int(timeout * NANOSECONDS)))
+        self._requests.snapshot(number, timeout)
         self._wake()
 
     def unsent_bytes(self) -> int:
         """What was taken out of the ring and is not written yet. From any thread."""
         return sum(map(len, list(self._unsent)))
-
-    def executables_told(self) -> list[ExecutableCreated]:
-        """Those that the agent has been sent, for whoever cannot wait for its answer."""
-        return self.told_again.executables()
 
     @property
     def agents(self) -> int:
@@ -110,7 +108,7 @@ class Sender:
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's pipe without a word."""
-        for end in (self._socket, *(self._wake_ends or ())):
+        for end in (self._socket, self._wake_up):
             if end is not None:
                 end.close()
         if self._agent is not None:
@@ -139,9 +137,8 @@ class Sender:
             self.finished.set()
 
     def _wake(self) -> None:
-        if self._wake_ends is not None:
-            with Suppressed(OSError):  # full: it will wake anyway; closed: it is over
-                self._wake_ends[1].send(b"\0")
+        if self._wake_up is not None:
+            self._wake_up.ring()
 
     def _open(self) -> None:
         if self._starts > RESTARTS:
@@ -150,12 +147,9 @@ class Sender:
         self._frames = wire.Frames()
         self._unsent.clear()
         try:
-            self._socket, self._agent = self._connect()
-        except (
-            OSError,
-            TypeError,
-            ValueError,
-        ) as error:  # the last two: a Python that does not know its own path
+            self._socket, self._agent = self._agents.connect()
+        except (OSError, TypeError, ValueError) as error:
+            # The last two: a Python that does not know its own path.
             self._socket = self._agent = None
             self._starts = RESTARTS + 1
             self._log(
@@ -164,10 +158,10 @@ class Sender:
             self._give_up()
             return
         self._socket.setblocking(False)
-        self._unsent.append(memoryview(wire.frame(wire.HELLO, self._hello())))
-        if told_again := self.told_again.events():
+        self._unsent.append(memoryview(wire.frame(wire.HELLO, self._agents.greeting())))
+        if retained := self.retained.events():
             self._unfolded.handed_over(0)
-            self._unsent.append(memoryview(wire.events_frame(told_again)[0]))
+            self._unsent.append(memoryview(wire.events_frame(retained)[0]))
 
     def _lost(self) -> None:
         if self._socket is None:
@@ -192,20 +186,16 @@ class Sender:
     def _give_up(self) -> None:
         """Whoever waits for an answer or for an address need not wait any longer."""
         self.given_up = True
-        self._heard(wire.ADDRESS, None)
-
-    def _is_lost(self) -> bool:
-        return self._socket is None
+        self._agents.heard(wire.ADDRESS, None)
 
     def _listen(self, timeout: float) -> None:
         """Sleep until there is something to hear or `timeout` is over."""
-        assert self._wake_ends is not None
-        wake = self._wake_ends[0]
-        watched: list[socket.socket] = [wake] + ([self._socket] if self._socket is not None else [])
-        readable, _, _ = select.select(watched, [], [], timeout)
+        assert self._wake_up is not None
+        wake = self._wake_up.reading
+        waited_for = [wake] if self._socket is None else [wake, self._socket]
+        readable, _, _ = select.select(waited_for, [], [], timeout)
         if wake in readable:
-            with contextlib.suppress(OSError):
-                wake.recv(4096)
+            self._wake_up.heard()
         if self._socket is not None and self._socket in readable:
             self._hear()
 
@@ -229,7 +219,7 @@ class Sender:
             elif kind == wire.VALUES:
                 self.values.arrived(body)
             else:
-                self._heard(kind, body)
+                self._agents.heard(kind, body)
 
     def _flush(self, patience: float) -> None:
         if self.given_up:
@@ -243,17 +233,17 @@ class Sender:
         for _ in range(len(self._ring) // EVENTS_A_FRAME + 1):
             if not (chunk := self._ring.drain(EVENTS_A_FRAME)):
                 break
-            told_again = self.told_again.keep(chunk)
+            retained = self.retained.keep(chunk)
             told, traces = wire.payloads_apart(chunk)
             encoded, refused = wire.events_frame(told)
             self._refused += refused
-            self._unfolded.handed_over(max(0, wire.count(chunk) - refused - told_again))
+            self._unfolded.handed_over(max(0, wire.count(chunk) - refused - retained))
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return
         self._unfolded.handed_over(1)
         report, _ = wire.events_frame([self._report()])
-        self._send(report + self._wish_for_values() + b"".join(self._requests_in_time()), deadline)
+        self._send(report + self._requests.frames(self._starts), deadline)
 
     def _report(self) -> ProbeReported:
         """Made when the ring was emptied, and not put into it: a full one would lose an event that is not counted yet."""
@@ -266,22 +256,6 @@ class Sender:
             thread_time() + self._other_cpu(),
             now(),
         )
-
-    def _wish_for_values(self) -> bytes:
-        """Once to each agent, where somebody reads them."""
-        if not self.values.wanted or self._values_asked_of == self._starts:
-            return b""
-        self._values_asked_of = self._starts
-        return wire.frame(wire.VALUES, None)
-
-    def _requests_in_time(self) -> list[bytes]:
-        """Those for whose answer somebody still waits."""
-        frames = []
-        while self._requests:
-            number, until = self._requests.popleft()
-            if now() < until:
-                frames.append(wire.frame(wire.REQUEST, (number, until)))
-        return frames
 
     def _send(self, piece: bytes, deadline: float) -> bool:
         """Whether everything was written by the deadline. What was begun is kept: a frame must end as it began."""
@@ -313,9 +287,9 @@ class Sender:
     def _close(self, deadline: float) -> None:
         """Tell the agent that nothing follows, and wait for its last words and the end of the pipe."""
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
-        if not self._is_lost():
+        if self._socket is not None:
             self._send(wire.frame(wire.FINISH, max(0.1, deadline - monotonic())), deadline)
-        while monotonic() < deadline and not self._is_lost() and not self._need_not_wait():
+        while monotonic() < deadline and self._socket is not None and not self._need_not_wait():
             self._listen(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
         if self._agent is not None and self._agent.is_stopped():
             self._agent.kill()  # it cannot end by itself, and would stay for ever

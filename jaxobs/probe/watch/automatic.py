@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed
 
 NAMES = ("jit", "pmap")
 
@@ -35,12 +35,9 @@ def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
 
 def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
     def watched(function: Any) -> Any:
-        try:
+        with Suppressed(Exception):  # a function that cannot be watched is jitted all the same
             return watch(function)
-        except Exception as error:  # a function that cannot be watched is jitted all the same
-            if raised_by_signal_handler(error):
-                raise
-            return function
+        return function
 
     @functools.wraps(original)
     def jitting(*args: Any, **kwargs: Any) -> Any:

@@ -6,18 +6,18 @@ times slower by Python, and a call looks up a dozen.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.internals import executables_alive
+from jaxobs.jax_compat.jitted_functions import executables_alive
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.watch.completions import Completions, OutputLeaf
+from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.executables import Executables
 from jaxobs.probe.watch.first_calls import FirstCalls
+from jaxobs.probe.watch.output_leaf import OutputLeaf
 from jaxobs.probe.watch.signatures import (
     Signature,
     leaf_signature,
@@ -28,48 +28,17 @@ from jaxobs.probe.watch.signatures import (
     unplaced,
 )
 from jaxobs.probe.watch.unmarked import UnmarkedCalls
+from jaxobs.probe.watch.watchable import is_jitted, name_of
 
 LAMBDA = "<lambda>"
 """A name that says nothing about which function it is."""
 
-MOST_WRAPPERS = 20
-"""More than anybody nests; a proxy may have every attribute that is asked for, for ever."""
 
 NOT_SEEN = "it was compiled before it was watched"
 NOT_JITTED = (
     "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
 )
 NOT_TOLD = "it has several executables, and shapes and types of its arguments do not tell which one ran"
-
-
-def name_of(function: Any) -> str:
-    """As its executables are named."""
-    name: str = getattr(function, "__name__", type(function).__name__)
-    return name
-
-
-def is_jitted(function: Any) -> bool:
-    """Whether its runs are executables of its own: what `jax.jit` and its relatives return, or one compiled ahead.
-
-    So are those of a wrapper made with `functools.wraps`: it has the name of what it calls.
-    """
-    with Suppressed(Exception):  # attributes of an object of the user's may raise anything
-        for _ in range(MOST_WRAPPERS):
-            if hasattr(function, "lower") or hasattr(function, "runtime_executable"):
-                return True
-            if (function := getattr(function, "__wrapped__", None)) is None:
-                return False
-    return True
-
-
-def arrays_within(function: Any) -> int:
-    """How many arrays a callable holds for JAX to find, as a pytree; 0 for any that is none."""
-    tree_util = sys.modules.get("jax.tree_util")
-    leaves = getattr(tree_util, "tree_leaves", None)
-    with Suppressed(Exception):  # the user's own flattening may raise anything
-        found = leaves(function) if callable(leaves) else ()
-        return sum(hasattr(type(leaf), "dtype") and hasattr(type(leaf), "shape") for leaf in found)
-    return 0
 
 
 class Alive:
@@ -92,6 +61,18 @@ class Learned(NamedTuple):
     number: int
 
 
+class Shared(NamedTuple):
+    """What the calls of all watched functions have in common."""
+
+    emit: Callable[[Any], None]
+    current: Current
+    executables: Executables
+    completions: Completions
+    first_calls: FirstCalls
+    unmarked: UnmarkedCalls
+    failed: Callable[[BaseException | None, str | None], None]
+
+
 class Calls:
     """`number` (negative) stands for this function wherever it is not visible which of its executables ran."""
 
@@ -104,29 +85,23 @@ class Calls:
         self,
         function: Callable[..., Any],
         number: int,
-        emit: Callable[[Any], None],
-        current: Current,
-        executables: Executables,
-        completions: Completions,
-        first_calls: FirstCalls,
-        unmarked: UnmarkedCalls,
-        failed: Callable[[BaseException | None, str | None], None],
+        shared: Shared,
     ) -> None:
         self.function = function
-        self.first_calls = first_calls
-        self.unmarked = unmarked
         self.number = number
-        self.current = current
-        self.executables = executables
-        self.completions = completions
+        self.current = shared.current
+        self.executables = shared.executables
+        self.completions = shared.completions
+        self.first_calls = shared.first_calls
+        self.unmarked = shared.unmarked
         self.leaf = OutputLeaf()
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
         self.alive = Alive()
         self.outside: dict[int, int] = {}
-        self._emit = emit
-        self._failed = failed
+        self._emit = shared.emit
+        self._failed = shared.failed
         self._name = name_of(function)
         self._known: list[tuple[Signature, int]] = []
         self._table: dict[tuple[Any, ...], int] = {}
@@ -161,13 +136,10 @@ class Calls:
 
     def which(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Which executable ran, told by the arguments, where there are several."""
-        try:
-            assert self.read is not None
+        assert self.read is not None
+        with Suppressed(Exception):  # arguments of another structure than those seen
             return self._table.get(self.read(args, kwargs), self.number)
-        except Exception as error:  # arguments of another structure than those seen
-            if raised_by_signal_handler(error):
-                raise
-            return self.number
+        return self.number
 
     def learn(
         self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: tuple[int, Read | None, bool]

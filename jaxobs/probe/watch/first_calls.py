@@ -15,15 +15,9 @@ from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay
-from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.watch.completions import (
-    LONG_RUN,
-    POLL_SHARE,
-    SHORTEST_POLL,
-    TOLERANCE,
-    Completions,
-    OutputLeaf,
-)
+from jaxobs.plugin.guard import Suppressed
+from jaxobs.probe.watch.completions import LONG_RUN, POLL_SHARE, SHORTEST_POLL, TOLERANCE, Completions
+from jaxobs.probe.watch.output_leaf import OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
 
 LONGEST_PAUSE = 1.0
@@ -54,7 +48,7 @@ class FirstCalls:
 
     def keep(self, way: OutputLeaf, result: Any, run: int, compiled: int) -> None:
         """On the calling thread, when the call has returned. Not one that waits for another."""
-        try:
+        with Suppressed(Exception):  # outputs may be anything, or deleted; never into the user's call
             before = self._under_way
             if before is not None and not is_ready(before.leaf):
                 return
@@ -63,9 +57,6 @@ class FirstCalls:
                 returned = now()
                 self._under_way = FirstCall(leaf, run, compiled, returned, returned, compiled)
                 self._completions.wake()
-        except Exception as error:  # outputs may be anything, or deleted; never into the user's call
-            if raised_by_signal_handler(error):
-                raise
 
     def ask(self) -> float | None:
         """On a thread of ours. Seconds after which to ask again; None where there is nothing to ask about."""

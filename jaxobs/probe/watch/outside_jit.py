@@ -13,7 +13,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from jaxobs.plugin.call_site import call_site
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.automatic import Watch, is_of_jax
 from jaxobs.vocabulary.labels import OUTSIDE_JIT
@@ -70,7 +70,7 @@ class _Lines:
         self._functions: dict[str, Callable[..., Any]] = {}
 
     def at(self, caller: FrameType) -> Callable[..., Any]:
-        try:
+        with Suppressed(Exception):  # what cannot be watched is run all the same
             site = call_site(caller)
             title = (
                 "" if site is None else f"{self._name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"
@@ -78,10 +78,7 @@ class _Lines:
             if title and title not in self._functions and len(self._functions) < SITES:
                 self._functions[title] = self._watch(self._named(title))
             return self._functions.get(title, self._original)
-        except Exception as error:  # what cannot be watched is run all the same
-            if raised_by_signal_handler(error):
-                raise
-            return self._original
+        return self._original
 
     def _named(self, title: str) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:

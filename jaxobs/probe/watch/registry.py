@@ -18,7 +18,8 @@ from typing import Any
 from jaxobs.jax_compat.jitted_functions import twin
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled
-from jaxobs.probe.watch.calls import Calls, name_of
+from jaxobs.probe.watch.calls import Calls
+from jaxobs.probe.watch.watchable import name_of
 from jaxobs.probe.watch.watched import Watched
 
 ATTRIBUTE = "__jaxobs_watched__"

@@ -17,7 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from jaxobs.jax_compat.foreign_objects import is_of, name_of
-from jaxobs.jax_compat.internals import committed_to
+from jaxobs.jax_compat.shardings import committed_to
 
 Path = tuple[tuple[str, Hashable], ...]
 Signature = Mapping[Path, tuple[Any, ...]]

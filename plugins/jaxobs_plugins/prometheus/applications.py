@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from jaxobs.plugin.files import open_regular
-from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
-from jaxobs_plugins.prometheus.credential_files import MOST_BYTES
+from jaxobs_plugins.prometheus.credentials.files import MOST_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,8 +119,6 @@ class _Forwarder:
         except NoAnswerError as silent:
             text = f"the certificate {_certificate_of(self._source)} cannot be read: {silent}"
         except (OSError, ValueError) as error:
-            if raised_by_signal_handler(error):  # a server may run this on the main thread
-                raise
             text = f"the jaxobs agent at {address} does not answer: {error}"
         return _line(HTTPStatus.SERVICE_UNAVAILABLE, text)
 
@@ -136,7 +133,7 @@ class _Forwarder:
 
         if _certificate_of(self._source) is None:
             return ssl.create_default_context()
-        from jaxobs_plugins.prometheus.certificate import trusting
+        from jaxobs_plugins.prometheus.credentials.certificate import trusting
 
         return trusting(self._certificate.result(TIMEOUT_SECONDS))
 

@@ -11,8 +11,8 @@ from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.protocol import Remark
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
-from jaxobs_plugins.prometheus.credential_files import CredentialsError
-from jaxobs_plugins.prometheus.followed_credentials import FIRST_SECONDS, FollowedCredentials
+from jaxobs_plugins.prometheus.credentials.files import CredentialsError
+from jaxobs_plugins.prometheus.credentials.followed import FIRST_SECONDS, FollowedCredentials
 from jaxobs_plugins.prometheus.routes import METRICS_PATH
 
 if TYPE_CHECKING:

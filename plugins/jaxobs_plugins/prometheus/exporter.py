@@ -13,22 +13,22 @@ from jaxobs.model.clock import monotonic, sleep
 from jaxobs.model.metrics_address import wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs_plugins.prometheus.address import is_open_to_network, listen
-from jaxobs_plugins.prometheus.announcement import Announcement
 from jaxobs_plugins.prometheus.checking import remarks
-from jaxobs_plugins.prometheus.followed_credentials import FollowedCredentials, NotYetReadError
-from jaxobs_plugins.prometheus.hosts import AllowedHosts, LocalNames, refusal
-from jaxobs_plugins.prometheus.live import Live
-from jaxobs_plugins.prometheus.neighbours import Neighbours
-from jaxobs_plugins.prometheus.page import MetricsPage
+from jaxobs_plugins.prometheus.credentials.followed import FollowedCredentials, NotYetReadError
+from jaxobs_plugins.prometheus.discovery.announcement import Announcement
+from jaxobs_plugins.prometheus.discovery.neighbours import Neighbours
+from jaxobs_plugins.prometheus.discovery.target_file import TargetFile
+from jaxobs_plugins.prometheus.pages.live import Live
+from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.routes import METRICS_PATH, answer
-from jaxobs_plugins.prometheus.server import HttpServer
-from jaxobs_plugins.prometheus.service_discovery import TargetFile
+from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames, refusal
+from jaxobs_plugins.prometheus.server.server import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from jaxobs.plugin.protocol import Agent, Batch, Remark
-    from jaxobs_plugins.prometheus.messages import Request, Response
+    from jaxobs_plugins.prometheus.server.messages import Request, Response
 
 _PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
 

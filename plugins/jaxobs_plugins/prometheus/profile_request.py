@@ -8,7 +8,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 from jaxobs.model.profile import checked_seconds
-from jaxobs_plugins.prometheus.messages import Request, Response, plain
+from jaxobs_plugins.prometheus.server.messages import Request, Response, plain
 
 PROFILE_PATH = "/profile"
 DEFAULT_SECONDS = 1.0

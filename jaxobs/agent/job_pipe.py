@@ -1,0 +1,64 @@
+"""The agent's end of the pipe to its job, and how threads of the agent wake whoever waits at it."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jaxobs.flow import wire
+from jaxobs.model.clock import monotonic
+
+
+class JobPipe:
+    """Frames may be sent from any thread; one thread waits and receives."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._send_lock = threading.Lock()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_write.setblocking(False)
+
+    def send(self, kind: bytes, body: Any) -> None:
+        """To the job; a job that is gone hears nothing, and that is seen where the pipe is read."""
+        with contextlib.suppress(OSError, ValueError), self._send_lock:
+            self._end.sendall(wire.frame(kind, body))
+
+    def wait(self, until: float, idle: Callable[[], None]) -> bool:
+        """Until there is something to receive (True), a thread wakes this one, or the clock `monotonic` says `until`.
+
+        `idle` is called after the wait, where there was nothing to receive at once.
+        """
+        ends = [self._end, self._wake_read]
+        readable, _, _ = select.select(ends, [], [], 0.0)
+        if self._end not in readable:
+            readable, _, _ = select.select(ends, [], [], max(0.0, until - monotonic()))
+            idle()
+        if self._wake_read in readable:
+            self._wake_read.recv(4096)
+        return self._end in readable
+
+    def receive(self) -> bytes:
+        """What has come; nothing where the job has ended."""
+        try:
+            return self._end.recv(1 << 20)
+        except OSError:
+            return b""
+
+    def wake(self) -> None:
+        """End the wait, from any thread."""
+        with contextlib.suppress(OSError):  # full: it will wake anyway
+            self._wake_write.send(b"\0")
+
+    def end(self) -> None:
+        """Tell the job, which waits for it, that nothing follows."""
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Wake nobody any more. The socket belongs to whoever made it."""
+        self._wake_read.close()
+        self._wake_write.close()

@@ -1,0 +1,147 @@
+"""Where the peaks of a device come from.
+
+In the order in which they win: the user's own values, the datasheet of a chip whose `device_kind` is known,
+then what `jaxobs calibrate` measured. What none of them says is absent, with a reason that says how to supply it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from jaxobs.hardware.chips import normalised
+from jaxobs.hardware.datasheet import datasheet_peaks
+from jaxobs.hardware.float32_products import float32_products
+from jaxobs.hardware.peaks import Peak, Peaks, peak_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxobs.hardware.calibration import Calibration, LeftOut
+
+
+_PLAIN_KEYS: Final = ("transcendentals", "memory", "link", "capacity")
+
+
+def user_peaks(matrix: Mapping[str, float], memory: float | None) -> dict[str, float]:
+    """The settings `peak_flops` and `peak_bytes_per_second` as the overrides that `peaks_for` takes."""
+    known = {} if memory is None else {"memory": memory}
+    return known | {f"matrix.{dtype}": rate for dtype, rate in matrix.items()}
+
+
+def peaks_for(
+    device_kind: str,
+    platform: str,
+    overrides: Mapping[str, float] | None = None,
+    measured: Calibration | None = None,
+    *,
+    tensorfloat32_allowed: bool | None = None,
+) -> Peaks:
+    """Peaks of one device.
+
+    Args:
+        device_kind: The string that JAX reports.
+        platform: JAX's name of the backend: `cpu`, `gpu`, `tpu`.
+        overrides: The user's own values, keyed `matrix.<dtype>`, `vector.<dtype>` (FLOP/s), `transcendentals`
+            (results/s), `memory`, `link` (bytes/s), `capacity` (bytes).
+        measured: A calibration of this kind of device; one of another kind is left aside.
+        tensorfloat32_allowed: True where all float32 products may run as TensorFloat-32, so that this is the peak for
+            them; False where none may; None where that is as the program's precision and the platform say.
+
+    Raises:
+        ValueError: An override has an unknown key, or is no positive, finite number.
+    """
+    same = measured is not None and normalised(measured.device_kind) == normalised(device_kind)
+    mine = measured if same else None
+    found, notes = datasheet_peaks(device_kind)
+    own = {key: Peak(rate, "user", "settings") for key, rate in _checked(overrides or {}).items()}
+    known = {**found, **own}
+    # A datasheet's or a user's `float8` says more than a measured `float8_e4m3fn`.
+    measured_values = _measured(mine) if mine else {}
+    values = {key: peak for key, peak in measured_values.items() if _shared_key(key) not in known} | known
+    for left_out in mine.left_out if mine else ():
+        _run_as(left_out, values)
+    if tensorfloat32_allowed and "matrix.float32" not in own and "matrix.tensorfloat32" in values:
+        values["matrix.float32"] = values["matrix.tensorfloat32"]
+    memory = values.get("memory")
+    capacity = values.get("capacity")
+    return Peaks(
+        device_kind=device_kind,
+        matrix=_unit(values, "matrix"),
+        vector=_unit(values, "vector"),
+        transcendentals=values.get("transcendentals"),
+        memory=memory,
+        memory_by_working_set=(
+            mine.memory_by_working_set() if mine and memory and memory.provenance == "measured" else ()
+        ),
+        link=values.get("link"),
+        memory_capacity=capacity.value if capacity else None,
+        reason=_reason(device_kind, platform, values, notes),
+        float32_products=float32_products(device_kind, platform, values, own, tensorfloat32_allowed),
+        latency_seconds=mine.latency_seconds if mine else None,
+    )
+
+
+def _measured(calibration: Calibration) -> dict[str, Peak]:
+    said = f"jaxobs calibrate, jaxlib {calibration.jaxlib}, {calibration.cores} cores"
+    if calibration.disturbed:
+        said += f", while others took {calibration.other_load:.1f} cores"
+    found = {
+        f"matrix.{dtype}": Peak(rate.per_second, "measured", f"{said}, product of {rate.size} × {rate.size}")
+        for dtype, rate in calibration.best_matrix().items()
+    }
+    found |= {
+        f"vector.{dtype}": Peak(rate.per_second, "measured", f"{said}, multiply-adds on {rate.size} elements")
+        for dtype, rate in calibration.best_vector().items()
+    }
+    exponential = calibration.best_transcendentals().get("float32")
+    if exponential:
+        found["transcendentals"] = Peak(exponential.per_second, "measured", f"{said}, exp of float32")
+    points = calibration.memory_by_working_set()
+    if points:
+        found["memory"] = Peak(points[-1][1], "measured", f"{said}, passes over {points[-1][0]:.0f} bytes")
+    return found
+
+
+def _shared_key(key: str) -> str:
+    unit, _, dtype = key.partition(".")
+    return f"{unit}.{peak_key(dtype)}" if dtype else key
+
+
+def _run_as(left_out: LeftOut, values: dict[str, Peak]) -> None:
+    """A type whose products the compiler runs in another has that one's peak, where it has none of its own."""
+    keys = f"matrix.{left_out.dtype}", f"matrix.{peak_key(left_out.dtype)}"
+    other = values.get(f"matrix.{left_out.runs_as}")
+    if other is not None and not any(key in values for key in keys):
+        values[keys[0]] = Peak(
+            other.value, other.provenance, f"{other.source}; {left_out.dtype} {left_out.reason}"
+        )
+
+
+def _checked(overrides: Mapping[str, float]) -> Mapping[str, float]:
+    for key, rate in overrides.items():
+        unit, _, dtype = key.partition(".")
+        if key not in _PLAIN_KEYS and not (unit in {"matrix", "vector"} and dtype):
+            known = "matrix.<dtype>, vector.<dtype>, " + ", ".join(_PLAIN_KEYS)
+            raise ValueError(f"unknown peak {key!r}: the keys are {known}")
+        if isinstance(rate, bool) or not (math.isfinite(rate) and rate > 0):
+            raise ValueError(f"peak {key}={rate!r}: give a positive, finite number")
+    return overrides
+
+
+def _unit(values: Mapping[str, Peak], unit: str) -> dict[str, Peak]:
+    return {key.partition(".")[2]: peak for key, peak in values.items() if key.startswith(f"{unit}.")}
+
+
+def _reason(device_kind: str, platform: str, values: Mapping[str, Peak], note: str | None) -> str | None:
+    known = {"compute": bool(_unit(values, "matrix")), "memory": "memory" in values}
+    lacking = [word for word, there in known.items() if not there]
+    if not lacking:
+        return None
+    if note is None:
+        unmeasured = f"{device_kind!r} is a processor, whose peaks are not in any table: they are measured"
+        note = unmeasured if platform == "cpu" else f"no datasheet is known for the device {device_kind!r}"
+    return (
+        f"no {' and '.join(lacking)} peaks: {note}; run `jaxobs calibrate` on this machine, "
+        "or set JAXOBS_PEAK_FLOPS and JAXOBS_PEAK_BYTES_PER_SECOND"
+    )

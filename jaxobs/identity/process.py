@@ -1,0 +1,150 @@
+"""The identity of this process: its host, rank and job, and the name of its run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from jaxobs.identity.run_name import attempt, job_key, run_name
+
+_RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
+_COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
+_RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
+_USER_VARIABLES = (
+    "SLURM_JOB_USER",
+    "LOGNAME",
+    "USER",
+)  # then the system's table of users, as `getpass.getuser()`
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the environment tells; None where it does not. `instance` is unique to this run of this process.
+
+    `run` is one name over all ranks and restarts, `attempt` counts the restarts, and `job` is what only the ranks of this
+    one start share. `given` are the resource attributes that the user set, which win.
+    """
+
+    instance: str
+    host: str
+    pid: int
+    rank: int | None
+    process_count: int | None
+    rank_on_host: int
+    run: str | None
+    attempt: int | None
+    user: str | None
+    job: str | None
+    slurm_job: str | None
+    pod: str | None
+    namespace: str | None
+    in_kubernetes: bool
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def resource(self) -> dict[str, str]:
+        """OpenTelemetry resource attributes; names follow its semantic conventions where they exist."""
+        known: dict[str, object | None] = {
+            "service.name": "jax",
+            "service.instance.id": self.instance,
+            "host.name": self.host,
+            "process.pid": self.pid,
+            "process.owner": self.user,
+            "jax.process_index": self.rank,
+            "jax.process_count": self.process_count,
+            "jaxobs.run": self.run,
+            "jaxobs.attempt": self.attempt,
+            "slurm.job_id": self.slurm_job,
+            "k8s.pod.name": self.pod,
+            "k8s.namespace.name": self.namespace,
+        }
+        return {name: str(value) for name, value in known.items() if value is not None} | dict(self.given)
+
+    def name(self) -> str:
+        """Which process of which run, for names of files: `run-rank3`, `rank3`, or `process1234` without a rank."""
+        process = f"process{self.pid}" if self.rank is None else f"rank{self.rank}"
+        run = re.sub(r"[^\w.-]+", "-", self.run or "")
+        return "-".join(part for part in (run, process) if part)
+
+
+def read_identity(
+    environment: Mapping[str, str] = os.environ, run: str | None = None, instance: str | None = None
+) -> Identity:
+    """This process, by the environment that its launcher made.
+
+    `run` is the name that the user gave; `instance` the one that the application's own OpenTelemetry SDK has.
+    """
+    in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
+    host = socket.gethostname()
+    return Identity(
+        instance=instance or str(uuid.uuid4()),
+        host=host,
+        pid=os.getpid(),
+        rank=_first_number(environment, _RANK_VARIABLES),
+        process_count=_first_number(environment, _COUNT_VARIABLES),
+        rank_on_host=_first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
+        run=run_name(run, environment, host),
+        attempt=attempt(environment),
+        user=_user(environment),
+        job=job_key(run, environment, host),
+        slurm_job=environment.get("SLURM_JOB_ID"),
+        pod=environment.get("POD_NAME") or (host if in_kubernetes else None),
+        namespace=environment.get("POD_NAMESPACE") or (_read(_NAMESPACE_FILE) if in_kubernetes else None),
+        in_kubernetes=in_kubernetes,
+        given=given_attributes(environment),
+    )
+
+
+def process_age_seconds() -> float | None:
+    """Seconds since this process was started, where the system tells (Linux: /proc), else None."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # Field 22 counts clock ticks since boot; the name in field 2 may hold spaces, hence the split behind it.
+        fields = (
+            Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        )
+        uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+        return max(0.0, uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+    return None
+
+
+def given_attributes(environment: Mapping[str, str]) -> dict[str, str]:
+    """OTEL_RESOURCE_ATTRIBUTES, in which OTEL_SERVICE_NAME replaces `service.name`: the SDK's own order.
+
+    Values are percent-encoded: https://opentelemetry.io/docs/specs/otel/resource/sdk/#specifying-resource-information-via-an-environment-variable
+    """
+    pairs = (pair.partition("=") for pair in environment.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
+    given = {name.strip(): unquote(value.strip()) for name, equals, value in pairs if equals and name.strip()}
+    if service := environment.get("OTEL_SERVICE_NAME"):
+        given["service.name"] = service
+    return {name: value for name, value in given.items() if value}
+
+
+def _user(environment: Mapping[str, str]) -> str | None:
+    for name in _USER_VARIABLES:
+        if user := environment.get(name):
+            return user
+    with contextlib.suppress(KeyError, OSError):  # in a container, a number without a name
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return None
+
+
+def _first_number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        value = environment.get(name, "")
+        if value.isdecimal():
+            return int(value)
+    return None
+
+
+def _read(path: Path) -> str | None:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8").strip() or None
+    return None

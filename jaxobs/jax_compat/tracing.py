@@ -1,0 +1,65 @@
+"""What JAX traces with: values that stand for others, and the settings and contexts on which a trace depends."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def is_tracer(value: Any) -> bool:
+    """Whether a value is known to JAX while it traces alone, and must not be kept beyond that.
+
+    `jax.core.Tracer` is public; False where JAX is not imported or a future version has no such name.
+    """
+    tracer = getattr(sys.modules.get("jax.core"), "Tracer", None)
+    return isinstance(tracer, type) and issubclass(type(value), tracer)
+
+
+TRACE_SETTINGS = (
+    "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device", "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion", "jax_explicit_x64_dtypes", "jax_disable_jit", "jax_debug_key_reuse",
+    "jax_random_seed_offset", "jax_threefry_partitionable", "jax_threefry_gpu_kernel_lowering",
+    "jax_use_direct_linearize", "jax_softmax_custom_jvp", "jax_use_shardy_partitioner", "jax_optimization_level",
+    "jax_high_dynamic_range_gumbel", "jax_error_checking_behavior_nan", "jax_error_checking_behavior_divide",
+    "jax_error_checking_behavior_oob", "jax_enable_pgle", "jax_pgle_profiling_runs", "jax_xla_profile_version",
+    "jax_check_static_indices", "jax_allow_f16_reductions", "jax_no_execution", "jax_dynamic_shapes",
+    "eager_constant_folding", "check_vma", "jax_auto_pcast", "jax_custom_jvp3", "jax_custom_vjp3",
+    "jax_embedded_constants_max_bytes", "jax_memory_fitting_level", "jax_pallas_auto_assign_collective_ids",
+    "jax_pallas_auto_assign_collective_ids_limit", "jax_pallas_enable_debug_checks", "jax_pallas_use_mosaic_gpu",
+    "jax_ragged_dot_use_gpu_pallas_triton_lowering", "jax_raise_on_ppermute_sort_diff", "jax_remat3",
+    "jax_remat_barrier_no_cotangents", "jax_remove_size_one_mesh_axis_from_type", "jax_scan3",
+    "jax_use_emit_pipeline_primitive", "jax_use_hlo_logistic_lowering", "jax_use_simplified_jaxpr_constants",
+)  # fmt: skip
+"""Settings that are in the key of JAX's cache of traces, as its `config.py` says (`include_in_jit_key`) up to 0.11.2."""
+
+TRACE_CONTEXTS = {
+    "compute_on": "compute_on_context_manager",
+    "xla_metadata": "xla_metadata_context_manager",
+}
+"""Context managers that are in that key as well, by the attribute of JAX's `config.py` that holds their value."""
+
+
+def trace_context() -> list[tuple[str, Any]]:
+    """Settings and contexts of this thread on which a trace depends, as they are now; the missing ones are left out."""
+    config: Any = sys.modules.get("jax._src.config")
+    holders = getattr(getattr(config, "config", None), "_value_holders", {})
+    values = [(name, holders[name].value) for name in TRACE_SETTINGS if name in holders]
+    for name, attribute in TRACE_CONTEXTS.items():
+        manager = getattr(config, attribute, None)
+        if manager is not None:
+            values.append((name, manager.value))
+    mesh = sys.modules.get("jax._src.mesh")
+    resources = getattr(mesh, "thread_resources", None)
+    by_with = getattr(getattr(resources, "env", None), "physical_mesh", None)
+    # In `config.py` up to 0.10, in `mesh.py` since.
+    holder = next(
+        (
+            found
+            for module in (config, mesh)
+            if (found := getattr(module, "abstract_mesh_context_manager", None)) is not None
+        ),
+        None,
+    )
+    by_set_mesh = getattr(holder, "value", None)
+    values.append(("mesh", (by_with, by_set_mesh)))
+    return values

@@ -1,0 +1,148 @@
+"""Steps as the turns of an iteration: `for batch in obs.steps(batches)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from jaxobs.flow.ring import PADDING
+from jaxobs.model.clock import now
+from jaxobs.model.events import LoopEnded
+from jaxobs.probe.steps.loops import AVERAGED_EVERY, SLOW, Loops, Step
+from jaxobs.probe.steps.plain_values import amount, as_name, given_amount
+
+Item = TypeVar("Item")
+
+
+Amount = float | Callable[[Any], float] | None
+"""Examples or tokens of a step: a number, a function of the item, or None where the user did not say."""
+
+
+class Entry:
+    """One time that a loop is gone through: what was under way before, and the step of all its turns."""
+
+    __slots__ = ("at", "claimed", "loops", "outer", "state", "step")
+
+    def __init__(self, loops: Loops, loop: str, flops: float | None) -> None:
+        self.loops = loops
+        self.state = loops.state(loop)
+        loops.declare(self.state, flops)
+        self.step = Step(loop)
+        self.outer, self.claimed = loops.current.around(), loops.current.claimed
+        self.at = now()
+
+    def leave(
+        self,
+        start: int,
+        handed_on: int | None,
+        amounts: tuple[float | None, float | None],
+        annotation: Any,
+    ) -> None:
+        """The loop is over, or was left by `break` or by an exception: which of the two cannot be seen from here.
+
+        The turn that began at `start`, and whose item was handed on then, counts if it ran anything, and as failed if a
+        watched function raised in it.
+        """
+        loops, state, step = self.loops, self.state, self.step
+        left = LoopEnded(state.name, now(), 0)
+        try:
+            if annotation is not None:
+                annotation.__exit__(None, None, None)
+            end = now()
+            body = 0
+            if handed_on is not None and (step.run or step.failed):
+                amounts = (None, None) if step.failed else amounts
+                loops.end_step(state, step, start, end, 0, handed_on - start, amounts)
+                start = end
+            elif handed_on is not None:
+                body = end - handed_on  # of a turn that does not count: whatever is around has it
+            state.last_end = None
+            if self.outer is not None:
+                self.outer.claim(end - self.at - body)
+            loops.current.claimed = self.claimed + end - self.at - body
+            left = LoopEnded(state.name, now(), end - start - body)
+        finally:  # of a signal handler's exception too: a loop that was left does not run on
+            loops.ring.extend((left, *PADDING))
+            loops.ring.advance()
+
+
+class Steps(Generic[Item]):
+    """What `obs.steps(iterable)` returns: iterable any number of times, with the length of what it wraps."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        iterable: Iterable[Item],
+        loop: str,
+        examples: Amount,
+        tokens: Amount,
+        flops: float | None = None,
+    ) -> None:
+        if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+            # Asking by `iter()` would start the workers of a data loader twice.
+            raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
+        self._loops = loops
+        self._iterable = iterable
+        self._loop = as_name(loop)
+        ended = loops.steps_ended
+        self._counts = tuple(count if callable(count) else None for count in (examples, tokens))
+        self._amounts = (
+            None if callable(examples) else given_amount("examples", examples, ended),
+            None if callable(tokens) else given_amount("tokens", tokens, ended),
+        )
+        self._flops = given_amount("flops", flops, ended)
+
+    def __len__(self) -> int:
+        return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
+
+    def __iter__(self) -> Iterator[Item]:  # hot: a call a part costs as much as the part
+        """An item is handed on without keeping a reference: the user's `del batch` must free it."""
+        loops, current, profiler = self._loops, self._loops.current, self._loops.profiler
+        extend, advance = loops.ring.extend, loops.ring.advance
+        count_examples, count_tokens = self._counts
+        examples, tokens = self._amounts
+        entry = Entry(loops, self._loop, self._flops)
+        state, step, start = entry.state, entry.step, entry.at
+        name, thread, later_runs = state.name, step.thread, step.later_runs
+        slow_after = SLOW * state.average
+        handed_on = annotation = None
+        iterator = iter(self._iterable)
+        current.step, step.number = step, state.steps
+        try:
+            for item in iterator:
+                ready = now()
+                if count_examples is not None:
+                    examples = amount(count_examples, item)
+                if count_tokens is not None:
+                    tokens = amount(count_tokens, item)
+                if profiler is not None and profiler.profile_session is not None:
+                    annotation = loops.annotate(name, step.number)
+                handed_on = ready
+                yield (item, item := None)[0]  # type: ignore[assignment]  # never seen as None
+                handed_on = None
+                if annotation is not None:
+                    annotation.__exit__(None, None, None)
+                    annotation = None
+                end = now()
+                number = state.steps
+                if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
+                    # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
+                    runs = step.runs() if later_runs else step.run
+                    extend(
+                        (name, number, start, end, 0, ready - start, step.dispatch, examples, tokens, thread, runs)
+                    )  # fmt: skip
+                    advance()
+                    state.steps = number + 1
+                else:
+                    loops.end_step(state, step, start, end, 0, ready - start, (examples, tokens))
+                    slow_after = SLOW * state.average
+                start = end
+                step.dispatch = step.run = 0
+                if later_runs:
+                    later_runs.clear()
+                step.number = number + 1
+                current.step = step
+        finally:
+            if current.step is step:  # else this generator was let go of while something else was under way
+                current.step = entry.outer  # first: a signal handler may raise after any call
+            entry.leave(start, handed_on, (examples, tokens), annotation)

@@ -1,0 +1,37 @@
+"""What the agent is asked for: snapshots, each until somebody no longer waits for it, and the newest values."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jaxobs.flow import wire
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.probe.transport.latest_values import LatestValues
+
+
+class Requests:
+    """Any thread may ask for a snapshot; the sender's thread takes the frames."""
+
+    def __init__(self) -> None:
+        self.values = LatestValues()
+        self._values_asked_of = 0
+        self._snapshots: deque[tuple[int, int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._snapshots)
+
+    def snapshot(self, number: int, timeout: float) -> None:
+        """Whoever asks under this number waits for `timeout` seconds."""
+        self._snapshots.append((number, now() + int(timeout * NANOSECONDS)))
+
+    def frames(self, agent: int) -> bytes:
+        """To the agent of this number, from 1; each is asked once for the values, if anybody reads them."""
+        frames = []
+        if self.values.wanted and self._values_asked_of != agent:
+            self._values_asked_of = agent
+            frames.append(wire.frame(wire.VALUES, None))
+        while self._snapshots:
+            number, until = self._snapshots.popleft()
+            if now() < until:
+                frames.append(wire.frame(wire.REQUEST, (number, until)))
+        return b"".join(frames)

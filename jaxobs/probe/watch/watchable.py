@@ -1,0 +1,72 @@
+"""Which callables can be watched, and what they are called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from jaxobs.plugin.guard import Suppressed
+from jaxobs.probe.log import warn
+
+MOST_WRAPPERS = 20
+"""More than anybody nests; a proxy may have every attribute that is asked for, for ever."""
+
+
+def name_of(function: Any) -> str:
+    """As its executables are named."""
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
+
+
+def is_jitted(function: Any) -> bool:
+    """Whether its runs are executables of its own: what `jax.jit` and its relatives return, or one compiled ahead.
+
+    So are those of a wrapper made with `functools.wraps`: it has the name of what it calls.
+    """
+    with Suppressed(Exception):  # attributes of an object of the user's may raise anything
+        for _ in range(MOST_WRAPPERS):
+            if hasattr(function, "lower") or hasattr(function, "runtime_executable"):
+                return True
+            if (function := getattr(function, "__wrapped__", None)) is None:
+                return False
+    return True
+
+
+def arrays_within(function: Any) -> int:
+    """How many arrays a callable holds for JAX to find, as a pytree; 0 for any that is none."""
+    tree_util = sys.modules.get("jax.tree_util")
+    leaves = getattr(tree_util, "tree_leaves", None)
+    with Suppressed(Exception):  # the user's own flattening may raise anything
+        found = leaves(function) if callable(leaves) else ()
+        return sum(hasattr(type(leaf), "dtype") and hasattr(type(leaf), "shape") for leaf in found)
+    return 0
+
+
+def must_be_callable(function: Any) -> None:
+    """Raises TypeError for what cannot be called."""
+    if not callable(function):
+        raise TypeError(
+            f"watch() takes a function of jax.jit, not an object of type {type(function).__name__!r}"
+        )
+
+
+def is_watchable(function: Any, not_jitted: set[str]) -> bool:
+    """Whether it may be replaced by what watches it. Warns where it may not, or where its runs may stay unseen.
+
+    `not_jitted` are the names of which that was said; this one is added.
+    """
+    arrays = arrays_within(function)
+    if arrays:
+        warn(
+            f"obs.watch({name_of(function)}) does nothing: this callable is a pytree with {arrays} arrays in it, "
+            "which jax.grad, optimisers and checkpoints would not find in what watches it; watch the jitted function "
+            "that takes it as an argument, such as your train step"
+        )
+        return False
+    if not is_jitted(function) and (name := name_of(function)) not in not_jitted:
+        not_jitted.add(name)
+        warn(
+            f"obs.watch({name}): this is no function of jax.jit, so its runs are seen only if what it compiles is "
+            f"named {name!r} too; jit it first, or watch the jitted functions that it calls"
+        )
+    return True

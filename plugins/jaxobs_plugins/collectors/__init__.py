@@ -1,0 +1,1 @@
+"""The built-in collectors, a source each; they run in the agent."""

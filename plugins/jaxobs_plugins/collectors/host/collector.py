@@ -1,0 +1,83 @@
+"""The collector `host` itself: process, machine and control group, each value read on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+from jaxobs.model.events import Measured
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import Fields
+from jaxobs.plugin.protocol import Agent
+from jaxobs_plugins.collectors.host import cgroup, machine, process
+
+_UNSUPPORTED = (AttributeError, FileNotFoundError, NotImplementedError, LookupError, psutil.AccessDenied)
+"""The platform has no such figure, or does not let us see it."""
+
+
+class HostCollector(Collector):
+    """Where the system does not tell one value, the others are still given. `proc` is where /proc is."""
+
+    metrics = (*process.METRICS, *machine.METRICS, *cgroup.METRICS)
+    interval = 5.0
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._reasons: dict[str, str] = {}
+        self._process: psutil.Process | None = None
+        self._machine: machine.Machine | None = None
+        self._cgroup: cgroup.Cgroup | None = None
+        self._process_fields = Fields(
+            process.QUERIES,
+            whole=process.WHOLE,
+            unsupported=_is_unsupported,
+            passed_on=(psutil.NoSuchProcess,),
+        )
+        self._machine_fields = Fields(machine.QUERIES, unsupported=_is_unsupported)
+        self._cgroup_fields = Fields(cgroup.QUERIES, unsupported=_is_unsupported)
+
+    def start(self, agent: Agent) -> None:
+        """Remembers the process by its number and start time: a number given out again is not mistaken."""
+        pid = int(agent.resource["process.pid"])
+        self._process = psutil.Process(pid)
+        self._machine = machine.Machine()
+        self._machine_fields.collect(self._machine)  # what is told as a difference begins here
+        try:
+            self._cgroup = cgroup.find_cgroup(pid, self._proc)
+        except (OSError, LookupError, ValueError) as error:
+            why = f"{type(error).__name__}: {error}"
+            self._reasons = dict.fromkeys((metric.name for metric in cgroup.METRICS), why)
+
+    def collect(self) -> Iterable[Measured]:
+        measured = self._of_process()
+        if self._machine is not None:
+            measured += self._machine_fields.collect(self._machine)
+        if self._cgroup is not None:
+            measured += self._cgroup_fields.collect(self._cgroup)
+        return measured
+
+    def stop(self) -> None:
+        self._process = self._machine = self._cgroup = None
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why metrics are missing, by name."""
+        fields = (self._process_fields.reasons, self._machine_fields.reasons, self._cgroup_fields.reasons)
+        return self._reasons | fields[0] | fields[1] | fields[2]
+
+    def _of_process(self) -> list[Measured]:
+        if self._process is None:
+            return []
+        try:
+            if self._process.is_running():
+                with self._process.oneshot():  # one reading of each file of /proc
+                    return self._process_fields.collect(self._process)
+        except psutil.NoSuchProcess:  # it ended meanwhile
+            pass
+        return self._process_fields.withdraw()
+
+
+def _is_unsupported(error: Exception) -> bool:
+    return isinstance(error, _UNSUPPORTED)

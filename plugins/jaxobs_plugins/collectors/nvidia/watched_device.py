@@ -1,0 +1,81 @@
+"""One device of the job, asked turn by turn; a device that is lost is left alone for a while."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pynvml
+
+from jaxobs.model.clock import monotonic, now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.fields import Fields, Query
+from jaxobs_plugins.collectors.nvidia import catalogue as names
+from jaxobs_plugins.collectors.nvidia.library import unsupported
+from jaxobs_plugins.collectors.nvidia.queries import BOARD_QUERIES, PART_QUERIES, Device
+from jaxobs_plugins.collectors.nvidia.selection import CudaDevice
+from jaxobs_plugins.collectors.nvidia.xid import XidEvents
+
+LOST_SECONDS = 60.0
+"""Each call to a device that fell off the bus can take long; it comes back only after a reset."""
+
+
+class WatchedDevice:
+    """`with_board`: this device tells its board's values; of the instances of one board, only the first does."""
+
+    def __init__(
+        self, ordinal: str, device: CudaDevice, pid: str | None, xids: XidEvents, log: Callable[[str], None], *,
+        with_board: bool, clock: Callable[[], float] = monotonic,
+    ) -> None:  # fmt: skip
+        board = device.board
+        self._subject = Device(board.uuid, board.handle, (device.instance or board).handle, pid, xids)
+        self._fields = [_fields(PART_QUERIES, (ordinal, device.uuid), clock)]
+        if with_board:
+            self._fields.append(_fields(BOARD_QUERIES, (ordinal, board.uuid), clock))
+        self._labels = (ordinal, device.uuid)
+        self._info = (*self._labels, board.uuid, board.name)
+        self._log = log
+        self._clock = clock
+        self._lost_until = -math.inf
+
+    def collect(self) -> list[Measured]:
+        if self._clock() < self._lost_until:
+            return []
+        measured = [_value(names.DEVICE_INFO, self._info, 1.0), _value(names.UP, self._labels, 1.0)]
+        try:
+            for fields in self._fields:
+                measured += fields.collect(self._subject)
+        except pynvml.NVMLError_GpuIsLost as error:
+            if self._lost_until == -math.inf:
+                self._log(f"NVIDIA device {self._labels[0] or '?'} ({self._labels[1]}) is lost: {error}")
+            self._lost_until = self._clock() + LOST_SECONDS
+            return [*self._withdrawn(), _value(names.UP, self._labels, 0.0)]
+        self._lost_until = -math.inf
+        return measured
+
+    def withdraw(self) -> list[Measured]:
+        """Take away all gauges: the device is no longer the job's, or goes by another ordinal."""
+        gone = [_value(names.DEVICE_INFO, self._info, math.nan), _value(names.UP, self._labels, math.nan)]
+        return self._withdrawn() + gone
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why metrics are missing, by name."""
+        return {name: reason for fields in self._fields for name, reason in fields.reasons.items()}
+
+    def _withdrawn(self) -> list[Measured]:
+        return [value for fields in self._fields for value in fields.withdraw()]
+
+
+def _fields(
+    queries: Sequence[Query[Device]], labels: tuple[str, str], clock: Callable[[], float]
+) -> Fields[Device]:
+    return Fields(
+        queries, labels, whole=(names.XID_EVENTS,), unsupported=unsupported,
+        passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
+    )  # fmt: skip
+
+
+def _value(metric: Metric, labels: tuple[str, ...], value: float) -> Measured:
+    return Measured(metric.name, labels, value, now())

@@ -1,5 +1,0 @@
-"""Probe `compile`: each compile with its phases, its executable, and why it was needed."""
-
-from jaxobs_plugins.compile.probe import CompileProbe
-
-__all__ = ["CompileProbe"]

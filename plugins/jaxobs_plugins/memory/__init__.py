@@ -1,5 +1,0 @@
-"""Probe `memory`: device memory, the memory of the process, and which arrays hold it."""
-
-from jaxobs_plugins.memory.probe import MemoryProbe
-
-__all__ = ["MemoryProbe"]

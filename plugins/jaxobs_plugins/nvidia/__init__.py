@@ -1,5 +1,0 @@
-"""Collector `nvidia`: the NVIDIA devices that the training process uses, as their management library (NVML) sees them."""
-
-from jaxobs_plugins.nvidia.collector import NvidiaCollector
-
-__all__ = ["NvidiaCollector"]

@@ -1,0 +1,5 @@
+"""Probe `compile`: each compile with its phases, its executable, and why it was needed."""
+
+from jaxobs_plugins.probes.compile.probe import CompileProbe
+
+__all__ = ["CompileProbe"]

@@ -1,0 +1,92 @@
+"""Which function is being compiled: by the source that made it, not by the object, which may be new each time."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType, MethodType
+from typing import Any
+
+from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of
+from jaxobs_plugins.probes.compile.values import value_of
+
+WRAPPERS = 16
+"""Functions around functions that are looked through; more may be a ring."""
+
+PARTIAL_FUNCTION: Any = functools.partial.__dict__["func"]
+"""The slot itself: a class derived from `partial` may have a `func` of its own."""
+
+
+def function_key(function: Any) -> tuple[Any, ...]:
+    """The same for every function object that the same source made, however it is wrapped; not for two lambdas."""
+    parts: list[Any] = []
+    for _ in range(WRAPPERS):
+        kind = type(function)
+        if issubclass(kind, functools.partial):  # JAX's own `Partial` is one as well
+            parts.append("partial")
+            function = PARTIAL_FUNCTION.__get__(function)
+        elif kind is MethodType:
+            function = function.__func__
+        elif kind is FunctionType:
+            code = function.__code__
+            where = code.co_qualname
+            if code.co_name == "<lambda>":
+                parts.append((where, code.co_filename, code.co_firstlineno, hash(code)))
+            elif "<locals>" in where:
+                parts.append((where, code.co_filename, code.co_firstlineno, *_transformation(function)))
+            else:  # a module has one function of a name, so another one took its place
+                parts.append((where, function.__globals__.get("__name__")))
+            function = function.__dict__.get("__wrapped__")
+            if function is None:
+                break
+        elif is_of(kind, "jax", "jaxlib") and hasattr(kind, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            parts.append((name_of(kind), type.__dict__["__module__"].__get__(kind)))
+            function = _wrapped_by(function)
+            if function is None:
+                break
+    return tuple(parts)
+
+
+def _transformation(function: FunctionType) -> tuple[str, ...]:
+    """Which of JAX's transformations it is: they all wear the same wrapper, and only what that calls differs."""
+    module = function.__globals__.get("__name__")
+    if type(module) is not str or module.partition(".")[0] != "jax":
+        return ()
+    inner = [cell.cell_contents for cell in function.__closure__ or ()]
+    return tuple(called.__code__.co_qualname for called in inner if type(called) is FunctionType)
+
+
+def _wrapped_by(thing: Any) -> Any:
+    """What `functools.update_wrapper` noted in an object that is called like a function, as flax's `nnx.jit` makes."""
+    try:
+        attributes = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return None
+    return attributes.get("__wrapped__") if type(attributes) is dict else None
+
+
+def function_text(function: Any) -> str:
+    """Its name and where it is written; of a partial what it binds."""
+    kind = type(function)
+    if kind is functools.partial or (issubclass(kind, functools.partial) and is_of(kind, "jax")):
+        bound = [value_of(value).text for value in function.args[:8]]
+        bound += [f"{name}={value_of(value).text}" for name, value in list(function.keywords.items())[:8]]
+        return clipped(f"partial({', '.join([_name(function.func), *bound])})")
+    if kind is MethodType:
+        return function_text(function.__func__)
+    if kind is FunctionType:
+        inner = function
+        for _ in range(WRAPPERS):
+            wrapped = inner.__dict__.get("__wrapped__")
+            if type(wrapped) is not FunctionType:
+                break
+            inner = wrapped
+        code = inner.__code__
+        return clipped(f"{code.co_name} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}")
+    wrapped = _wrapped_by(function)
+    return function_text(wrapped) if type(wrapped) is FunctionType else name_of(kind)
+
+
+def _name(function: Any) -> str:
+    return str(function.__name__) if type(function) is FunctionType else name_of(type(function))

@@ -1,0 +1,273 @@
+"""Probe `compile`: what JAX traces, lowers and compiles, how long each took, and the executable that came out.
+
+JAX tells its listeners when a phase begins and ends, on the thread that compiles. Nothing is traced or compiled a second
+time: the executable is the one that JAX has just made. Serialising its module is the only work done here that could
+delay the job, and is the only work that cannot be done later.
+
+What a function is compiled for is noted where its trace and its lowering begin, and compared with the times before when
+the executable is there (`history.py`): so each recompile has its cause.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar, cast
+
+from jaxobs.jax_compat import pmap as jax_pmap
+from jaxobs.jax_compat.backend import persistent_cache_is_on
+from jaxobs.jax_compat.compiling_frames import lowered_by_jax, new_executable, traced_function
+from jaxobs.jax_compat.control_flow import control_flow_outside_jit
+from jaxobs.jax_compat.listeners import is_listening, unregister_listeners
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.events import (
+    CACHE_SECONDS_SAVED,
+    Compilation,
+    CompilePhaseEnded,
+    CompilePhaseStarted,
+    ExecutableCreated,
+    Measured,
+)
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
+from jaxobs.plugin.call_site import call_site
+from jaxobs.plugin.protocol import Job
+from jaxobs.plugin.span_context import current_span_context
+from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
+from jaxobs_plugins.probes.compile.causes import Causes
+from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
+from jaxobs_plugins.probes.compile.phases import PHASES, Phase, ThreadState
+
+Hook = TypeVar("Hook", bound=Callable[..., None])
+
+CACHE_READ = "/jax/compilation_cache/cache_retrieval_time_sec"
+CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
+CACHE_OUTCOMES = {
+    "/jax/compilation_cache/compile_requests_use_cache": "request",
+    "/jax/compilation_cache/cache_hits": "hit",
+    "/jax/compilation_cache/cache_misses": "written",
+}
+CACHE_REQUESTS = Metric(
+    "jaxobs_persistent_cache_requests_total",
+    "counter",
+    "Outcomes of JAX's persistent compilation cache: requests, hits, and entries written after a miss.",
+    ("outcome",),
+)
+
+
+class CompileProbe(Probe):
+    """Hooks JAX's compile events. See the module."""
+
+    metrics = (CACHE_REQUESTS,)
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+        self._thread = ThreadState()
+        self._causes = Causes()
+        self._began_anew = 0
+
+    def start(self, job: Job) -> None:
+        self._job = job
+        self._on_event = job.guard(self._event)
+        self._on_start = job.guard(self._or_begin_anew(self._phase_began))
+        self._on_duration = job.guard(self._or_begin_anew(self._duration))
+        self._register()
+        for outcome in CACHE_OUTCOMES.values():
+            job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 0.0, now()))
+
+    def sample(self) -> None:
+        """Put the listeners back if somebody called `jax.monitoring.clear_event_listeners()`."""
+        if self._job is not None and not is_listening(self._on_duration):
+            unregister_listeners(self._on_event, self._on_duration, self._on_start)
+            self._began_anew += 1
+            self._register()
+            self._job.listeners_restored()
+
+    def stop(self) -> None:
+        if self._job is not None:
+            unregister_listeners(self._on_event, self._on_duration, self._on_start)
+            for phase in self._thread.stack:
+                if phase.name == "trace":
+                    self._job.trace_ended()
+            self._job = None
+            self._thread, self._causes = ThreadState(), Causes()
+
+    def _register(self) -> None:
+        from jax import monitoring
+
+        monitoring.register_event_listener(self._on_event)
+        monitoring.register_event_duration_secs_listener(self._on_duration)
+        monitoring.register_scalar_listener(self._on_start)
+
+    def _event(self, event: str, **_: Any) -> None:
+        outcome = CACHE_OUTCOMES.get(event)
+        if outcome is None or self._job is None or not persistent_cache_is_on():
+            return  # JAX tells of requests where there is no cache, too
+        self._thread.cache = {"request": "miss", "hit": "hit"}.get(outcome, self._thread.cache)
+        self._job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 1.0, now()))
+
+    def _phase_began(self, event: str, value: float, **labels: Any) -> None:  # noqa: ARG002  # JAX passes it
+        phase = PHASES.get(event)
+        if phase is None or self._job is None:
+            return
+        at = now()
+        stack = self._stack()
+        try:
+            if phase == "trace":
+                self._job.trace_began()
+            function = self._function(str(labels.get("fun_name", "")), phase)
+            if function != EAGER:
+                frame = sys._getframe(1)  # noqa: SLF001  # the public way to a frame
+                if phase == "lower":
+                    self._causes.lowering_began(function, frame)
+                elif phase == "backend":
+                    self._causes.compiling_began(function, frame)
+                elif phase == "trace" and not stack:
+                    self._causes.trace_began(function, frame)
+            stack.append(Phase(phase, function, at))
+        except BaseException:  # the end of what is not on the stack is not heard
+            if phase == "trace":
+                self._job.trace_ended()
+            raise
+        if len(stack) == 1:
+            self._job.emit(CompilePhaseStarted(function, phase, threading.get_ident(), at))
+
+    def _duration(self, event: str, duration_secs: float, **_: Any) -> None:
+        if self._job is None:
+            return
+        if event == CACHE_READ:
+            self._cache_was_read(int(duration_secs * NANOSECONDS))
+        elif event == CACHE_SAVED:
+            self._thread.saved = duration_secs
+        phase = PHASES.get(event)
+        stack = self._stack()
+        if phase is None or not stack or stack[-1].name != phase:
+            return  # it began before we listened
+        ended = stack[-1]
+        end = now()
+        if phase == "trace":
+            self._job.trace_ended()
+        stack.pop()
+        total = end - ended.start
+        if stack:
+            stack[-1].inner += total
+        self._thread.ended[phase, ended.function] = (ended.start, end)
+        self._phase_ended(ended, end, outermost=not stack)
+        if phase == "backend":
+            # Frames: this, the guard's two, JAX's record_…, the context manager's __exit__, the function wanted.
+            executable = new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
+            if executable is not None:
+                self._executable_made(executable, ended.function, end)
+            self._thread.cache, self._thread.saved = "off", None
+
+    def _or_begin_anew(self, hook: Hook) -> Hook:
+        """A hook that failed may have left a phase open, and the guard may keep its end from us: forget all of them."""
+
+        @functools.wraps(hook)
+        def reliable(*args: Any, **labels: Any) -> None:
+            try:
+                hook(*args, **labels)
+            except BaseException:
+                self._began_anew += 1
+                raise
+
+        return cast("Hook", reliable)
+
+    def _stack(self) -> list[Phase]:
+        """The phases under way on this thread; none if listening was interrupted since the last of them began."""
+        thread = self._thread
+        if thread.began_anew != self._began_anew:
+            thread.began_anew = self._began_anew
+            assert self._job is not None
+            for phase in thread.stack:
+                if phase.name == "trace":
+                    self._job.trace_ended()
+            thread.stack.clear()
+        return thread.stack
+
+    def _phase_ended(self, phase: Phase, end: int, *, outermost: bool) -> None:
+        assert self._job is not None
+        exclusive = max(0, end - phase.start - phase.inner)
+        self._job.emit(
+            CompilePhaseEnded(
+                phase.function, phase.name, threading.get_ident(), phase.start, end, exclusive, outermost
+            )
+        )
+
+    def _cache_was_read(self, duration: int) -> None:
+        assert self._job is not None
+        stack = self._thread.stack
+        if not stack:
+            return
+        end = now()
+        stack[-1].inner += duration
+        read = Phase("cache_read", stack[-1].function, end - duration)
+        self._thread.ended["cache_read", read.function] = (read.start, end)
+        self._phase_ended(read, end, outermost=False)
+
+    def _function(self, name: str, phase: str) -> str:
+        """The jitted or pmapped function's name: `jit(step)` and `step` are one; JAX's own compiles are `(eager)`.
+
+        But for a loop or conditional of `jax.lax` outside jit: it is a program of the user's, named with its line.
+        To be called by the listener itself: JAX's frames are looked for above it.
+        """
+        inner = name[name.index("(") + 1 : -1] if name.endswith(")") and "(" in name else name
+        frame = sys._getframe(2)  # noqa: SLF001  # the public way to a frame
+        eager, pmapped = self._thread.eager, self._thread.pmapped
+        call = jax_pmap.call_of_pmap(frame)
+        mapped = jax_pmap.mapped_name(call) if call is not None else None
+        if mapped is not None:
+            pmapped[inner] = mapped
+            return mapped
+        if phase == "trace":
+            traced = traced_function(frame)
+            module = str(getattr(traced, "__module__", "") or "")
+            (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
+            pmapped.pop(inner, None)
+        elif phase == "lower":
+            own = lowered_by_jax(frame)
+            if own is not None:
+                (eager.add if own else eager.discard)(inner)
+        # Compiled ahead of time, or by `jax.grad` outside of it, what pmap made still has JAX's name for it.
+        return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else inner or EAGER)
+
+    def _executable_made(self, executable: Any, function: str, at: int) -> None:
+        job, thread = self._job, self._thread
+        assert job is not None
+        number = job.executable_number()
+        phases = tuple(
+            (phase, *thread.ended.pop((phase, function)))
+            for phase in ("trace", "lower", "backend", "cache_read")
+            if (phase, function) in thread.ended
+        )
+        thread.ended.clear()
+        cause, attributes = (None, ()) if function == EAGER else self._causes.explained(function)
+        if thread.saved is not None:
+            attributes += ((CACHE_SECONDS_SAVED, thread.saved),)
+        created = None
+        try:
+            if function != EAGER:  # whose cost is asked for by nobody, and there can be hundreds
+                proto, reason = module_of(executable, int(job.settings["maximum_module_bytes"]))
+                memory, devices = memory_of(executable), local_devices_of(executable)
+                created = ExecutableCreated(number, function, at, proto, reason, memory, devices)
+        finally:
+            # Its time is now: what was done here since `at` is part of what the compile took.
+            job.emit(
+                Compilation(
+                    function, number, threading.get_ident(), now(), phases, thread.cache, cause, attributes,
+                    current_span_context(),
+                )
+            )  # fmt: skip
+        if created is not None:
+            job.emit(created)
+            job.executable_created(function, number)
+
+
+def _eager(primitive: str, frame: FrameType | None) -> str:
+    """What JAX compiles by itself: `scan at train.py:12` where it has functions of the user's in it, else `(eager)`."""
+    name = control_flow_outside_jit(primitive, frame)
+    site = call_site(frame) if name is not None else None
+    return EAGER if site is None else f"{name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"

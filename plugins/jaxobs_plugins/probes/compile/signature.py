@@ -1,0 +1,191 @@
+"""What a function is being compiled for, read from what JAX holds at that moment: shapes and types, never values.
+
+JAX has flattened, named and abstracted the arguments already; nothing of that is done again. A signature costs 2 to 4 µs
+a container or array (`make benchmark NAME=compile_cost`), a tenth of what JAX spends on tracing it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxobs.jax_compat.compiling_frames import JitCall
+from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of, plain
+from jaxobs.jax_compat.shardings import explicit_text, mesh_text, sharding_text
+from jaxobs.jax_compat.tracing import trace_context
+from jaxobs_plugins.probes.compile.functions import function_text
+from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
+from jaxobs_plugins.probes.compile.values import dtype_text, value_of
+
+NODES_KEPT = 20_000
+"""Containers and arrays of a signature. The largest train states have some thousand leaves; more are not compared."""
+
+
+def signature_of(call: JitCall, number: int) -> Signature:
+    """The signature of a call that is about to be traced; shardings are known when it is lowered.
+
+    `number` is that of the function object.
+    """
+    walk = Walk()
+    statics = iter(call.static_args)
+    static_positions = {number for number in call.static_argnums if number < call.positional}
+    trees = iter(call.trees)
+    values: list[tuple[str, Value]] = []
+    bindings: list[tuple[str, str]] = []
+    for position in range(call.positional):
+        name = parameter_name(call.parameters, position)
+        if position in static_positions:
+            values.append((name, value_of(next(statics, None))))
+        else:
+            bindings.append((name, "positional"))
+            walk.tree(name, next(trees, None))
+    for keyword in call.dynamic_names:
+        name = keyword_name(call.parameters, keyword)
+        bindings.append((name, "keyword"))
+        walk.tree(name, next(trees, None))
+    values += [
+        (keyword_name(call.parameters, keyword), value_of(next(statics, None)))
+        for keyword in call.static_names
+    ]
+    leaves = leaves_of(call.avals)
+    names = (
+        call.names if call.names is not None and len(call.names) == len(call.avals) else tuple(walk.leaves)
+    )
+    return Signature(
+        number,
+        function_text(call.function),
+        tuple((name, value_of(value)) for name, value in call.options),
+        context_now(),
+        tuple(bindings),
+        tuple(values),
+        tuple(walk.containers),
+        names[:NODES_KEPT],
+        leaves,
+        (),
+        len(leaves) == len(call.avals) and not walk.cut,
+    )
+
+
+def untraced_signature(names: tuple[str, ...], avals: tuple[Any, ...]) -> Signature:
+    """Of what a transformation made of a function outside `jit`: the arrays it takes are all that is known of it."""
+    names = tuple(name or f"args[{number}]" for number, name in enumerate(names[:NODES_KEPT]))
+    leaves = leaves_of(avals)
+    return Signature(0, "", (), context_now(), (), (), (), names, leaves, (), len(leaves) == len(avals))
+
+
+def context_now() -> tuple[tuple[str, Value], ...]:
+    """Settings and contexts of this thread that are part of JAX's cache key."""
+    context = []
+    for name, thing in trace_context():
+        if name == "mesh":
+            found = {mesh_text(mesh) for mesh in thing if hasattr(mesh, "axis_names")}
+            context.append((name, Value(" and ".join(sorted(found - {"none"})) or "none")))
+        else:
+            context.append((name, value_of(thing)))
+    return tuple(context)
+
+
+def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
+    """The first NODES_KEPT; each distinct one once, so that thousands of a few shapes take little room."""
+    known: dict[tuple[Any, ...], Leaf] = {}
+    dtypes: dict[int, str] = {}
+    leaves = []
+    for aval in avals[:NODES_KEPT]:
+        if not is_of(type(aval), "jax"):
+            leaves.append(Leaf((), name_of(type(aval)), False))
+            continue
+        dtype = getattr(aval, "dtype", None)
+        text = dtypes.get(id(dtype))
+        if text is None:
+            text = dtypes[id(dtype)] = name_of(type(aval)) if dtype is None else dtype_text(dtype)
+        placed = explicit_text(getattr(aval, "sharding", None))
+        key = (tuple(getattr(aval, "shape", ())), text, bool(getattr(aval, "weak_type", False)), placed)
+        leaf = known.get(key)
+        if leaf is None:
+            shape = tuple(size if type(size) is int else name_of(type(size)) for size in key[0])
+            leaf = known[key] = Leaf(shape, *key[1:])
+        leaves.append(leaf)
+    return tuple(leaves)
+
+
+def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
+    """Of the last `count`: those before them belong to constants of the function."""
+    known: dict[int, str] = {}
+    texts = []
+    for sharding in shardings[len(shardings) - count :][:NODES_KEPT]:
+        text = known.get(id(sharding))
+        if text is None:
+            text = known[id(sharding)] = sharding_text(sharding)
+        texts.append(text)
+    return tuple(texts)
+
+
+class Walk:
+    """Containers and leaves of arguments by their paths, from JAX's tree definitions."""
+
+    def __init__(self) -> None:
+        self.containers: list[tuple[str, Value]] = []
+        self.leaves: list[str] = []
+        self.cut = False
+
+    def tree(self, root: str, definition: Any) -> None:
+        pending = [(root, definition)]
+        while pending:
+            path, tree = pending.pop()
+            node = tree.node_data() if tree is not None else None
+            if node is None:
+                self.leaves.append(path)
+                continue
+            if len(self.containers) + len(self.leaves) >= NODES_KEPT:
+                self.cut = True
+                return
+            kind, data = node
+            children = tree.children()
+            value, keys = container(kind, data, len(children))
+            self.containers.append((path, value))
+            pending += [
+                (f"{path}{key}", child) for key, child in zip(reversed(keys), reversed(children), strict=True)
+            ]
+
+
+def container(kind: Any, data: Any, size: int) -> tuple[Value, list[str]]:
+    """What a container is, and the keys of its children as they are written."""
+    if kind is type(None):
+        return Value("None"), []
+    if kind is dict and type(data) is list and len(data) == size:
+        keys = [plain(key) for key in data]
+        return _listed("dict", keys), [f"[{key}]" for key in keys]
+    if kind is tuple or kind is list:
+        return Value(f"{kind.__name__} of {size}"), [f"[{number}]" for number in range(size)]
+    fields = data.__dict__.get("_fields") if type(data) is type else None  # a named tuple's data is its class
+    name = name_of(data if type(data) is type else kind)
+    if type(fields) is tuple and len(fields) == size and all(type(field) is str for field in fields):
+        return _listed(name, list(fields)), [f".{field}" for field in fields]
+    told = value_of(data)
+    text = name if data is None or type(data) is type else clipped(f"{name} of {size} with {told.text}")
+    return Value(text, told.identity), [f"[<flat index {number}>]" for number in range(size)]
+
+
+def _listed(name: str, keys: list[str]) -> Value:
+    text = f"{name}({', '.join(keys)})"
+    short = clipped(text)
+    if short == text:
+        return Value(text)
+    return Value(f"{name} of {len(keys)} #{hash(tuple(keys)) & 0xFFFFFF:06x}")
+
+
+def parameter_name(parameters: Any, position: int) -> str:
+    """Of a positional argument; `args[1]` where the function tells no names."""
+    for number, parameter in enumerate(getattr(parameters, "parameters", {}).values()):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return f"{parameter.name}[{position - number}]"
+        if number == position:
+            return str(parameter.name)
+    return f"args[{position}]"
+
+
+def keyword_name(parameters: Any, keyword: str) -> str:
+    """Of an argument passed by keyword; `kwargs['scale']` where the function takes any."""
+    for parameter in getattr(parameters, "parameters", {}).values():
+        if parameter.kind is parameter.VAR_KEYWORD and keyword not in parameters.parameters:
+            return f"{parameter.name}['{keyword}']"
+    return keyword

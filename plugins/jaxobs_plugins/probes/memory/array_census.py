@@ -1,0 +1,171 @@
+"""When live arrays are counted, and how much of it at a time.
+
+Listing them is one call that holds the interpreter lock and cannot be cut in pieces; so whether it would take too long
+is known before: from about how many arrays there are, and what one has cost. Too many are listed only while the job
+stands still anyway. Counting what was listed is done in slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+
+from jaxobs.jax_compat.live_arrays import Census, arrays_alive, list_arrays
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep, thread_time_ns
+from jaxobs.model.events import LiveArraysCounted
+
+LOCK_NANOSECONDS = 1_200_000
+"""Listing may hold the interpreter lock so long: no step may be delayed by more than 2 ms, on a busy machine either."""
+
+STILL_NANOSECONDS = 50_000_000
+"""The same while the job stands still, where only its other threads wait. Enough for some 100 000 arrays; with so many
+it took up to three times as long as was expected (`benchmarks/live_array_census.py`)."""
+
+ARRAY_NANOSECONDS = 300.0
+LEAST_ARRAY_NANOSECONDS = 200.0
+TRACEBACK_NANOSECONDS = 250.0
+"""What listing an array takes, and reading its traceback: 110 ns for each of 3 000, 280 to 390 ns for each of 10 000 that
+no longer fit the processor's cache, and 60 to 250 ns (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2). The least
+is what nothing is listed on the strength of: with it 6 000 arrays are listed, which took 1.8 ms."""
+
+LEAST_MEASURED = 500
+"""A listing of fewer arrays than this says little about what one costs."""
+
+SLICE_NANOSECONDS = 300_000
+SLEEP_SECONDS = 0.001
+TURN_SECONDS = 0.05
+"""A turn counts in slices with sleeps between, no longer than this; what is left goes on in the next turn."""
+
+FIRST_INTERVAL_SECONDS = 1.0
+INTERVAL_SECONDS = 10.0
+SHARE = 0.0005
+"""Soon again at first, while a job makes its arrays; then every ten seconds, or so seldom that all censuses take no more
+than this share of a processor."""
+
+
+GROUPS = 20
+LINES = 10
+"""What goes to the agent: the largest groups, and the lines that made the most."""
+
+
+class ArrayCensus:
+    """Call `turn` about once a second. `stands_still` says whether a step is kept waiting anyway."""
+
+    def __init__(self, stands_still: Callable[[], bool] = lambda: False) -> None:
+        self.lock_nanoseconds = 0
+        self._stands_still = stands_still
+        self._census: Census | None = None
+        self._lines_reason = ""
+        self._next = 0.0
+        self._interval = FIRST_INTERVAL_SECONDS
+        self._spent = 0
+        self._array_cost = ARRAY_NANOSECONDS
+        self._traceback_cost = TRACEBACK_NANOSECONDS
+        self._measured_for = LEAST_MEASURED
+        self._reason = ""
+
+    def turn(self, stopped: Callable[[], bool]) -> Iterator[LiveArraysCounted]:
+        """Go on with a census, or begin one where it is time; gives it when it is done, or why there is none."""
+        if self._census is None and monotonic() >= self._next:
+            reason = self._begin()
+            if reason and reason != self._reason:
+                yield not_counted(reason)
+            self._reason = reason
+        if self._census is not None and self._count(stopped):
+            yield self._counted(self._census)
+            self._end()
+
+    def give_up(self) -> None:
+        """Forget the census under way; the next begins when its time comes."""
+        self._end()
+
+    def _count(self, stopped: Callable[[], bool]) -> bool:
+        """Go on for a turn, in slices with sleeps between; whether the census is done."""
+        end = monotonic() + TURN_SECONDS
+        while not stopped():
+            if self._advance():
+                return True
+            if monotonic() >= end:
+                break
+            sleep(SLEEP_SECONDS)
+        return False
+
+    def _advance(self) -> bool:
+        """Count for one slice; whether the census is done."""
+        assert self._census is not None
+        began = thread_time_ns()
+        try:
+            return self._census.advance(SLICE_NANOSECONDS)
+        finally:
+            self._spent += thread_time_ns() - began
+
+    def _begin(self) -> str:
+        """List the arrays; or say why that is not done now. It is then looked at again in the next turn."""
+        alive = arrays_alive()
+        if alive is None:
+            return self._begin_blindly()
+        still = self._stands_still()
+        most = STILL_NANOSECONDS if still else LOCK_NANOSECONDS
+        expected = alive * self._cost_of_one(alive)
+        if expected > most:
+            # What was measured on a busy machine need not hold for ever.
+            self._array_cost = max(LEAST_ARRAY_NANOSECONDS, 0.9 * self._array_cost)
+            return (
+                f"too many arrays to list while steps run: {_rounded(alive)} would hold the interpreter lock for about "
+                f"{expected / 1e6:.2g} ms. They are listed during a compile or a checkpoint that takes some seconds"
+            )
+        self._list(tracebacks=expected + alive * self._traceback_cost <= most)
+        return ""
+
+    def _begin_blindly(self) -> str:
+        """Where the number of arrays cannot be asked for, what the last listing took must do."""
+        if self.lock_nanoseconds > LOCK_NANOSECONDS:
+            self._end()
+            self.lock_nanoseconds = int(0.9 * self.lock_nanoseconds)
+            return "to list the arrays has held the interpreter lock for too long"
+        self._list(tracebacks=self.lock_nanoseconds < LOCK_NANOSECONDS / 4)
+        return ""
+
+    def _cost_of_one(self, alive: int) -> float:
+        """Nanoseconds. What was measured for few says little about many: they need not fit the cache as well."""
+        return (
+            self._array_cost if alive <= 2 * self._measured_for else max(self._array_cost, ARRAY_NANOSECONDS)
+        )
+
+    def _list(self, *, tracebacks: bool) -> None:
+        began, began_here = perf_counter_ns(), thread_time_ns()
+        listing = list_arrays(tracebacks=tracebacks)
+        took = self._spent = thread_time_ns() - began_here  # without what other programs took meanwhile
+        self.lock_nanoseconds = perf_counter_ns() - began
+        self._census = Census(listing)
+        self._lines_reason = (
+            "" if tracebacks else "so many arrays that reading the line of each takes too long"
+        )
+        count = len(listing.avals)
+        if count >= LEAST_MEASURED:
+            if tracebacks:
+                self._traceback_cost = max(0.0, took / count - self._array_cost)
+            else:
+                self._array_cost, self._measured_for = took / count, count
+
+    def _end(self) -> None:
+        self._census = None
+        self._next = monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
+        self._interval = min(2 * self._interval, INTERVAL_SECONDS)
+
+    def _counted(self, census: Census) -> LiveArraysCounted:
+        groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
+        return LiveArraysCounted(
+            census.count, census.bytes, groups, lines,
+            self._lines_reason, self.lock_nanoseconds / NANOSECONDS, "", now(),
+        )  # fmt: skip
+
+
+def not_counted(reason: str) -> LiveArraysCounted:
+    """The event that says why there is no census."""
+    return LiveArraysCounted(None, None, (), (), "", 0.0, reason, now())
+
+
+def _rounded(count: int) -> str:
+    """A number of arrays with its two leading digits: they come and go, and the reason is told again when it changes."""
+    return f"some {float(f'{count:.2g}'):.0f}"

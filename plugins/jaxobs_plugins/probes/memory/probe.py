@@ -1,0 +1,121 @@
+"""The probe: what is sampled once a second, on the sender's thread and never on the job's.
+
+It asks a backend that the job has made, and makes none. A backend that fails is let alone for a while that doubles with
+each failure; nothing of JAX is called meanwhile.
+"""
+
+from __future__ import annotations
+
+from jaxobs.jax_compat.backend import backend_exists
+from jaxobs.jax_compat.memory_statistics import (
+    DeviceStatistics,
+    address_space,
+    device_statistics,
+    named_amounts,
+)
+from jaxobs.model.clock import monotonic, now
+from jaxobs.model.events import Measured, MemorySampled
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Probe
+from jaxobs.plugin.protocol import Job
+from jaxobs_plugins.probes.memory.array_census import ArrayCensus, not_counted
+from jaxobs_plugins.probes.memory.process_memory import ProcessMemory
+from jaxobs_plugins.probes.memory.stillness import Stillness
+
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 300.0
+"""A backend that failed is asked again after the first, then after twice as long each time, up to the longest."""
+
+SAID_AGAIN = 60
+"""Why a device has no figures is said again after so many samples: an agent that was started anew must hear it."""
+
+ADDRESSES = (
+    Metric(
+        "jaxobs_process_address_space_bytes", "gauge",
+        "Addresses that the training process has taken, where `ulimit -v` bounds them; of memory it uses less.", (),
+        "bytes",
+    ),
+    Metric(
+        "jaxobs_process_address_space_limit_bytes", "gauge",
+        "The most addresses that it may take, by `ulimit -v`: beyond it an allocation fails though memory is there.", (),
+        "bytes",
+    ),
+)  # fmt: skip
+
+IN_THE_PROCESS = "its arrays lie in the memory of the process"
+NOTHING_TOLD = "the backend tells no memory statistics"
+
+
+class MemoryProbe(Probe):
+    """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census."""
+
+    metrics = ADDRESSES  # the others are the core's, which derives them from the events
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+        self._process = ProcessMemory()
+        self._census = ArrayCensus(Stillness(self._in_checkpoint))
+        self._silent: set[int] = set()
+        self._known: set[int] = set()
+        self._samples = 0
+        self._pause = 0.0
+        self._not_before = 0.0
+
+    def start(self, job: Job) -> None:
+        self._job = job
+
+    def stop(self) -> None:
+        self._job = None
+
+    def sample(self) -> None:
+        """A second's turn. Does not raise for what a backend does."""
+        job = self._job
+        if job is None or not backend_exists():
+            return
+        if self._samples % SAID_AGAIN == 0:
+            self._silent.clear()
+        self._samples += 1
+        job.emit(self._process.read())
+        for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
+            job.emit(Measured(metric.name, (), float(amount), now()))
+        if monotonic() < self._not_before:
+            return
+        try:
+            for told in device_statistics():
+                self._device(job, told)
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything, or be just being taken down
+            self._failed(job, error)
+            return
+        self._pause = 0.0
+        try:
+            for event in self._census.turn(lambda: self._job is None):
+                job.emit(event)
+        except Exception as error:  # noqa: BLE001  # one array that cannot be read costs no device its figures
+            self._census.give_up()
+            job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
+
+    def _device(self, job: Job, told: DeviceStatistics) -> None:
+        amounts = named_amounts(told.statistics)
+        if amounts["in_use"] is not None:
+            self._silent.discard(told.device)
+            self._known.add(told.device)
+            job.emit(MemorySampled(device=told.device, **amounts, reason="", time=now()))
+        elif told.device not in self._silent:
+            self._silent.add(told.device)
+            job.emit(_nothing(told.device, IN_THE_PROCESS if told.platform == "cpu" else NOTHING_TOLD))
+
+    def _in_checkpoint(self) -> bool:
+        return self._job is not None and self._job.progress().in_checkpoint
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+        self._not_before = monotonic() + self._pause
+        self._census.give_up()
+        reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
+        job.emit(not_counted(reason))
+        for device in self._known:
+            job.emit(_nothing(device, reason))
+
+
+def _nothing(device: int, reason: str) -> MemorySampled:
+    return MemorySampled(device, None, None, None, None, None, reason, now())

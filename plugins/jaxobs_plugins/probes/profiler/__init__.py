@@ -1,0 +1,5 @@
+"""Probe `profiler`: short windows of JAX's profiler, within a budget, and the user's own sessions."""
+
+from jaxobs_plugins.probes.profiler.probe import ProfilerProbe
+
+__all__ = ["ProfilerProbe"]

@@ -1,0 +1,181 @@
+"""The probe itself: hooks the user's sessions, decides once a second whether a window is due, and ends cleanly."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from jaxobs.jax_compat.backend import backend_exists, jaxlib_version
+from jaxobs.jax_compat.profiler import profiler_module
+from jaxobs.model.clock import monotonic, now
+from jaxobs.model.events import ProfileWindow
+from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.base import Probe
+from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.protocol import Job, Remark
+from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.scheduling import installed_jaxlib, why_not_scheduled
+from jaxobs_plugins.probes.profiler.session_lock import SessionLock
+from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, watch_sessions, window_of
+from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer, describe
+from jaxobs_plugins.probes.profiler.worker import Worker
+
+USER_PATIENCE = 10.0
+"""Seconds that a session of the user's waits for ours to end; throwing away a trace of 60 000 events took 36 ms."""
+
+JOIN_SECONDS = 30.0
+"""At the end: a thread left inside the profiler would abort the process, so it is waited for longer than any `stop()`."""
+
+
+class ProfilerProbe(Probe):
+    """Everything begins in `start`, which makes no session and no thread: the first thing to do makes the thread."""
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+        self.reason = ""
+        """Why no window is scheduled."""
+
+    def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
+        """Why no window would be scheduled, and why none could be kept."""
+        jaxlib = installed_jaxlib()
+        if jaxlib and (reason := why_not_scheduled(settings, jaxlib)):
+            yield Remark(reason)
+        directory = settings.get("profile_directory")
+        if directory and (refused := why_not_writable(Path(directory))) is not None:
+            yield Remark(
+                f"no trace could be kept in {directory}: {refused}; "
+                "set JAXOBS_PROFILE_DIRECTORY to a writable directory",
+                problem=True,
+            )
+
+    def start(self, job: Job) -> None:
+        module = profiler_module()
+        if module is None:
+            job.switch_off("this version of JAX has no profiler that jaxobs knows")
+            return
+        self._pid = os.getpid()
+        self._users: dict[int, int] = {}
+        self._requests: weakref.WeakSet[Request] = weakref.WeakSet()
+        self._session_lock = SessionLock()
+        self._pace = Pace()
+        self._worker = Worker(self._fault)
+        self._windows = Windows(
+            job, module, module.ProfilerSession, self._session_lock, self._pace, self._annotate
+        )
+        self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
+        self.reason = why_not_scheduled(job.settings, jaxlib_version())
+        self._job = job
+        self._unhook = watch_sessions(module, _Guarded(self, job))
+        job.annotate_steps(None)
+        _started.add(self)
+
+    def sample(self) -> None:
+        """Once a second: how fast the steps are, and whether a window is due."""
+        job = self._job
+        if job is None or self.reason:
+            return
+        progress = job.progress()
+        self._pace.look(progress, monotonic())
+        due = monotonic() >= self._windows.due(progress)
+        if due and self._pace.is_steady() and self._worker.idle:
+            self._worker.give(self._windows.scheduled)
+
+    def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
+        """Begin a window as soon as none is under way."""
+        request = Request(seconds, keep, Future())
+        if self._job is None:
+            answer(request, ProfileResult("failed", "", "profiler windows are switched off"))
+        elif not backend_exists():
+            answer(request, ProfileResult("failed", "", "JAX has made no backend yet"))
+        else:
+            self._requests.add(request)
+            self._worker.give(lambda: self._windows.requested(request))
+        return request.answer
+
+    def stop(self) -> None:
+        if self._job is not None:
+            self._end("the observer has ended")
+            self._worker.stop(JOIN_SECONDS)
+
+    def coming(self, key: int) -> None:
+        """The user's thread is about to make a session."""
+        if self._job is not None and os.getpid() == self._pid:
+            self._users[key] = (
+                now()
+            )  # first: Ctrl-C may come during the wait, and `failed` then takes it back
+            self._session_lock.user_comes(USER_PATIENCE)
+            self._users[key] = now()
+            self._annotate(None)
+
+    def failed(self, key: int) -> None:
+        if self._users.pop(key, None) is not None:
+            self._session_lock.user_goes()
+            self._annotate(None)
+
+    def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
+        start = self._users.get(key)
+        self.failed(key)
+        if self._job is not None and start is not None:
+            trace = UserTrace(start, now(), xspace, directory)
+            self._worker.give(lambda: self._tell(window_of(trace, self._maximum_bytes)))
+
+    def forget_in_child(self) -> None:
+        """After a fork: the thread is not there, and its locks may be held for ever."""
+        if self._job is not None:
+            self._job = None
+            self._users.clear()
+            self._unhook()
+
+    def _tell(self, event: ProfileWindow) -> None:
+        if self._job is not None:
+            self._job.emit(event)
+
+    def _annotate(self, ours: object | None) -> None:
+        """Steps are annotated while there is any session, the user's or ours."""
+        if self._job is not None:
+            self._job.annotate_steps(self if self._users else ours)
+
+    def _fault(self, error: Exception) -> None:
+        """On the worker's thread. What went wrong once in a profiler is not tried again on somebody's training."""
+        job = self._job
+        if job is None:
+            return
+        reason = describe(error)
+        self._end(reason)
+        self._worker.stop(0.0)
+        job.switch_off(reason)
+
+    def _end(self, reason: str) -> None:
+        job, self._job = self._job, None
+        self._unhook()
+        self._session_lock.stop()
+        for request in list(self._requests):
+            answer(request, ProfileResult("failed", "", reason))
+        if job is not None:
+            job.annotate_steps(None)
+        _started.discard(self)
+
+
+class _Guarded:
+    """The probe as the user's threads see it: whatever goes wrong in it stays in it."""
+
+    def __init__(self, probe: ProfilerProbe, job: Job) -> None:
+        self.coming = job.guard(probe.coming)
+        self.failed = job.guard(probe.failed)
+        self.ended = job.guard(probe.ended)
+
+
+_started: weakref.WeakSet[ProfilerProbe] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for probe in list(_started):
+        probe.forget_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)  # once a process: it cannot be undone

@@ -1,5 +1,0 @@
-"""Probe `profiler`: short windows of JAX's profiler, within a budget, and the user's own sessions."""
-
-from jaxobs_plugins.profiler.probe import ProfilerProbe
-
-__all__ = ["ProfilerProbe"]

@@ -1,0 +1,54 @@
+"""The other ranks of this job on this host, from the `file_sd` files that they leave for Prometheus."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from jaxobs.model.clock import monotonic
+from jaxobs.model.scrape_targets import MOST_BYTES, ScrapeTarget, read_targets
+from jaxobs.plugin.files import open_regular
+from jaxobs.report.page import Rank
+from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError
+from jaxobs_plugins.prometheus.discovery.target_file import INSTANCE, files_of_host
+
+_EVERY: Final = 5.0  # seconds between looks into the directory, while somebody looks at the page
+_MOST_FILES: Final = 64
+
+
+class Neighbours:
+    """Looks into the directory on a thread, since it may be on a network mount that does not answer: nobody waits."""
+
+    def __init__(self, directory: Path, resource: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._resource = resource
+        self._known: tuple[Rank, ...] = ()
+        self._looked = -_EVERY
+        self._call = BackgroundCall(self._look, "jaxobs-neighbours")
+
+    def ranks(self) -> tuple[Rank, ...]:
+        """As they were found last; another look begins now and then, whose findings are there the next time."""
+        if monotonic() - self._looked >= _EVERY:
+            try:
+                self._known = self._call.result(0.0)
+            except (NoAnswerError, OSError):
+                return self._known
+            self._looked = monotonic()
+        return self._known
+
+    def _look(self) -> tuple[Rank, ...]:
+        found: list[ScrapeTarget] = []
+        for path in files_of_host(self._directory, socket.gethostname())[:_MOST_FILES]:
+            try:
+                with open_regular(path) as file:
+                    found += read_targets(file.read(MOST_BYTES))
+            except (OSError, ValueError):  # it went meanwhile, or is not one of ours
+                continue
+        run, own = self._resource.get("jaxobs.run", ""), self._resource.get(INSTANCE, "")
+        return tuple(
+            Rank(f"rank {target.rank}", None if target.instance == own else target.address)
+            for target in sorted(found)
+            if target.run == run
+        )

@@ -1,0 +1,110 @@
+"""A `file_sd` file that tells Prometheus where this process is scraped, for as long as it can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from typing import TYPE_CHECKING
+
+from jaxobs.model.scrape_targets import INSTANCE_LABEL, RANK_LABEL, RUN_LABEL, SCHEME_LABEL
+from jaxobs.plugin.files import DRAFT_NAME, write_whole
+from jaxobs_plugins.prometheus.pages.labels import label_name, label_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_META = "__meta_jaxobs_"
+RANK = "jax.process_index"
+INSTANCE = "service.instance.id"
+_KEPT = {RUN_LABEL: "jaxobs.run", RANK_LABEL: RANK}
+
+
+def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
+    """What the file says: one target (`host:port`), and labels for it.
+
+    `jaxobs_run` and `jaxobs_rank` stay on every series, so that runs that follow each other on a port, and ranks that
+    moved to another, are not joined into one line; no metric has labels of these names but `target_info`. The whole
+    resource is there for relabelling: names that begin with `__meta_` go where no rule asks for them. `__scheme__` tells
+    Prometheus to use TLS, whatever the job says whose targets these are. `__param_instance` has it ask for this process
+    alone: it learns of a changed file some seconds late, and would take the next run on a port for the last one.
+    """
+    kept = {label: resource.get(name, "") for label, name in _KEPT.items()}
+    labels = {label: label_value(value) for label, value in kept.items() if value}
+    labels |= {
+        _META + label_name(name).removeprefix("jaxobs_"): label_value(value)
+        for name, value in sorted(resource.items())
+    }
+    if instance := resource.get(INSTANCE):
+        labels[INSTANCE_LABEL] = instance
+    if scheme != "http":
+        labels[SCHEME_LABEL] = scheme
+    return [{"targets": [target], "labels": labels}]
+
+
+def files_of_host(directory: Path, host: str) -> list[Path]:
+    """The target files that processes of a host have there now, by name. Raises OSError."""
+    name = re.compile(rf"jaxobs-{re.escape(_host_in_names(host))}-\d{{1,10}}\.json")
+    return (
+        sorted(path for path in directory.iterdir() if name.fullmatch(path.name))
+        if directory.is_dir()
+        else []
+    )
+
+
+class TargetFile:
+    """One file, named by this host and process, in a directory that several processes and hosts may share."""
+
+    def __init__(self, directory: Path, target: str, scheme: str = "http") -> None:
+        self._directory = directory
+        self._target = target
+        self._scheme = scheme
+        self._written = ""
+        self._host = _host_in_names(socket.gethostname())
+        self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
+
+    def publish(self, resource: Mapping[str, str]) -> None:
+        """Write the file where it is not there or says something else. Raises OSError.
+
+        It may be missing because a process in another container of this host name, which cannot see this one,
+        took it for a dead one's.
+        """
+        text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
+        if text == self._written and self.path.is_file() and not self.path.is_symlink():
+            return
+        self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not come to be
+        write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
+        self._written = text
+
+    def remove(self) -> None:
+        """Withdraw the target. Raises OSError where the file cannot be removed."""
+        self.path.unlink(missing_ok=True)
+
+    def remove_stale(self) -> list[Path]:
+        """Remove what processes of this host left behind that were killed, and return it. Raises OSError."""
+        name = re.compile(rf"jaxobs-{re.escape(self._host)}-(\d{{1,10}})\.json")
+        stale = []
+        if self._directory.is_dir():
+            for path in self._directory.iterdir():
+                draft = DRAFT_NAME.fullmatch(path.name)
+                match = name.fullmatch(draft["name"] if draft else path.name)
+                if match and not _is_alive(int(match[1])):
+                    path.unlink(missing_ok=True)
+                    stale.append(path)
+        return stale
+
+
+def _host_in_names(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", host)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True

@@ -1,0 +1,46 @@
+"""The bytes of one snapshot, rendered when they are first asked for and kept until the next snapshot."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+from jaxobs_plugins.prometheus.pages.render import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jaxobs.model.metrics import Family
+
+_COMPRESSION_LEVEL = 1  # of 959 kB (10 000 series) it makes 109 kB in 2.7 ms; level 6 makes 100 kB in 5.5 ms
+
+
+class MetricsPage:
+    """What /metrics shows at one moment. To be used by one thread at a time: the server's."""
+
+    def __init__(
+        self,
+        families: tuple[Family, ...] = (),
+        resource: Mapping[str, str] | None = None,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        self._families = families
+        self._resource = dict(resource or {})
+        self._pause = pause
+        self._bodies: dict[tuple[str, bool], bytes] = {}  # at most four: two formats, plain and compressed
+
+    @property
+    def instance(self) -> str:
+        """Which process this is; empty where the resource does not say."""
+        return self._resource.get("service.instance.id", "")
+
+    def body(self, content_type: str, compressed: bool) -> bytes:
+        """The page in the format `content_type` of `render`, as gzip where `compressed`."""
+        key = content_type, compressed
+        if key not in self._bodies:
+            self._bodies[key] = (
+                gzip.compress(self.body(content_type, compressed=False), _COMPRESSION_LEVEL, mtime=0)
+                if compressed
+                else render(self._families, self._resource, content_type, self._pause)
+            )
+        return self._bodies[key]

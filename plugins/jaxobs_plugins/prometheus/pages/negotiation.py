@@ -1,0 +1,85 @@
+"""Which format and which coding a client is sent, by what it accepts (RFC 9110, section 12.5). Pure.
+
+Not by prometheus_client's own `choose_encoder` and `gzip_accepted`, which pass over weights (seen in 0.26): a client that
+refuses OpenMetrics by `q=0` would get it. Where a client refuses all there is, it gets the plainest, as the RFC allows: a
+scraper that reads it after all is better off than with an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT
+
+_ELEMENT = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*")+')
+_PARAMETER = re.compile(r'(?:[^;"]|"(?:\\.|[^"\\])*")+')
+_WEIGHT = re.compile(r"0?\.\d+|0\.?|1(\.0*)?")
+
+# Beside the version that is sent, the one that Prometheus before 2.35 asks for by this name: its text is the same.
+_VERSIONS = {TEXT: {"0.0.4"}, OPENMETRICS: {"1.0.0", "0.0.1"}}
+
+
+class _Accepted(NamedTuple):
+    """One element of a header, its weight apart from its parameters."""
+
+    name: str
+    parameters: dict[str, str]
+    weight: float
+
+
+def negotiate(accept: str) -> str:
+    """The content type to answer an `Accept` header with; of two that are as welcome, OpenMetrics if it is named."""
+    accepted = list(_elements(accept))
+    if not accepted:
+        return TEXT
+    text, openmetrics = _weight_of(TEXT, accepted), _weight_of(OPENMETRICS, accepted)
+    named = any(each.name == _media_type(OPENMETRICS) for each in accepted)
+    return OPENMETRICS if openmetrics > text or (named and openmetrics == text > 0) else TEXT
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether to compress for an `Accept-Encoding` header: gzip is accepted, and no less welcome than plain bytes."""
+    weights = {each.name.removeprefix("x-"): each.weight for each in _elements(accept_encoding)}
+    gzip, identity = (weights.get(name, weights.get("*", 0.0)) for name in ("gzip", "identity"))
+    return gzip > 0 and gzip >= identity
+
+
+def _weight_of(content_type: str, accepted: list[_Accepted]) -> float:
+    """The weight that the most specific of the ranges gives it; 0 where none matches."""
+    matching = [(_specificity(content_type, each), each.weight) for each in accepted]
+    return max((pair for pair in matching if pair[0] > 0), default=(0, 0.0))[1]
+
+
+def _specificity(content_type: str, accepted: _Accepted) -> int:
+    """How closely a media range names the content type; 0 where it does not match.
+
+    Of the parameters the version alone counts: what is rendered is ASCII names in UTF-8 whatever is said of them.
+    """
+    media_type = _media_type(content_type)
+    if accepted.name != media_type:
+        return {"*/*": 1, media_type.partition("/")[0] + "/*": 2}.get(accepted.name, 0)
+    version = accepted.parameters.get("version")
+    if version is None:
+        return 3
+    if version not in _VERSIONS[content_type]:
+        return 0
+    return 5 if f"version={version};" in content_type else 4
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0]
+
+
+def _elements(header: str) -> Iterator[_Accepted]:
+    """What a header lists; an element that is malformed is as good as not sent."""
+    for element in _ELEMENT.findall(header.lower()):
+        name, *rest = [part.strip() for part in _PARAMETER.findall(element)] or [""]
+        pairs = [
+            (key.strip(), value.strip(' \t"')) for key, _, value in (part.partition("=") for part in rest)
+        ]
+        parameters = dict(pairs)
+        weight = parameters.pop("q", "1")
+        if name and _WEIGHT.fullmatch(weight):
+            yield _Accepted(name, parameters, float(weight))

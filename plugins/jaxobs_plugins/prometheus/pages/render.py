@@ -1,0 +1,173 @@
+"""Snapshot to bytes, in the two formats that Prometheus reads. Pure.
+
+Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carries exemplars and units.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from jaxobs.model.metrics import Exemplar as Observed
+from jaxobs.model.metrics import Family, HistogramValue, Metric
+from jaxobs_plugins.prometheus.pages.labels import label_name, label_value, valid_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from prometheus_client.metrics_core import Metric as RenderedFamily
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_EXEMPLAR_LENGTH = (
+    128  # characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0
+)
+_LAST_TIMESTAMP = (
+    1e12  # seconds; beyond it, a float is written with an exponent, which a timestamp must not have
+)
+
+_openmetrics: Callable[[Collector], bytes] = (
+    generate_openmetrics  # prometheus_client has no types for these two
+)
+_number: Callable[[float], str] = floatToGoString
+
+Series = tuple[list[str], float | HistogramValue]
+
+
+def render(
+    families: Iterable[Family],
+    resource: Mapping[str, str],
+    content_type: str,
+    pause: Callable[[], None] | None = None,
+) -> bytes:
+    """`families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
+
+    A series whose value is not a number, or that the format cannot say (a negative counter), is absent.
+    `pause` is called between families: there a thread that shares its interpreter can let the others go on.
+    """
+    source = _Source(families, resource, pause)
+    return _openmetrics(source) if content_type == OPENMETRICS else generate_latest(source)
+
+
+class _Source(Collector):
+    """What prometheus_client renders: an object that collects, without a registry around it."""
+
+    def __init__(
+        self, families: Iterable[Family], resource: Mapping[str, str], pause: Callable[[], None] | None
+    ) -> None:
+        self._families = families
+        self._resource = resource
+        self._pause = pause
+
+    def collect(self) -> Iterator[RenderedFamily]:
+        if self._resource:
+            yield _target_info(self._resource)
+        for family in self._families:
+            series = list(_valid_series(family))
+            if series:
+                yield _BUILDERS[family.metric.kind](family.metric, series)
+            if self._pause is not None:
+                self._pause()
+
+
+def _target_info(resource: Mapping[str, str]) -> RenderedFamily:
+    labels = {label_name(name): label_value(str(value)) for name, value in sorted(resource.items())}
+    return InfoMetricFamily("target", "Which process this is and where it runs.", value=labels)
+
+
+def _valid_series(family: Family) -> Iterator[Series]:
+    """The series that can be shown, each once."""
+    metric, seen = family.metric, set()
+    for values, value in family.series.items():
+        labels = [label_value(text) for text in values]
+        identity = tuple(labels)
+        if len(labels) == len(metric.labels) and identity not in seen and _is_valid(metric, value):
+            seen.add(identity)
+            yield labels, value
+
+
+def _is_valid(metric: Metric, value: float | HistogramValue) -> bool:
+    if isinstance(value, HistogramValue):
+        return (
+            metric.kind == "histogram"
+            and len(value.counts) == len(metric.buckets) + 1
+            and min(value.counts) >= 0
+            and not math.isnan(value.sum)
+            and (value.sum >= 0 or metric.buckets[0] < 0)
+        )
+    if metric.kind == "counter":
+        return value >= 0  # false for NaN too
+    return metric.kind == "gauge" and not math.isnan(value)
+
+
+def _counter(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
+    name = metric.name.removesuffix("_total")
+    family = CounterMetricFamily(name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit)
+    return _filled(family, series)
+
+
+def _gauge(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
+    help_text = valid_unicode(metric.help)
+    family = GaugeMetricFamily(metric.name, help_text, labels=metric.labels, unit=metric.unit)
+    return _filled(family, series)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, series: Iterable[Series]) -> RenderedFamily:
+    for labels, value in series:
+        assert not isinstance(value, HistogramValue)
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
+    family = HistogramMetricFamily(
+        metric.name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit
+    )
+    bounds = [_number(bound) for bound in (*metric.buckets, math.inf)]
+    for labels, value in series:
+        assert isinstance(value, HistogramValue)
+        family.add_metric(labels, _cumulative(bounds, value), value.sum)
+    return family
+
+
+def _cumulative(
+    bounds: list[str], value: HistogramValue
+) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+    total = 0
+    exemplars = value.exemplars if len(value.exemplars) == len(bounds) else (None,) * len(bounds)
+    for bound, count, observed in zip(bounds, value.counts, exemplars, strict=True):
+        total += count
+        exemplar = _exemplar(observed)
+        buckets.append((bound, total) if exemplar is None else (bound, total, exemplar))
+    return buckets
+
+
+def _exemplar(observed: Observed | None) -> Exemplar | None:
+    """None where OpenMetrics has no way to say it."""
+    if observed is None or math.isnan(observed.value) or not 0 <= observed.wall_time < _LAST_TIMESTAMP:
+        return None
+    labels = {"trace_id": valid_unicode(observed.trace_id), "span_id": valid_unicode(observed.span_id)}
+    if sum(len(name) + len(value) for name, value in labels.items()) > _EXEMPLAR_LENGTH:
+        return None
+    return Exemplar(labels, observed.value, observed.wall_time)
+
+
+_BUILDERS: dict[str, Callable[[Metric, Iterable[Series]], RenderedFamily]] = {
+    "counter": _counter,
+    "gauge": _gauge,
+    "histogram": _histogram,
+}

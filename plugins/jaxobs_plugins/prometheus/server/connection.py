@@ -1,0 +1,112 @@
+"""One client's connection: requests in, responses out, each with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from jaxobs_plugins.prometheus.server.conversation import Conversation
+from jaxobs_plugins.prometheus.server.messages import BadRequestError, Request, Response, plain
+from jaxobs_plugins.prometheus.server.stream import RECEIVE_BYTES, PlainStream, Stream, TlsStream
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+Answer = Callable[[Request], Response]
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many clients there may be, and the seconds each may take."""
+
+    connections: int = 64
+    """Besides as many that are being refused. A process is scraped by a handful of servers."""
+    handshake_seconds: float = 5.0
+    """Of TLS: two round trips, and a signature of about a millisecond."""
+    first_request_seconds: float = 5.0
+    """A client that connects has its request ready."""
+    next_request_seconds: float = 75.0
+    """Prometheus scrapes every minute by default, and keeps its connection meanwhile."""
+    response_seconds: float = 10.0
+    """Prometheus's default scrape timeout: by then nobody waits for the rest."""
+    goodbye_seconds: float = 1.0
+    """For the client to take the last bytes and close: closing earlier could lose them."""
+
+
+class Connection:
+    """Owns `client`, a non-blocking socket. Every method may raise OSError: the client is gone, or too slow.
+
+    `answer` must not wait; where it raises, the client gets 500 and `log` a line. With `tls`, TLS is all that is spoken.
+    """
+
+    def __init__(
+        self, client: socket.socket, answer: Answer, log: Log, limits: Limits, tls: SSLContext | None = None
+    ) -> None:
+        self._client = client
+        self._stream: Stream = PlainStream(client) if tls is None else TlsStream(client, tls)
+        self._answer = answer
+        self._log = log
+        self._limits = limits
+        self._conversation = Conversation()
+
+    async def open(self) -> None:
+        """First of all: TLS's handshake, where there is one."""
+        async with asyncio.timeout(self._limits.handshake_seconds):
+            await self._stream.open()
+
+    async def receive(self, seconds: float) -> Request | Response | None:
+        """The next request; None where the client has closed, and what to answer where this is no request."""
+        async with asyncio.timeout(seconds):
+            try:
+                while (request := self._conversation.next_request()) is None:
+                    data = await self._stream.receive()
+                    if not data:
+                        return None
+                    self._conversation.receive(data)
+            except BadRequestError as error:
+                return plain(HTTPStatus.BAD_REQUEST, str(error))
+        return request
+
+    async def respond(self, received: Request | Response) -> bool:
+        """Answer what was received. Whether another request may follow."""
+        if isinstance(received, Response):
+            await self._send(received)
+        else:
+            await self._send(self._answered(received), received.method)
+        return self._conversation.goes_on()
+
+    async def refuse(self) -> None:
+        """Say that there are too many clients, without reading what this one asks."""
+        headers = {"Retry-After": "1"}
+        await self._send(
+            plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again later", headers)
+        )
+
+    async def say_goodbye(self) -> None:
+        """Wait a little until the client has closed: an unread byte would turn our close into a reset."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._limits.goodbye_seconds):
+            await self._stream.close_writing()
+            while await loop.sock_recv(self._client, RECEIVE_BYTES):  # noqa: ASYNC110  # there is no event to wait for
+                await asyncio.sleep(0)  # what is there already comes without a turn of the loop
+
+    def close(self) -> None:
+        """Close the socket, whatever it was doing."""
+        self._client.close()
+
+    def _answered(self, request: Request) -> Response:
+        try:
+            return self._answer(request)
+        except Exception as error:  # noqa: BLE001  the guard: a defect in rendering must not end the server
+            self._log(f"prometheus: a scrape failed: {type(error).__name__}: {error}")
+            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be rendered")
+
+    async def _send(self, response: Response, method: str = "GET") -> None:
+        async with asyncio.timeout(self._limits.response_seconds):
+            for piece in self._conversation.answer(response, method):
+                await self._stream.send(piece)

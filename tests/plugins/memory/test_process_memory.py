@@ -1,0 +1,88 @@
+"""The memory of the process, its peak and its limits."""
+
+from __future__ import annotations
+
+import mmap
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import jaxlib
+import psutil
+import pytest
+
+from jaxobs.model.events import PROCESS_MEMORY, Event, Measured, MemorySampled
+from jaxobs_plugins.probes.memory.probe import MemoryProbe
+from jaxobs_plugins.probes.memory.process_memory import ProcessMemory, memory_limit
+from tests.plugins.memory.conftest import devices_in
+
+
+def test_on_cpu_the_memory_of_the_process_is_told(probe: MemoryProbe, events: list[Event]) -> None:
+    probe.sample()
+    process = next(event for event in events if isinstance(event, MemorySampled))
+    assert process.device == PROCESS_MEMORY
+    assert process.in_use == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
+    assert process.peak is not None
+    assert process.peak >= process.in_use
+    assert [(event.device, event.in_use, event.reason) for event in devices_in(events)] == [
+        (0, None, "its arrays lie in the memory of the process")
+    ]
+    probe.sample()
+    assert len(devices_in(events)) == 1  # said once
+
+
+def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
+    held = bytearray(b"x") * (300 * 2**20)
+    program = (
+        "from jaxobs_plugins.probes.memory import process_memory as of; print(of.ProcessMemory().read().peak)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert len(held) == 300 * 2**20
+    assert done.returncode == 0, done.stderr
+    assert 2**20 < int(done.stdout) < 200 * 2**20
+
+
+def test_pages_of_mapped_files_are_told_apart() -> None:
+    # A file on a disk: those of a temporary directory may lie in memory themselves.
+    file = max(Path(jaxlib.__file__).parent.rglob("*.so"), key=lambda found: found.stat().st_size)
+    length = min(file.stat().st_size, 32 * 2**20)
+    process = ProcessMemory()
+    before = process.read()
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), length, access=mmap.ACCESS_READ) as mapped:
+        assert sum(mapped[:: mmap.PAGESIZE])
+        after = process.read()
+    assert before.files is not None
+    assert after.files is not None
+    assert after.files - before.files > length / 2
+
+
+def test_the_limit_is_no_more_than_the_host_has() -> None:
+    limit = memory_limit()
+    assert limit is not None
+    assert 0 < limit <= psutil.virtual_memory().total
+    assert ProcessMemory().read().limit == limit
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how many addresses are taken")
+def test_the_limit_of_addresses_is_told_where_there_is_one(probe: MemoryProbe, events: list[Event]) -> None:
+    def told() -> dict[str, float]:
+        events.clear()
+        probe.sample()
+        return {event.metric: event.value for event in events if isinstance(event, Measured)}
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    assert before[0] == resource.RLIM_INFINITY
+    assert told() == {}
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 45, before[1]))
+        known = told()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert known.pop("jaxobs_process_address_space_limit_bytes") == 1 << 45
+    (taken,) = known.values()
+    in_use = ProcessMemory().read().in_use
+    assert in_use is not None
+    assert in_use < taken < 1 << 45

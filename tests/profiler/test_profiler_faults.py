@@ -1,0 +1,109 @@
+"""Sessions of others, and a profiler that fails or is not there."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from jaxobs.jax_compat.profiler import profiler_module
+from jaxobs.model.profile import OUTCOMES
+from jaxobs_plugins.probes.profiler import probe, recorder, recording, windows
+from tests.profiler.jax_versions import sees_a_cpu
+
+
+@sees_a_cpu
+def test_a_window_that_is_due_while_the_user_has_a_session_is_skipped_and_counted_once(
+    observed: Any, train: Any, steady: None
+) -> None:
+    train(observed)
+    module = profiler_module()
+    session = module.ProfilerSession(module.ProfileOptions())
+    observed.probe.sample()
+    (skipped,) = observed.wait_for(1)
+    assert (skipped.kind, skipped.outcome, skipped.cost) == ("scheduled", "user_session", 0)
+    observed.probe.sample()
+    assert len(session.stop()) > 0
+    assert [window.kind for window in observed.wait_for(2)] == ["scheduled", "user"]
+
+
+def test_a_fault_of_the_profiler_is_its_last(
+    observed: Any, train: Any, steady: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUPTI_ERROR_INVALID_PARAMETER")
+
+    train(observed)
+    original = observed.probe._windows._recorder._session_type
+    monkeypatch.setattr(recorder, "record", broken)
+    assert observed.ask(0.1).reason == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
+    deadline = time.monotonic() + 10
+    while not observed.job.off and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert observed.job.off == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
+    assert [window.outcome for window in observed.windows()] == ["failed"]
+    assert profiler_module().ProfilerSession is original
+    observed.probe.sample()
+    assert observed.ask(0.1).outcome == "failed"
+    assert len(observed.windows()) == 1
+
+
+@sees_a_cpu
+def test_a_stop_that_takes_too_long_is_a_fault_too(
+    observed: Any, train: Any, steady: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(observed)
+    monkeypatch.setattr(windows, "STOP_PATIENCE", 0.0)
+    observed.probe.sample()
+    (window,) = observed.wait_for(1)
+    assert window.outcome == "read"
+    deadline = time.monotonic() + 10
+    while not observed.job.off and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert "stop() of a window" in observed.job.off
+
+
+def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> None:
+    train(observed)
+    module = profiler_module()
+    hidden = observed.probe._windows._recorder._session_type(
+        module.ProfileOptions()
+    )  # as a remote capture makes one
+    result = observed.ask(0.03)
+    assert result.outcome == "user_session"
+    assert "somebody else" in result.reason
+    assert len(hidden.stop()) > 0
+    assert observed.job.off == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
+def test_in_a_forked_child_nothing_is_hooked_and_no_thread_is_missed(observed: Any, train: Any) -> None:
+    train(observed)
+    observed.ask(0.03)
+    original = observed.probe._windows._recorder._session_type
+    child = os.fork()
+    if child == 0:
+        unhooked = profiler_module().ProfilerSession is original
+        os._exit(0 if unhooked and observed.probe.profile(0.1, False).done() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert observed.ask(0.03).outcome in OUTCOMES
+    assert profiler_module().ProfilerSession is not original
+
+
+def test_without_jaxs_profiler_the_source_is_down_and_says_so(
+    observe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "profiler_module", lambda: None)
+    observed = observe()
+    assert "no profiler" in observed.job.off
+    observed.probe.sample()
+    assert observed.ask(0.1).outcome == "failed"
+
+
+def test_a_small_trace_without_operations_is_known_to_be_empty() -> None:
+    assert recording.is_empty(b"/host:CPU")
+    assert not recording.is_empty(b"...hlo_op...")
+    assert not recording.is_empty(bytes(2 * recording.SMALL))
