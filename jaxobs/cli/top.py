@@ -15,9 +15,9 @@ from jaxobs.cli import UsageError
 from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
-    from jaxobs.cli.live_view.addresses import Target
-    from jaxobs.cli.live_view.client import Access
-    from jaxobs.cli.live_view.watch import Watch
+    from jaxobs.cli.console.live_view.addresses import Target
+    from jaxobs.cli.console.live_view.client import Access
+    from jaxobs.cli.console.live_view.watch import Watch
 
 SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 
@@ -34,7 +34,7 @@ _LOOK_SECONDS: Final = 0.3
 
 def run(arguments: list[str]) -> int:
     """Draws until the user quits; with --once, and where nobody looks at a terminal, it writes once."""
-    from jaxobs.cli.live_view.watch import Watch
+    from jaxobs.cli.console.live_view.watch import Watch
 
     options = _parse(arguments)
     watch = Watch(_finder(options.address), _access(options))
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> int:
         if options.once or not sys.stdout.isatty():
             return _write_once(watch)
         try:
-            from jaxobs.cli.live_view.app import TopApp
+            from jaxobs.cli.console.live_view.app import TopApp
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "textual":
                 raise
@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> int:
 
 def _write_once(watch: Watch) -> int:
     """The exit status is 2 where one of the addresses that were given has no snapshot."""
-    from jaxobs.cli.live_view.once import text
+    from jaxobs.cli.console.live_view.once import text
     from jaxobs.cli.console.terminal import is_styled, terminal_width
 
     watch.refresh(_ONCE_SECONDS)
@@ -114,7 +114,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
     """What names the servers, each time it is called. Raises UsageError for an address that cannot be one."""
-    from jaxobs.cli.live_view import addresses as named
+    from jaxobs.cli.console.live_view import addresses as named
 
     if not addresses:
         return lambda: named.own_targets(os.environ)
@@ -138,7 +138,7 @@ def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
 
 def _access(options: argparse.Namespace) -> Access:
     """Raises UsageError where a file cannot be used."""
-    from jaxobs.cli.live_view.client import Access
+    from jaxobs.cli.console.live_view.client import Access
     from jaxobs.config import SettingsError, load_settings
 
     token_file = options.token_file

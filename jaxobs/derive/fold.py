@@ -11,8 +11,8 @@ from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.table import ExecutableTable
-from jaxobs.derive.loops.candidate import Followed
 from jaxobs.derive.loops.collaborators import Collaborators
+from jaxobs.derive.loops.found.candidate import Followed
 from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loops import Loops

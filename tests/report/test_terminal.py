@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.cli.live_view.palette import COLOURS
+from jaxobs.cli.console.live_view.palette import COLOURS
 from jaxobs.report.columns import Column, sorted_rows
 from jaxobs.report.columns.compilations import newest
 from jaxobs.report.drawing import style

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli.live_view.addresses import target_of
-from jaxobs.cli.live_view.app import TopApp
-from jaxobs.cli.live_view.client import Access
-from jaxobs.cli.live_view.table import SortedTable
-from jaxobs.cli.live_view.watch import Watch
+from jaxobs.cli.console.live_view.addresses import target_of
+from jaxobs.cli.console.live_view.app import TopApp
+from jaxobs.cli.console.live_view.client import Access
+from jaxobs.cli.console.live_view.table import SortedTable
+from jaxobs.cli.console.live_view.watch import Watch
 from tests.report.documents import document, loop
 from tests.top.conftest import free_port
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jaxobs.derive.loops.collaborators import Collaborators
+from jaxobs.derive.loops.found.inferred import InferredLoops
 from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
-from jaxobs.derive.loops.inferred import InferredLoops
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.metrics.series import Series

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.loops.candidate import LONG_TURN
+from jaxobs.derive.loops.found.candidate import LONG_TURN
 from jaxobs.derive.loops.host_lines import HostLineView
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS

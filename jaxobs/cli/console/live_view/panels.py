@@ -8,8 +8,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from jaxobs.cli.live_view.palette import styled
-from jaxobs.cli.live_view.table import SortedTable
+from jaxobs.cli.console.live_view.palette import styled
+from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.report.columns.compilations import AGAIN, NEWEST, functions, newest, recompilations
 from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS
 from jaxobs.report.page.view import View

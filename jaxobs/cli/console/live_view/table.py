@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
-from jaxobs.cli.live_view.palette import BAD
+from jaxobs.cli.console.live_view.palette import BAD
 from jaxobs.report.columns import Column, Row, plain, sorted_rows
 from jaxobs.report.terminal.ranks import GONE, LAGGING
 from jaxobs.report.terminal.spans import cut

@@ -16,7 +16,7 @@ from socket import SHUT_RDWR
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from jaxobs.cli.live_view.addresses import Target
+from jaxobs.cli.console.live_view.addresses import Target
 
 VERSION: Final = 1
 """Of the answer that is understood here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jaxobs.cli.live_view.watch import Watched
+from jaxobs.cli.console.live_view.watch import Watched
 from jaxobs.report.columns import plain
 from jaxobs.report.summary import render
 from jaxobs.report.terminal.ranks import columns, rank_rows

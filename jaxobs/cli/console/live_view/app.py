@@ -14,8 +14,8 @@ from textual.geometry import Size
 from textual.widgets import DataTable, Footer, Static
 
 from jaxobs.cli import UsageError
-from jaxobs.cli.live_view.palette import styled
-from jaxobs.cli.live_view.panels import (
+from jaxobs.cli.console.live_view.palette import styled
+from jaxobs.cli.console.live_view.panels import (
     CompilesPanel,
     ExecutablesPanel,
     OperationsPanel,
@@ -23,8 +23,8 @@ from jaxobs.cli.live_view.panels import (
     RooflinePanel,
     StepsPanel,
 )
-from jaxobs.cli.live_view.table import SortedTable
-from jaxobs.cli.live_view.watch import Watch, Watched
+from jaxobs.cli.console.live_view.table import SortedTable
+from jaxobs.cli.console.live_view.watch import Watch, Watched
 from jaxobs.report.page.opening import facts, run_name
 from jaxobs.report.terminal.ranks import columns, rank_rows
 from jaxobs.report.terminal.sentence import opening

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from itertools import pairwise
 
-from jaxobs.derive.loops.candidate import LONG_TURN, Call, Candidate, Followed
+from jaxobs.derive.loops.found.candidate import LONG_TURN, Call, Candidate, Followed
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import ROW_LENGTH, StepCompleted, StepRows
 

@@ -7,8 +7,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.cli.live_view.addresses import MOST_TARGETS, Target, distinct, target_of
-from jaxobs.cli.live_view.client import Access, Answer, NoSnapshotError, NothingListensError, SnapshotClient
+from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, target_of
+from jaxobs.cli.console.live_view.client import (
+    Access,
+    Answer,
+    NoSnapshotError,
+    NothingListensError,
+    SnapshotClient,
+)
 from jaxobs.model.clock import monotonic
 from jaxobs.report.page import History, View
 from jaxobs.report.terminal.ranks import Observed
