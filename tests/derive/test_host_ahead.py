@@ -23,7 +23,7 @@ from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
 from jaxobs.trace.stretches import stretch_time
 from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
-from tests.derive.test_loops import completed
+from tests.derive.test_step_times import completed
 from tests.derive.test_window_parts import loop, span
 
 NO_EXECUTABLES = Executables(Series(Catalogue(CORE_METRICS), 100))

@@ -1,0 +1,113 @@
+"""Advice on recompilations: which argument, which cause, and how many together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxobs.derive.advice.of_compiles import REMEDIES
+from tests.derive.advice import documents
+from tests.derive.advice.documents import Document, advise
+
+
+def conditions_of(document: Document) -> list[str]:
+    return [piece["condition"] for piece in advise(document)]
+
+
+def only(document: Document) -> dict[str, Any]:
+    (piece,) = advise(document)
+    return piece
+
+
+def after(seconds: float, document: Document) -> Document:
+    """The same so long after the process was started."""
+    document["process"]["seconds"] = seconds
+    return document
+
+
+def test_the_argument_of_a_recompilation_and_its_change_are_named() -> None:
+    piece = only(documents.recompiling())
+    assert "`batch['tokens']` changed (int32[32,512] → int32[7,512])" in piece["sentence"]
+    assert "`batch['tokens']`" in piece["remedy"]
+    assert piece["function"] == "train_step"
+
+
+@pytest.mark.parametrize("cause", REMEDIES)
+def test_each_known_cause_has_its_remedy_also_without_an_argument(cause: str) -> None:
+    document = documents.recompiling(cause=cause)
+    (row,) = document["functions"]["train_step"]["recompilations"]
+    row |= dict.fromkeys(("argument", "old", "new", "call_site"))
+    piece = only(document)
+    assert "None" not in piece["sentence"]
+    assert "None " not in piece["remedy"] or cause == "pytree"
+
+
+def test_recompilations_by_one_argument_count_together_whatever_it_changed_to() -> None:
+    document = documents.recompiling(count=1, seconds=20.0)
+    rows = document["functions"]["train_step"]["recompilations"]
+    document["functions"]["train_step"]["recompilations"] = [rows[0], rows[0] | {"new": "int32[9,512]"}]
+    assert only(document)["saves_ratio"] == pytest.approx(0.04)
+
+
+def test_several_causes_of_one_function_are_one_piece_that_names_each() -> None:
+    document = documents.recompiling(count=40, seconds=20.0)
+    rows = document["functions"]["train_step"]["recompilations"]
+    again = rows[0] | {"cause": "redefined", "argument": None, "old": None, "new": None}
+    rows += [
+        again | {"count": 5, "seconds": 25.0},
+        rows[0] | {"cause": "dtype", "argument": "mask", "count": 1, "seconds": 0.9},  # a small single one
+    ]
+    piece = only(document)
+    assert piece["saves_ratio"] == pytest.approx(0.045)  # neither alone is enough
+    assert piece["sentence"] == (
+        "`train_step` was compiled again 45 times, 45 s in all: 5 times (25 s) because it was defined anew, 40 times "
+        "(20 s) because the shape of `batch['tokens']` changed (int32[32,512] → int32[7,512])."
+    )
+    assert "define and jit the function once" in piece["remedy"].lower()
+    assert "pad `batch['tokens']`" in piece["remedy"]
+
+
+def test_of_many_causes_those_of_the_most_seconds_are_named() -> None:
+    document = documents.recompiling()
+    (row,) = document["functions"]["train_step"]["recompilations"]
+    document["functions"]["train_step"]["recompilations"] = [
+        row | {"argument": f"argument{number}", "seconds": 10.0 + number} for number in range(5)
+    ]
+    piece = only(document)
+    assert [f"`argument{number}`" in piece["sentence"] for number in range(5)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert "2 more such reasons" in piece["sentence"]
+    assert piece["saves_ratio"] == pytest.approx(0.06)
+
+
+def test_functions_that_lost_little_each_are_one_piece() -> None:
+    document = after(40.0, documents.recompiling(count=1, seconds=1.1, cause="weak_type"))
+    (row,) = document["functions"]["train_step"]["recompilations"]
+    for number in range(5):
+        other = row | {"cause": "pytree", "argument": "state", "seconds": 1.0 + number / 100}
+        document["functions"][f"solve{number}"] = {"recompilations": [other]}
+    piece = only(document)
+    assert piece["saves_ratio"] == pytest.approx((1.1 + 5.10) / 40)
+    assert "function" not in piece
+    assert piece["sentence"].startswith(
+        "6 functions were compiled again, 6.2 s in all: `train_step` once, 1.1 s, because the weak type of "
+        "`batch['tokens']` changed"
+    )
+    assert "`solve4` once, 1.04 s, because the structure of `state` changed" in piece["sentence"]
+    assert piece["sentence"].endswith("; 3 more.")
+    assert "`jnp.asarray(x, dtype)`" in piece["remedy"]
+    assert "same structure" in piece["remedy"]
+
+
+def test_one_cause_by_several_arguments_counts_together() -> None:
+    document = after(10.0, documents.recompiling(count=1, seconds=0.2, cause="weak_type"))
+    rows = document["functions"]["train_step"]["recompilations"]
+    rows.append(rows[0] | {"argument": "scale"})
+    assert "`batch['tokens']`" in only(document)["sentence"]
+    assert "`scale`" in only(document)["sentence"]

@@ -1,0 +1,199 @@
+"""What a step takes, and how many there are a second."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxobs.model.events import (
+    ExecutableRan,
+    LoopEnded,
+    StepCompleted,
+)
+from tests.derive.made_up import (
+    MILLISECOND,
+    PEAKS,
+    applied,
+    at,
+    backend,
+    compiled,
+    created,
+    families,
+    module,
+    new_fold,
+    step,
+)
+
+
+def completed(number: int, seconds: float, loop: str = "train") -> StepCompleted:
+    return StepCompleted(loop, number, at(seconds), MILLISECOND)
+
+
+def test_step_time_is_the_spacing_of_completions_and_not_the_hosts_turn() -> None:
+    """The host runs ahead: turns of 1 ms, completions every 100 ms."""
+    fold = applied(new_fold(), [step(i, i * 0.001, (i + 1) * 0.001, runs=(1,)) for i in range(21)])
+    applied(fold, [completed(0, 0.1), completed(10, 1.1), completed(20, 2.1)])
+    snapshot = fold.snapshot(at(3))
+    loop = snapshot.to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.1)
+    assert loop["step_seconds_source"] == "completions"
+    assert loop["host_seconds"] == pytest.approx(0.001)
+    histogram = families(snapshot)["jaxobs_step_seconds"]["train",]
+    assert (histogram.count, histogram.sum) == (20, pytest.approx(2.0))
+
+
+def test_a_device_that_goes_on_after_the_loop_tells_its_step_time() -> None:
+    """All steps are dispatched within 20 ms; the device takes 100 ms each."""
+    fold = applied(new_fold(), [step(i, i * 0.001, (i + 1) * 0.001, runs=(1,)) for i in range(21)])
+    applied(fold, [completed(0, 0.1), LoopEnded("train", at(0.5), 0), completed(20, 2.1)])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.1)
+
+
+def test_what_lies_between_two_times_that_a_loop_is_entered_is_no_step_time() -> None:
+    steps = [step(0, 0.0, 0.1, runs=(1,)), LoopEnded("train", at(0.1), 0), step(1, 50.0, 50.1, runs=(1,))]
+    fold = applied(new_fold(), [*steps, completed(0, 0.1), completed(1, 50.1)])
+    assert fold.snapshot(at(51)).to_dict()["loops"]["train"]["step_seconds"] is None
+
+
+def test_turns_of_seconds_are_step_times_before_any_completion() -> None:
+    fold = applied(new_fold(), [step(i, 4.0 * i, 4.0 * (i + 1), runs=(1,)) for i in range(2)])
+    loop = fold.snapshot(at(8)).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(4.0), "host")
+
+
+def test_completions_with_an_inner_loop_or_a_checkpoint_between_them_tell_no_step_time() -> None:
+    """The device may have worked on in it: the spacing would be too long with it, and too short without."""
+    steps = [step(0, 0.0, 5.0, nested=3.0, checkpoint=1.0, runs=(1,)), step(1, 5.0, 6.0, runs=(1,))]
+    fold = applied(new_fold(), [*steps, completed(0, 0.5), completed(1, 5.5)])
+    assert fold.snapshot(at(7)).to_dict()["loops"]["train"]["step_seconds"] is None
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_pause_between_two_steps_is_no_step_time(late: bool) -> None:
+    """Somebody thinks for ten minutes between two cells of a notebook."""
+    steps = [step(0, 1.0, 2.0, runs=(1,)), step(1, 602.0, 603.0, runs=(1,))]
+    ends = [completed(0, 2.0), completed(1, 603.0)]
+    order = [steps[0], ends[0], steps[1], ends[1]] if late else [steps[0], ends[0], ends[1], steps[1]]
+    fold = applied(new_fold(), order)
+    assert fold.snapshot(at(604)).to_dict()["loops"]["train"]["step_seconds"] == pytest.approx(1.0)
+
+
+def test_epochs_too_short_for_two_completions_have_the_hosts_turn_and_no_stale_spacing() -> None:
+    fold = applied(new_fold(), [created(1)])
+
+    def epochs(first: int, last: int, seconds: float) -> None:
+        """Ten steps each; its end is known of the fifth."""
+        for epoch in range(first, last):
+            for number in range(10):
+                begin = clock[0]
+                clock[0] += seconds
+                fold.apply(step(epoch * 10 + number, begin, clock[0], runs=(1,)))
+                if number == 4 or (number == 8 and seconds == 0.1):
+                    fold.apply(completed(epoch * 10 + number, clock[0]))
+            fold.apply(LoopEnded("train", at(clock[0]), 0))
+            clock[0] += 0.5
+
+    clock = [0.0]
+    epochs(0, 20, 0.1)
+    loop = fold.snapshot(at(clock[0])).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.1), "completions")
+    epochs(20, 120, 0.2)
+    loop = fold.snapshot(at(clock[0])).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.2)
+    epochs(120, 240, 0.1)
+    loop = fold.snapshot(at(clock[0])).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.1), "completions")
+
+
+def test_completions_that_tell_nothing_leave_step_time_absent() -> None:
+    """All of the time between them belongs to an inner loop: a step of 0 s would be invented."""
+    steps = [step(0, 0.0, 5.0, nested=5.0, runs=(1,)), step(1, 5.0, 6.0, runs=(1,))]
+    fold = applied(new_fold(), [*steps, completed(0, 1.0), completed(1, 5.5)])
+    snapshot = fold.snapshot(at(7))
+    loop = snapshot.to_dict()["loops"]["train"]
+    assert loop["step_seconds"] is None
+    assert loop["step_seconds_reason"]
+    assert "jaxobs_step_seconds" not in families(snapshot)
+
+
+def test_without_completions_step_time_needs_a_second_of_host_turns() -> None:
+    """With a sync every twenty steps the turns are 7 µs and 200 ms for true 10 ms steps."""
+    fold = new_fold()
+    now = 0.0
+    for number in range(19):
+        fold.apply(step(number, now, now + 7e-6))
+        now += 7e-6
+    assert fold.snapshot(at(1)).to_dict()["loops"]["train"]["step_seconds"] is None
+    for number in range(19, 400):
+        length = 0.2 if number % 20 == 19 else 7e-6
+        fold.apply(step(number, now, now + length))
+        now += length
+    loop = fold.snapshot(at(10)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.01, rel=0.02)
+    assert loop["step_seconds_source"] == "host"
+
+
+def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    applied(fold, [step(i, i, i + 1, runs=(1,), examples=4.0) for i in range(10)])
+    fold.apply(StepCompleted("train", 9, at(10), 0))
+    loop = fold.snapshot(at(11)).to_dict()["loops"]["train"]
+    assert (loop["steps_per_second"], loop["examples_per_second"]) == (1.0, 4.0)
+    assert loop["mfu"] == pytest.approx(1e9 / 1e12)
+    assert fold.snapshot(at(40)).to_dict()["loops"]["train"]["mfu"] is not None
+    later = fold.snapshot(at(120))
+    loop = later.to_dict()["loops"]["train"]
+    assert (loop["mfu"], loop["steps_per_second"]) == (None, None)
+    assert loop["mfu_reason"] == "no step has ended for 109 s"
+    assert loop["bottleneck"]["label"] == "unknown"
+    assert "jaxobs_mfu_ratio" not in families(later)
+    assert "jaxobs_bottleneck_ratio" not in families(later)
+    assert families(later)["jaxobs_steps_total"]["train",] == 10
+
+
+def test_a_host_that_only_dispatches_is_no_faster_than_its_device() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1e12))
+    dispatched = [step(i, i / 100, (i + 1) / 100, runs=(1,)) for i in range(10)]
+    applied(fold, [*dispatched, ExecutableRan(1, 2.0, 0.01, at(2))])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["wall_seconds"] == pytest.approx(0.1)
+    assert loop["steps_per_second"] == pytest.approx(0.5)
+    assert loop["mfu"] == pytest.approx(0.5)
+
+
+def test_the_rate_of_a_host_that_may_be_ahead_of_its_device_is_no_utilization() -> None:
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1e12))
+    applied(fold, [step(i, i / 100, (i + 1) / 100, runs=(1,)) for i in range(10)])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["mfu"] is None
+    assert "ahead of the device" in loop["mfu_reason"]
+
+
+def test_a_loop_of_minutes_a_step_keeps_its_rates_between_them() -> None:
+    fold = applied(new_fold(), [step(0, 0.0, 120.0), step(1, 120.0, 240.0)])
+    fold.snapshot(at(241))
+    assert fold.snapshot(at(400)).to_dict()["loops"]["train"]["steps_per_second"] == pytest.approx(1 / 120)
+
+
+def test_compiles_that_a_loop_begins_with_are_no_part_of_its_pace() -> None:
+    """Two steps with a compile of 4 s in each, and eight of 100 ms."""
+    first = [compiled(0.0, 4.0), step(0, 0.0, 4.1), compiled(4.1, 8.1), step(1, 4.1, 8.2)]
+    rest = [step(i, 8.0 + 0.1 * i, 8.1 + 0.1 * i) for i in range(2, 10)]
+    loop = applied(new_fold(), [*first, *rest]).snapshot(at(9.5)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(10.0)
+    assert loop["steps_per_second_reason"] is None
+    assert loop["components"]["compile"] == pytest.approx(8.0)
+
+
+def test_compiles_later_on_are_part_of_the_pace_and_said_to_be() -> None:
+    steps = [step(i, 0.1 * i, 0.1 * (i + 1)) for i in range(10)]
+    fold = applied(new_fold(), [*steps, compiled(1.0, 1.9), step(10, 1.0, 2.0)])
+    loop = fold.snapshot(at(2.1)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(5.5)
+    assert "compiles took 45 %" in loop["steps_per_second_reason"]
