@@ -21,142 +21,42 @@ ARITHMETIC: Final[dict[str, tuple[int, int]]] = {
 }
 """Opcode: FLOPs for each real element and for each complex element."""
 
-TRANSCENDENTAL: Final = frozenset(
-    [
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "cbrt",
-        "cos",
-        "cosh",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "power",
-        "rsqrt",
-        "sine",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-        "cosine",
-    ]
-)
+TRANSCENDENTAL: Final = frozenset([
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "exponential",
+    "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sine", "sinh", "sqrt", "tan",
+    "tanh", "cosine",
+])  # fmt: skip
 
-FREE: Final = frozenset(
-    [
-        "add-dependency",
-        "after-all",
-        "bitcast",
-        "constant",
-        "domain",
-        "get-tuple-element",
-        "opt-barrier",
-        "optimization-barrier",
-        "parameter",
-        "partition-id",
-        "replica-id",
-        "tuple",
-        "get-dimension-size",
-        "all-gather-done",
-        "all-reduce-done",
-        "async-done",
-        "async-update",
-        "collective-permute-done",
-        "copy-done",
-        "recv-done",
-        "send-done",
-    ]
-)
+FREE: Final = frozenset([
+    "add-dependency", "after-all", "bitcast", "constant", "domain", "get-tuple-element", "opt-barrier",
+    "optimization-barrier", "parameter", "partition-id", "replica-id", "tuple", "get-dimension-size",
+    "all-gather-done", "all-reduce-done", "async-done", "async-update", "collective-permute-done", "copy-done",
+    "recv-done", "send-done",
+])  # fmt: skip
 """Opcodes that run nothing themselves; the done half of an asynchronous pair was counted at its start."""
 
-MOVEMENT: Final = frozenset(
-    [
-        "bitcast-convert",
-        "broadcast",
-        "concatenate",
-        "copy",
-        "copy-start",
-        "dynamic-reshape",
-        "dynamic-slice",
-        "dynamic-update-slice",
-        "gather",
-        "iota",
-        "pad",
-        "reshape",
-        "reverse",
-        "select",
-        "set-dimension-size",
-        "slice",
-        "transpose",
-        "tuple-select",
-    ]
-)
+MOVEMENT: Final = frozenset([
+    "bitcast-convert", "broadcast", "concatenate", "copy", "copy-start", "dynamic-reshape", "dynamic-slice",
+    "dynamic-update-slice", "gather", "iota", "pad", "reshape", "reverse", "select", "set-dimension-size",
+    "slice", "transpose", "tuple-select",
+])  # fmt: skip
 """Opcodes that only move data."""
 
-_COMPARED_AND_ROUNDED: Final = frozenset(
-    [
-        "and",
-        "ceil",
-        "clamp",
-        "compare",
-        "complex",
-        "convert",
-        "count-leading-zeros",
-        "floor",
-        "imag",
-        "is-finite",
-        "maximum",
-        "minimum",
-        "negate",
-        "not",
-        "or",
-        "popcnt",
-        "popcount",
-        "real",
-        "reduce-precision",
-        "round-nearest-afz",
-        "round-nearest-even",
-        "shift-left",
-        "shift-right-arithmetic",
-        "shift-right-logical",
-        "sign",
-        "stochastic-convert",
-        "xor",
-    ]
-)
-NO_FLOPS: Final = _COMPARED_AND_ROUNDED | frozenset(
-    [
-        "multiply-high",
-        "rng",
-        "rng-bit-generator",
-        "rng-get-and-update-state",
-        "top-k",
-        "topk",
-    ]
-)
+_COMPARED_AND_ROUNDED: Final = frozenset([
+    "and", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "floor", "imag",
+    "is-finite", "maximum", "minimum", "negate", "not", "or", "popcnt", "popcount", "real", "reduce-precision",
+    "round-nearest-afz", "round-nearest-even", "shift-left", "shift-right-arithmetic", "shift-right-logical",
+    "sign", "stochastic-convert", "xor",
+])  # fmt: skip
+NO_FLOPS: Final = _COMPARED_AND_ROUNDED | frozenset([
+    "multiply-high", "rng", "rng-bit-generator", "rng-get-and-update-state", "top-k", "topk",
+])  # fmt: skip
 """Opcodes whose work is no floating arithmetic; random bits are made by integers."""
 
-COMMUNICATION: Final = frozenset(
-    [
-        "all-gather",
-        "all-gather-start",
-        "all-to-all",
-        "collective-broadcast",
-        "collective-permute",
-        "collective-permute-start",
-        "ragged-all-to-all",
-        "recv",
-        "send",
-    ]
-)
+COMMUNICATION: Final = frozenset([
+    "all-gather", "all-gather-start", "all-to-all", "collective-broadcast", "collective-permute",
+    "collective-permute-start", "ragged-all-to-all", "recv", "send",
+])  # fmt: skip
 """Opcodes that send data between devices and combine nothing."""
 
 CONTROL: Final = frozenset(["call", "conditional", "while", "async-start"])
