@@ -1,6 +1,6 @@
 """Step time with jaxobs over step time without, in loops of 0.1 to 100 ms a step: `make benchmark NAME=training_loop`.
 
-Takes half an hour. `python -m benchmarks.overhead` measures single loops.
+Takes 25 minutes. `python -m benchmarks.overhead` measures single loops.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from benchmarks.overhead.loops import CORES, Phase, loop
 from benchmarks.overhead.model import TARGETS
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 
-SECONDS = 60.0
+SECONDS = 30.0
 
 _TEXT = f"""A loop with everything of jaxobs at its default: steps marked, the function watched, the loss recorded, and
 read each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on: its
