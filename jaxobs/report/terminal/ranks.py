@@ -45,7 +45,7 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     """What each rank of one run costs the others, as a share of time: 0 and less where it costs nothing.
 
     In collectives all ranks wait for the slowest, so it is the one that waits least; where communication is not known,
-    the one that spends more than the mean on its input and on its host (docs/bottlenecks.md).
+    the one that spends more than the mean on its input and on its host (docs/how_it_works/bottlenecks.md).
     """
     if len(shares) < 2:
         return [0.0] * len(shares)
