@@ -18,6 +18,7 @@ from jaxobs.jax_compat.memory_statistics import address_space, device_statistics
 from jaxobs.jax_compat.out_of_memory_errors import matching_executable, requested_bytes
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
+from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory.exhaustion import Exhaustion
 from jaxobs.probe.out_of_memory.output_sizes import output_sizes
 from jaxobs.probe.out_of_memory.summary import summary_text
@@ -70,7 +71,9 @@ class Parts:
         """The part, or None. Memory is short: any may fail, and the others are still wanted."""
         try:
             return get()
-        except Exception as problem:  # noqa: BLE001  # see above
+        except Exception as problem:
+            if raised_by_signal_handler(problem):  # parts take seconds
+                raise
             self.missing[file] = f"{type(problem).__name__}: {problem}"[:200]
             return None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
+from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory.evidence import Ask, gather
 from jaxobs.probe.out_of_memory.exhaustion import Exhaustion, exhaustion
 from jaxobs.probe.out_of_memory.files import write_report
@@ -51,7 +52,7 @@ class OutOfMemory:
     ) -> None:
         """Report an error on its way through, if memory ran out; `function` is the watched one that raised it.
 
-        Raises nothing. An error is reported once, however many
+        Raises nothing but what a signal handler of the user's raises meanwhile. An error is reported once, however many
         steps and calls it passes through.
         """
         try:
@@ -66,7 +67,9 @@ class OutOfMemory:
                     self._report(found, function, monotonic() + timeout)
             finally:
                 self._writing.release()
-        except Exception as problem:  # noqa: BLE001  # the user's error is the one that matters
+        except Exception as problem:  # the user's error is the one that matters
+            if raised_by_signal_handler(problem):
+                raise
             self._log(f"out of memory; no report could be written: {type(problem).__name__}: {problem}")
 
     def stop(self) -> None:
