@@ -1,4 +1,4 @@
-"""Fetching `GET /snapshot` from one metrics server (docs/reference/snapshot.md), and saying in one line why there is none.
+"""Fetching `GET /snapshot` (docs/reference/snapshot.md) from one metrics server, and saying in a line why there is none.
 
 The standard library's client is taken: it follows no redirect and knows no proxy, so that the token goes to the server
 that was named and nowhere else.
