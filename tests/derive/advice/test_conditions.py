@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,21 +11,7 @@ from jaxobs.derive.advice import CONDITIONS
 from jaxobs.derive.advice.of_work import DONATION_BYTES
 from tests.derive.advice import documents
 from tests.derive.advice.documents import Document, advise
-
-
-def conditions_of(document: Document) -> list[str]:
-    return [piece["condition"] for piece in advise(document)]
-
-
-def only(document: Document) -> dict[str, Any]:
-    (piece,) = advise(document)
-    return piece
-
-
-def after(seconds: float, document: Document) -> Document:
-    """The same so long after the process was started."""
-    document["process"]["seconds"] = seconds
-    return document
+from tests.derive.advice.found import after, conditions_of, only
 
 
 def test_each_condition_has_a_case() -> None:

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from jaxobs.derive.advice.of_compiles import REMEDIES
 from tests.derive.advice import documents
-from tests.derive.advice.documents import Document, advise
-
-
-def conditions_of(document: Document) -> list[str]:
-    return [piece["condition"] for piece in advise(document)]
-
-
-def only(document: Document) -> dict[str, Any]:
-    (piece,) = advise(document)
-    return piece
-
-
-def after(seconds: float, document: Document) -> Document:
-    """The same so long after the process was started."""
-    document["process"]["seconds"] = seconds
-    return document
+from tests.derive.advice.found import after, only
 
 
 def test_the_argument_of_a_recompilation_and_its_change_are_named() -> None:
