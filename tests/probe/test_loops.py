@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from jaxobs.model.events import LoopEnded
+from jaxobs.probe.steps.loops import Step
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
 
@@ -142,3 +143,13 @@ def test_threads_have_steps_of_their_own(marks: Marks) -> None:
     assert Counter(event.runs for event in steps_of(events, "inner")) == {(-run,): 500 for run in range(1, 5)}
     by_run = {event.runs[0]: event.thread for event in steps_of(events)}
     assert len(set(by_run.values())) == 4
+
+
+def test_what_is_marked_after_the_end_of_a_turn_was_read_belongs_to_the_next(marks: Marks) -> None:
+    """A signal handler's marks may come before the turn is emitted, and be longer than it."""
+    loops = marks.loops
+    state, step = loops.state("train"), Step("train")
+    for start, end, marked in ((100, 110, 30), (110, 150, 0)):
+        step.claim(marked)
+        loops.end_step(state, step, start, end, 0, 0, (None, None))
+    assert [event.nested for event in steps_of(marks.events())] == [10, 20]

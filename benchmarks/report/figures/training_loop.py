@@ -9,7 +9,7 @@ from benchmarks.overhead.loops import CORES, Phase, loop
 from benchmarks.overhead.model import TARGETS
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 
-SECONDS = 30.0
+SECONDS = 25.0
 
 _TEXT = f"""A loop with everything of jaxobs at its default: steps marked, the function watched, the loss recorded, and
 read each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on: its

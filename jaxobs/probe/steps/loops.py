@@ -185,14 +185,16 @@ class Loops:
             self.ring.advance()
         else:
             ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
+            # What a signal handler has marked since `end` was read is part of the next turn.
+            nested = min(step.nested, end - start)
             self.emit(
                 StepEnded(
-                    state.name, number, start, end, gap, input_wait, step.dispatch, step.nested, step.checkpoint,
+                    state.name, number, start, end, gap, input_wait, step.dispatch, nested, step.checkpoint,
                     examples, tokens, step.failed, step.thread, ran, parent,
                 )
             )  # fmt: skip
-            step.nested = step.checkpoint = 0
-            step.failed, step.plain = False, True
+            step.nested, step.checkpoint = step.nested - nested, 0
+            step.failed, step.plain = False, not step.nested
         state.steps = number + 1
         state.last_end = end
 
