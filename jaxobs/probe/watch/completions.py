@@ -90,7 +90,7 @@ class Completions:
         """When an output was last seen to be ready, by `now()`."""
         self.cpu_seconds = 0.0
         self.without_samples: Callable[[], float | None] = lambda: None
-        """What the polling thread does while it waits for a call, and after how many seconds again."""
+        """What the polling thread does until there is a sample to look at, and after how many seconds again."""
 
     def wake(self) -> None:
         """There is something to do `without_samples`."""
@@ -161,6 +161,8 @@ class Completions:
                     if position:
                         break  # the loop has paused; what there is must do
                 continue
+            if position == 0:
+                self.without_samples()  # once more: what it waits for may have ended just before this call began
             sample = self._samples[position]
             if not self._await(sample, self._samples[position - 1] if position else None):
                 break
