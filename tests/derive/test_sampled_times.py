@@ -169,10 +169,11 @@ def test_executables_of_a_step_share_the_time_in_which_it_was_seen_to_be_done() 
     assert [executables.get(run).timed_seconds_per_run for run in (1, 2)] == pytest.approx([3.2e-3, 2.4e-3])
 
 
-def test_executables_that_another_device_may_run_beside_each_other_keep_their_own_time() -> None:
+@pytest.mark.parametrize("runs", [(1, 2), (1, 1)])
+def test_runs_that_another_device_may_do_beside_each_other_keep_their_own_time(runs: tuple[int, ...]) -> None:
     executables = applied(new_fold(), [created(1), created(2, "g")]).executables
     executables.runs.local_devices = 2
     for run in (1, 2):
         executables.runs.sampled(ExecutableRan(run, 4e-3, 0.0, 0))
-    executables.runs.spaced((1, 2), 4e-3)
+    executables.runs.spaced(runs, 4e-3)
     assert [executables.get(run).timed_seconds_per_run for run in (1, 2)] == pytest.approx([4e-3, 4e-3])

@@ -89,11 +89,13 @@ class RunLedger:
         known = {run: self._by_number[run] for run in runs if run in self._by_number}
         if len(known) < len(set(runs)):
             return
+        if len(runs) > 1 and any(one.devices < self.local_devices for one in known.values()):
+            return  # different devices may run them side by side
         if len(known) == 1:
             parts = dict.fromkeys(known, spacing / len(runs))
         else:
-            if any(one.devices < self.local_devices or not one.samples for one in known.values()):
-                return  # different devices may run them side by side
+            if not all(one.samples for one in known.values()):
+                return
             sampled = {run: statistics.median(one.samples) for run, one in known.items()}
             share = spacing / sum(sampled[run] for run in runs)
             parts = {run: seconds * share for run, seconds in sampled.items()}
