@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.paired import median, paired_ratio
-from benchmarks.report.peers import JAXOBS, MARKS, PLAIN
+from benchmarks.paired import Interval, median, paired_ratio
+from benchmarks.report.peers import JAXOBS, MARKS, PLAIN, Peer
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 from benchmarks.report.turns import Asked, answer, take_turns
 
@@ -26,14 +26,19 @@ ALLOWED = 0.1
 """Of a bare span."""
 
 Times = Mapping[str, list[float]]
-COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
+STEP_COLUMNS = (
+    "beside", "what it does", "it", "marked", "marked / it", "marked and watched", "both / it",
+    "control: marked / marked",
+)  # fmt: skip
+VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
 
-_STEPS = """What keeping the time of one step costs the training thread. For jaxobs a step is the turn of
-`obs.steps(range(…), examples=256)` with one watched call in it: its start and end, the wait for its input, when the
-call was made and what it ran. The peers keep one duration, or a span. Each row is a process of its own with jaxobs
-and one peer in it, {rounds} rounds of turns of about a millisecond; the plain loop with the same call is taken off.
-What the tools do on other threads and in other processes is not in it. Of tools that hand over to a thread of theirs
-only a few calls make a turn, so that its queue does not fill."""
+_STEPS = """What keeping the time of one step costs the training thread. *Marked* is the turn of
+`obs.steps(range(…), examples=256)` around the same call that the peers time: its start and end, the wait for its input,
+its examples. *Watched* is the call besides: when it was made, how long it took to return and what it ran. The peers keep
+one duration, or a span, and nothing of the call. Each row is a process of its own with jaxobs and one peer in it,
+{rounds} rounds of turns of about a millisecond; the plain loop with the same call is taken off. What the tools do on
+other threads and in other processes is not in it. Of tools that hand over to a thread of theirs only a few calls make a
+turn, so that its queue does not fill."""
 
 _VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the
 same service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers
@@ -48,12 +53,20 @@ def turns_beside(name: str) -> Times:
     """Seconds of one step, and of one value, in each round. Runs in a process of its own."""
     import jax  # noqa: F401  # as in a training job
 
+    from jaxobs import instrument
+
     jaxobs, plain, peer = JAXOBS.begin(), PLAIN.begin(), MARKS[name].begin()
-    most = MARKS[name].most
+    mark, most = instrument().steps, MARKS[name].most
+
+    def marked(count: int) -> None:
+        for _ in mark(range(count), examples=256):
+            nothing()
+
     loops: dict[str, Callable[[int], None]] = {
         "plain": lambda count: plain.steps(count, nothing),
-        "jaxobs": lambda count: jaxobs.steps(count, nothing),
-        "jaxobs again": lambda count: jaxobs.steps(count, nothing),
+        "marked": marked,
+        "marked again": marked,
+        "watched": lambda count: jaxobs.steps(count, nothing),
         "peer": lambda count: peer.steps(count, nothing),
     }
     if jaxobs.record is not None and peer.record is not None:
@@ -65,7 +78,7 @@ def turns_beside(name: str) -> Times:
     take_turns(turns, 1)  # what the first call of each makes is made
     found = take_turns(turns, ROUNDS)
     peer.end()
-    for timed in ("jaxobs", "jaxobs again", "peer"):
+    for timed in ("marked", "marked again", "watched", "peer"):
         found[timed] = [with_it - bare for with_it, bare in zip(found[timed], found["plain"], strict=True)]
     return found
 
@@ -91,11 +104,21 @@ def _as_many_as_suit(run: Callable[[int], None], most: int) -> int:
     return min(most, max(LEAST_IN_A_TURN, round(TURN_SECONDS / each)))
 
 
-def row(title: str, does: str, times: Times, names: tuple[str, str, str]) -> list[Cell]:
-    """One peer; `names` are those of its own turns, of jaxobs's, and of jaxobs's again."""
-    its, ours, again = (times[name] for name in names)
+def step_row(peer: Peer, times: Times) -> list[Cell]:
+    """One peer beside a marked step, and beside one whose call is watched too."""
+    its, marked, watched = (times[name] for name in ("peer", "marked", "watched"))
+    figures: list[Cell] = [Measured(median(its), "s")]
+    for ours in (marked, watched):
+        figures += [Measured(median(ours), "s"), Measured(paired_ratio(ours, its))]
+    return [peer.title, peer.does, *figures, Measured(paired_ratio(times["marked again"], marked))]
+
+
+def value_row(peer: Peer, times: Times) -> list[Cell]:
+    """One peer beside `obs.record`."""
+    its, ours, again = (times[name] for name in ("peer's record", "record", "record again"))
     figures = [Measured(median(its), "s"), Measured(median(ours), "s")]
-    return [title, does, *figures, Measured(paired_ratio(ours, its)), Measured(paired_ratio(again, ours))]
+    does = peer.does.removeprefix("two clock readings and ")
+    return [peer.title, does, *figures, Measured(paired_ratio(ours, its)), Measured(paired_ratio(again, ours))]
 
 
 def measure() -> Section:
@@ -108,28 +131,33 @@ def measure() -> Section:
             continue
         with Asked(__name__, name) as process:
             times: Times = process.hear()
-        steps[name] = row(peer.title, peer.does, times, ("peer", "jaxobs", "jaxobs again"))
+        steps[name] = step_row(peer, times)
         if "record" in times:
-            names = ("peer's record", "record", "record again")
-            values.append(row(peer.title, peer.does.removeprefix("two clock readings and "), times, names))
-    rounds = {"rounds": ROUNDS}
+            values.append(value_row(peer, times))
     tables = [
-        Table("One step", _STEPS.format(**rounds), COLUMNS, list(steps.values())),
-        Table("One value of the user's own", _VALUES, COLUMNS, values),
+        Table("One step", _STEPS.format(rounds=ROUNDS), STEP_COLUMNS, list(steps.values())),
+        Table("One value of the user's own", _VALUES, VALUE_COLUMNS, values),
     ]
     return Section("Step marking", tables, demands(steps), missing)
 
 
 def demands(steps: Mapping[str, Sequence[Cell]]) -> list[Demand]:
     """What the table must show; it goes by the medians."""
-    ratios = {name: cell.interval for name, row in steps.items() if isinstance(cell := row[4], Measured)}
     found = []
-    if "bare_span" in ratios:
-        text = f"marking a step costs at most a tenth of a bare OpenTelemetry span: {ratios['bare_span']}"
-        found.append(Demand(text, ratios["bare_span"].middle <= ALLOWED))
+    if "bare_span" in steps:
+        ratio = _ratio(steps["bare_span"], "both / it")
+        text = f"marking and watching a step costs at most a tenth of a bare OpenTelemetry span: {ratio}"
+        found.append(Demand(text, ratio.middle <= ALLOWED))
+    ratios = {name: _ratio(row, "marked / it") for name, row in steps.items()}
     dearer = [f"{MARKS[name].title} ({ratio})" for name, ratio in ratios.items() if ratio.middle >= 1]
     text = "marking a step is cheaper than with every peer beside it"
     return [*found, Demand(f"{text}: not than {', '.join(dearer)}" if dearer else text, not dearer)]
+
+
+def _ratio(row: Sequence[Cell], column: str) -> Interval:
+    cell = row[STEP_COLUMNS.index(column)]
+    assert isinstance(cell, Measured)
+    return cell.interval
 
 
 if __name__ == "__main__":
