@@ -17,3 +17,8 @@ FARTHEST: Final = 30 << SCALE
 def bucket_index(value: float) -> int:
     """The bucket of a positive value: index i holds what is above 2^(i/2^SCALE) and at most 2^((i+1)/2^SCALE)."""
     return max(-FARTHEST, min(FARTHEST, math.ceil(math.log2(value) * (1 << SCALE)) - 1))
+
+
+def upper_bound(index: int) -> float:
+    """The largest value of a bucket."""
+    return math.inf if index >= FARTHEST else 2.0 ** ((index + 1) / (1 << SCALE))

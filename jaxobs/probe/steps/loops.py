@@ -111,6 +111,8 @@ _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
 class LoopState:
     """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
 
+    __slots__ = ("average", "claimed_then", "flops", "last_end", "name", "phase", "steps", "thread")
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.steps = 0
