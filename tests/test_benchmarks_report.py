@@ -69,6 +69,7 @@ def test_each_thing_has_one_turn_in_each_round_and_not_always_the_same_place() -
         (Measured(Interval(-2e-3, -3e-3, 1e-3), "s"), "-2.00 ms (-3.00 to 1.00)"),
         (Measured(Interval(3 * 2.0**20, 2.0**20, 250 * 2.0**20), "B"), "3.00 MiB (1.00 to 250)"),
         (Measured(Interval(0.0852, 0.08, 0.0901)), "0.0852 (0.0800 to 0.0901)"),
+        (Measured(Interval(1.0042, 0.998, 1.0104)), "1.0042 (0.9980 to 1.0104)"),
         (Measured(Interval(2.5e-5, 2e-5, 3e-5)), "0.000025 (0.000020 to 0.000030)"),
         (Measured(Interval(0.0, 0.0, 0.5), "%"), "0 % (0 to 0.500)"),
         ("—", "—"),

@@ -13,6 +13,10 @@ from benchmarks.paired import Interval, paired_ratio
 
 CORES = ("every", "one-free")
 
+INTERVAL_SECONDS = 2
+"""Twice the default: the agent is suspended half of the time, and so has a turn for each second in which it runs, as by
+default. With one a second all that it does at its turns counted twice."""
+
 
 class Phase(NamedTuple):
     """Ratios to the plain loop. `milliseconds` was aimed at, `step_ms` is what a step of the plain loop took.
@@ -45,7 +49,8 @@ def loop(milliseconds: float, cores: str, seconds: float) -> list[Phase]:
 def _alternated(milliseconds: float, cores: str, kind: str, seconds: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.overhead.alternating", str(milliseconds), kind, str(seconds)]
     variables = {
-        **os.environ, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", **_environment(cores),
+        **os.environ, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+        "JAXOBS_INTERVAL": str(INTERVAL_SECONDS), **_environment(cores),
     }  # fmt: skip
     ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(ran.stdout))

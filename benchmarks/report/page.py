@@ -28,6 +28,9 @@ _SCALES = {
 }
 
 
+NEAR_ONE = (0.9, 1.1)
+
+
 def page(sections: Sequence[Section]) -> str:
     """The whole document. At its top is the machine of the newest section; one measured elsewhere says so."""
     newest = max(sections, key=lambda section: section.measured["date"]).measured
@@ -78,8 +81,14 @@ def cell_text(cell: Cell) -> str:
     scales = _SCALES.get(cell.unit, ((1.0, cell.unit),))
     most = max(abs(value) for value in cell.interval)
     by, unit = next((scale for scale in scales if most >= scale[0]), scales[-1])
-    middle, low, high = (_digits(value / by) for value in cell.interval)
+    digits = _of_ratio_near_one if not cell.unit and NEAR_ONE[0] < cell.interval.middle < NEAR_ONE[1] else _digits
+    middle, low, high = (digits(value / by) for value in cell.interval)
     return f"{middle} {unit} ({low} to {high})".replace("  ", " ")
+
+
+def _of_ratio_near_one(value: float) -> str:
+    """What matters is by how much it is not 1."""
+    return f"{value:.4f}"
 
 
 def _digits(value: float) -> str:
