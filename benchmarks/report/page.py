@@ -81,7 +81,8 @@ def cell_text(cell: Cell) -> str:
     scales = _SCALES.get(cell.unit, ((1.0, cell.unit),))
     most = max(abs(value) for value in cell.interval)
     by, unit = next((scale for scale in scales if most >= scale[0]), scales[-1])
-    digits = _of_ratio_near_one if not cell.unit and NEAR_ONE[0] < cell.interval.middle < NEAR_ONE[1] else _digits
+    near_one = not cell.unit and NEAR_ONE[0] < cell.interval.middle < NEAR_ONE[1]
+    digits = _of_ratio_near_one if near_one else _digits
     middle, low, high = (digits(value / by) for value in cell.interval)
     return f"{middle} {unit} ({low} to {high})".replace("  ", " ")
 

@@ -118,7 +118,8 @@ def value_row(peer: Peer, times: Times) -> list[Cell]:
     its, ours, again = (times[name] for name in ("peer's record", "record", "record again"))
     figures = [Measured(median(its), "s"), Measured(median(ours), "s")]
     does = peer.does.removeprefix("two clock readings and ")
-    return [peer.title, does, *figures, Measured(paired_ratio(ours, its)), Measured(paired_ratio(again, ours))]
+    ratios = [Measured(paired_ratio(ours, its)), Measured(paired_ratio(again, ours))]
+    return [peer.title, does, *figures, *ratios]
 
 
 def measure() -> Section:

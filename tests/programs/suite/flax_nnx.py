@@ -68,7 +68,7 @@ for number, batch in enumerate(steps(batches(TRAINING, 0)), start=1):
     if number % EVERY == 0:
         trained = metrics.compute()
         metrics.reset()
-        jax.block_until_ready(trained)  # or the device would train on in what the clock takes for the evaluation
+        jax.block_until_ready(trained)  # else the device trains on in the time of the evaluation
         paused = time.perf_counter()
         model.eval()
         for test in steps(batches(TESTS, 1), loop="eval"):
