@@ -13,7 +13,7 @@ SEED ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test deployment faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -42,9 +42,18 @@ faults: .venv/installed check-prometheus check-compiler  ## every fault that a j
 
 # Built in an order in which the quick ones come first; each is kept, so that only the first time takes long.
 DEPLOYMENT_TOOLS := kubeconform kubernetes-schemas helm collector prometheus jaeger
-deployment: .venv/installed .venv-schemas/installed check-prometheus  ## deploy/ with the real programs, which Go builds (20 minutes once)
+deployment: .venv/installed .venv-schemas/installed check-prometheus chart  ## deploy/ with the real programs, which Go builds (20 minutes once)
 	.ci/tools.sh $(DEPLOYMENT_TOOLS) >/dev/null
 	.venv/bin/python -m pytest -m deployment tests/deployment $(ARGS)
+
+# Helm reads only what lies within a chart; the repository has each file once, where its own subject is.
+CHART := build/chart/jaxobs
+chart:  ## the Helm chart with its dashboards, rules and Collector's configuration: build/chart/jaxobs
+	@rm -rf $(CHART) && mkdir -p $(CHART)/files/dashboards $(CHART)/files/prometheus $(CHART)/files/collector
+	@cp -r deploy/helm/jaxobs/. $(CHART)
+	@cp grafana/dashboards/*.json $(CHART)/files/dashboards
+	@cp deploy/prometheus/rules.yml deploy/prometheus/alerts.yml $(CHART)/files/prometheus
+	@cp deploy/collector/config.yaml $(CHART)/files/collector
 
 lint: .venv/installed  ## ruff, mypy --strict, import-linter, and the limits of .ci/limits.py
 	.venv/bin/ruff check .

@@ -14,7 +14,8 @@ from tests.deployment.programs import DEPLOY, ROOT, tool
 
 pytestmark = pytest.mark.deployment
 
-CHART = DEPLOY / "helm" / "jaxobs"
+CHART = ROOT / "build" / "chart" / "jaxobs"
+"""As `make chart`, which `make deployment` runs first, puts it together."""
 CHECK = ROOT / ".venv-schemas" / "bin" / "check-jsonschema"
 EVERYTHING = ["--set", "demo.enabled=true", "--set", "jobs.namespaces={research,production}"]
 
@@ -42,6 +43,12 @@ def test_the_chart_has_nothing_to_complain_of() -> None:
     done = run(tool("helm"), "lint", "--strict", CHART)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout + done.stderr
+
+
+def test_a_chart_without_its_files_says_how_to_get_them() -> None:
+    done = run(tool("helm"), "template", "jaxobs", "--kube-version", "1.34.0", DEPLOY / "helm" / "jaxobs")
+    assert done.returncode != 0
+    assert "run `make chart`" in done.stderr
 
 
 @pytest.mark.parametrize(("options", "resources"), [([], 14), (EVERYTHING, 16)])

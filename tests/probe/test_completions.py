@@ -16,7 +16,7 @@ import pytest
 from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch import room
-from jaxobs.probe.watch.completions import Completions, Sample
+from jaxobs.probe.watch.completions import Completions, Sample, _spaced_from
 from jaxobs.probe.watch.output_leaf import OutputLeaf
 
 STEP = 0.012
@@ -102,6 +102,59 @@ def test_spacing_and_device_seconds_are_those_of_blocking(polled: Any, sync_ever
     pytest.fail(f"spacing and device seconds as shares of the blocked time: {found}")
 
 
+def test_the_first_burst_tells_the_time_of_the_steps_between_its_ends(polled: Any) -> None:
+    step, state = a_step()
+    watched = polled.side.watching.watch(step)
+    watched(state)
+    for _ in range(TRIES):
+        polled.of()
+        polled.events.clear()
+        polled.side.completions._looked_at.clear()
+        seconds = train(polled, watched, state, 20, sync_every=1)
+        time.sleep(0.1)
+        first, last = polled.of(StepCompleted)[:2]
+        if (
+            last.step - first.step < 4
+            and 0.5 <= (last.time - first.time) / 1e9 / (last.step - first.step) / seconds <= 2
+        ):
+            return
+    pytest.fail(f"{first} and {last} for steps of {seconds} s")
+
+
+MS = 1_000_000
+
+
+def sample(step: int, ready: int, *, run: int = 1, uncertainty: int = 0) -> Sample:
+    """A call whose output was ready after so many milliseconds."""
+    return Sample(
+        OutputLeaf(), None, run, "train", step, 0, 0, idle_before=False, ready=ready * MS, uncertainty=uncertainty
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("burst", "first"),
+    [
+        ([sample(4, 100), sample(5, 200), sample(6, 300)], 4),
+        ([sample(4, 100, uncertainty=50 * MS), sample(5, 200), sample(6, 300)], 5),
+        ([sample(4, 100, run=2), sample(5, 200), sample(6, 300)], 5),
+        ([sample(4, 100), sample(6, 300), sample(7, 400)], 6),
+        ([sample(4, 100), sample(5, 101, uncertainty=MS)], None),
+        ([sample(4, 100)], None),
+    ],
+    ids=[
+        "a row",
+        "an end that is not sure",
+        "another executable",
+        "a step between that compiled",
+        "too short",
+        "one",
+    ],
+)
+def test_only_steps_in_a_row_between_two_sure_ends_are_told(burst: list[Sample], first: int | None) -> None:
+    found = _spaced_from(burst)
+    assert (found and found.step) == first
+
+
 def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(polled: Any) -> None:
     @jax.jit
     def renewed(state: dict[str, Any]) -> dict[str, Any]:
@@ -169,12 +222,12 @@ def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:
 
 def test_the_training_thread_does_not_trip_over_a_round_that_ends_at_that_moment() -> None:
     completions = Completions(lambda event: None, 1.0)
-    sample = Sample(OutputLeaf(), None, 1, "train", 0, 0, 0, False, ready=1)
+    seen = sample(0, 1)
     running = True
 
     def end_rounds() -> None:
         while running:
-            completions._samples = [sample]
+            completions._samples = [seen]
             completions._samples = []
 
     interval = sys.getswitchinterval()

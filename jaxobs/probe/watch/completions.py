@@ -41,6 +41,9 @@ SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 TOLERANCE = 0.15
 """A run whose duration is not known to within this share is not reported."""
 
+SURE_SPACING = 0.05
+"""Of the time between the first and the last end of a burst: what both may be off by for the steps between to be told."""
+
 LATENCIES_KEPT = 1_000
 """Executables, twice each, whose latencies are known: one that is compiled again is another. What is forgotten is polled
 from the first moment on, once."""
@@ -223,8 +226,10 @@ class Completions:
     def _report(self, done: list[Sample], *, burst: bool) -> None:
         last = done[-1]
         assert last.ready is not None
-        if last.loop or last.step:  # no step, and no call that is told by itself
-            self._emit(StepCompleted(last.loop, last.step, last.ready, last.uncertainty))
+        for sample in (_spaced_from(done), last):
+            # Else it is no step, and no call that is told by itself.
+            if sample is not None and sample.ready is not None and (sample.loop or sample.step):
+                self._emit(StepCompleted(sample.loop, sample.step, sample.ready, sample.uncertainty))
         self._latest_run = last.run
         for index, sample in enumerate(done):
             assert sample.ready is not None
@@ -238,3 +243,20 @@ class Completions:
             duration = sample.ready - begin
             if burst and duration > 0 and uncertainty <= TOLERANCE * duration:
                 self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))
+
+
+def _spaced_from(done: list[Sample]) -> Sample | None:
+    """The first sample from which on each is the next step of one executable, if both ends are known well.
+
+    So the time of long steps is known from one burst, of a loop too in which something else lies between any two bursts.
+    """
+    last = done[-1]
+    assert last.ready is not None
+    for at, first in enumerate(done[:-1]):
+        assert first.ready is not None
+        row = done[at:]
+        alike = all((sample.run, sample.loop) == (last.run, last.loop) for sample in row)
+        sure = first.uncertainty + last.uncertainty <= SURE_SPACING * (last.ready - first.ready)
+        if alike and sure and last.step - first.step == len(row) - 1:
+            return first
+    return None
