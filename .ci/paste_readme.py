@@ -73,11 +73,13 @@ def clean_environment(folder: Path, wheel: Path, port: int) -> dict[str, str]:
 
 
 def commands(folder: Path) -> Iterator[str]:
-    """The lines to paste; a Python snippet is saved under the name that stands before it."""
-    for name, language, text in FENCE.findall(README.read_text(encoding="utf-8")):
+    """The lines to paste. The Python snippets are there before: a reader has a script of that name already."""
+    fences = FENCE.findall(README.read_text(encoding="utf-8"))
+    for name, language, text in fences:
         if language == "python":
             (folder / name).write_text(text, encoding="utf-8")
-        else:
+    for _, language, text in fences:
+        if language == "sh":
             yield from text.splitlines()
 
 

@@ -1,4 +1,4 @@
-"""The peaks of a device as the settings, a kept calibration and the datasheet tell them, in that order."""
+"""The peaks of a device as the settings, the datasheet and a kept calibration tell them, in that order."""
 
 from __future__ import annotations
 

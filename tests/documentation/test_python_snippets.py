@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from jaxobs.report.record import encoded
 from tests.documentation.fences import Fence, by_page
 from tests.jobs import environment
+from tests.report.made_up import content
 
 NOT_RUN = {
     "docs/reference/jax_versions.md": "shows a fault of jaxlib that may end the process",
@@ -61,6 +63,8 @@ def test_the_python_snippets_of_a_page_run_inside_a_function(page: str, tmp_path
         return
     file = tmp_path / "snippets.py"
     file.write_text(text)
+    for record in ("before.json", "after.json"):
+        (tmp_path / record).write_bytes(encoded(content()))
     command = [sys.executable, str(file)]
     settings = environment(JAXOBS_PROFILE_DIRECTORY=str(tmp_path), HOME=str(tmp_path))
     done = subprocess.run(

@@ -18,7 +18,7 @@ from tests.documentation.fences import ROOT, Fence, by_page, fences
 from tests.jobs import environment
 
 NOT_RUN = {
-    "pip install jaxobs\njaxobs demo": "`make readme` runs it, in a clean environment",
+    "pip install jaxobs\n": "`make readme` runs these commands, in a clean environment",
     "python train.py\n": "`make readme` runs it, in a clean environment",
     "jaxobs run -- train.py\n": "`make readme` runs it, in a clean environment",
     "py-spy dump": "a program of others, which needs a process that hangs",

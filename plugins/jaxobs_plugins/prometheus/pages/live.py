@@ -61,7 +61,7 @@ class Live:
         return Response(HTTPStatus.OK, self._body(loop), headers)
 
     def snapshot(self) -> Response:
-        """The snapshot as JSON: docs/show/page.md says what is in it."""
+        """The snapshot as JSON: docs/reference/snapshot.md says what is in it."""
         body = {
             "version": SNAPSHOT_VERSION,
             "unix_seconds": self._taken / NANOSECONDS,
