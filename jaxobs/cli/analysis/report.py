@@ -58,7 +58,7 @@ def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peak
             for scope, work in sorted(joined.scopes.items(), key=lambda pair: -pair[1].seconds)
         ],
     }
-    document["advice"] = advise_on_trace(document)
+    document["advice"] = advise_on_trace(joined, max((len(host.steps) for host in trace.hosts), default=0))
     kinds = {device.peaks.device_kind: device.peaks for device in joined.devices}
     roofs = [
         Roof(kind, *found)

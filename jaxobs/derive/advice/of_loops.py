@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import Facts, LoopFacts, WindowFacts
+from jaxobs.derive.advice.facts import LARGEST, Facts, LoopFacts, WindowFacts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.advice.reading import LARGEST
 from jaxobs.report.units import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
