@@ -75,7 +75,7 @@ class Fold:
         self.compiles = Compiles(self.series, rows)
         self.executables = Executables(self.series)
         self.executable_table = ExecutableTable(self.executables, self.series, rows)
-        self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
+        self.profiles = Profiles(self.series, self.executables, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)
         self.recent = Recent()
@@ -83,7 +83,9 @@ class Fold:
         self.run_time = RunTime(self.series, began, self._signs)
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            self.series, self._signs, Collaborators(self.compiles, self.executables, self.profiles)
+            self.series,
+            self._signs,
+            Collaborators(self.compiles, self.executables, self.executables.runs, self.profiles),
         )
         self._validation, self._writer = Validation(self.series), DocumentWriter()
         self.under_way = RunsUnderWay()
@@ -176,11 +178,11 @@ class Fold:
 
     def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Profiler windows whose steps are known by now; `final`: nothing more will come."""
-        return self.profiles.to_read(now, self.executables, final=final)
+        return self.profiles.to_read(now, final=final)
 
     def profiled(self, window: WindowToRead, joined: Profiled | None, reason: str = "") -> None:
         """The agent has read a window, or could not."""
-        self.profiles.read(window, joined, self.executables, reason)
+        self.profiles.read(window, joined, reason)
 
     def end(self, now: int, *, said: bool) -> None:
         """The job is over; `said` is false where it died without a word. What was held back is shown."""

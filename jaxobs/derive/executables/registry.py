@@ -123,11 +123,6 @@ class Executables:
             executable.function if executable is not None else watched.function if watched is not None else ""
         )
 
-    def seconds_of(self, run: int) -> float | None:
-        """Device seconds of one run, where some were timed."""
-        executable = self._by_number.get(run)
-        return None if executable is None else executable.timed_seconds_per_run
-
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""
         return function in self._watched_names

@@ -53,6 +53,11 @@ class RunLedger:
         self.changed.add(run)
         return executable
 
+    def seconds_of(self, run: int) -> float | None:
+        """Device seconds of one run, where some were timed."""
+        executable = self._by_number.get(run)
+        return None if executable is None else executable.timed_seconds_per_run
+
     def spent(self, run: int, seconds: float) -> None:
         """Device seconds of runs in a loop."""
         self._by_number[run].seconds += seconds
