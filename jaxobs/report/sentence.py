@@ -56,13 +56,13 @@ def plain(parts: Iterator[Part]) -> str:
 
 def _pace(name: str, loop: Document) -> Iterator[Part]:
     yield _name(name)
-    rate, took = loop.get("steps_per_second"), loop.get("step_seconds")
+    rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
     if rate is None:
         yield Part(f" has done {loop.get('steps') or 0:,} steps")
-    elif rate >= 1 or took is None:
+    elif rate >= 1 or step_seconds is None:
         yield Part(f" runs at {amount(rate)} steps/s")
     else:
-        yield Part(f" takes {duration(took)} a step")
+        yield Part(f" takes {duration(step_seconds)} a step")
     yield Part(f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else ".")
 
 

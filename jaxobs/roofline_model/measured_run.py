@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.report.units import ABSENT, amount, duration, percent
+from jaxobs.report.units import amount, duration, or_absent, percent
 from jaxobs.roofline_model.bottleneck import of_executable
 from jaxobs.roofline_model.bounds import Bound, efficiency
 from jaxobs.roofline_model.ceiling import roof
@@ -73,7 +73,7 @@ class Roofline:
             if rate is not None
         ]
         ratios = [
-            f"{word} {ABSENT if ratio is None else percent(ratio)}"
+            f"{word} {or_absent(ratio, percent)}"
             for word, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", self.hfu))
         ]
         second = f", then {self.runner_up}" if self.runner_up else ""

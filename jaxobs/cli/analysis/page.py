@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
 from jaxobs.cli.analysis.report import Report
 from jaxobs.cli.analysis.table import bound_of, notes_of, where
 from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style
+from jaxobs.report.units import ABSENT, amount, duration, or_absent, percent
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """
@@ -30,24 +30,24 @@ Column = tuple[str, str, Any]
 _DEVICES: Final[tuple[Column, ...]] = (
     ("device", "", lambda row: f"{row['host']} {row['name']}".strip()),
     ("kind", "text", lambda row: row["device_kind"] or ABSENT),
-    ("span", "", lambda row: seconds(row["span_seconds"])),
-    ("busy", "", lambda row: seconds(row["busy_seconds"])),
-    ("idle", "", lambda row: seconds(row["idle_seconds"])),
-    ("communication", "", lambda row: seconds(row["collective_seconds"])),
-    ("exposed", "", lambda row: seconds(row["exposed_communication_seconds"])),
-    ("transfer", "", lambda row: seconds(row["transfer_seconds"])),
-    ("MFU", "", lambda row: percent(row["mfu"])),
-    ("HFU", "", lambda row: percent(row["hfu"])),
+    ("span", "", lambda row: or_absent(row["span_seconds"], duration)),
+    ("busy", "", lambda row: or_absent(row["busy_seconds"], duration)),
+    ("idle", "", lambda row: or_absent(row["idle_seconds"], duration)),
+    ("communication", "", lambda row: or_absent(row["collective_seconds"], duration)),
+    ("exposed", "", lambda row: or_absent(row["exposed_communication_seconds"], duration)),
+    ("transfer", "", lambda row: or_absent(row["transfer_seconds"], duration)),
+    ("MFU", "", lambda row: or_absent(row["mfu"], percent)),
+    ("HFU", "", lambda row: or_absent(row["hfu"], percent)),
 )
 _FIGURES: Final[tuple[Column, ...]] = (
-    ("time", "", lambda row: seconds(row["seconds"])),
-    ("share", "", lambda row: percent(row["share"])),
-    ("FLOP", "", lambda row: amount(row["flops"])),
-    ("bytes", "", lambda row: amount(row["bytes"], "B")),
-    ("FLOP/s", "", lambda row: amount(row["achieved_flops_per_second"])),
-    ("B/s", "", lambda row: amount(row["achieved_bytes_per_second"])),
-    ("FLOP/B", "", lambda row: amount(row["intensity"])),
-    ("efficiency", "", lambda row: percent(row["efficiency"])),
+    ("time", "", lambda row: or_absent(row["seconds"], duration)),
+    ("share", "", lambda row: or_absent(row["share"], percent)),
+    ("FLOP", "", lambda row: or_absent(row["flops"], amount)),
+    ("bytes", "", lambda row: or_absent(row["bytes"], amount, "B")),
+    ("FLOP/s", "", lambda row: or_absent(row["achieved_flops_per_second"], amount)),
+    ("B/s", "", lambda row: or_absent(row["achieved_bytes_per_second"], amount)),
+    ("FLOP/B", "", lambda row: or_absent(row["intensity"], amount)),
+    ("efficiency", "", lambda row: or_absent(row["efficiency"], percent)),
 )
 _MODULES: Final[tuple[Column, ...]] = (
     ("module", "", lambda row: row["name"]),
@@ -111,9 +111,9 @@ def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
             continue
         about = (
             f"{row['name']} ({row['module'] or 'no module'})",
-            f"{seconds(row['seconds'])}, {percent(row['share'])} of the time",
+            f"{duration(row['seconds'])}, {or_absent(row['share'], percent)} of the time",
             f"{amount(rate, 'FLOP/s')} at {amount(row['intensity'])} FLOP/byte",
-            f"efficiency {percent(near)}, {row['label']}",
+            f"efficiency {or_absent(near, percent)}, {row['label']}",
             str(row["source"] or ""),
         )
         yield Point(

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
 from jaxobs.cli.console.tables import add_row, new_table, to_text
+from jaxobs.report.units import ABSENT, amount, duration, or_absent, percent
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,13 +103,13 @@ def _devices(document: Mapping[str, Any]) -> Table:
             table,
             name,
             device["device_kind"] or ABSENT,
-            seconds(device["span_seconds"]),
-            seconds(device["busy_seconds"]),
-            seconds(device["idle_seconds"]),
-            seconds(device["collective_seconds"]),
-            seconds(device["exposed_communication_seconds"]),
-            seconds(device["transfer_seconds"]),
-            percent(device["mfu"]),
+            or_absent(device["span_seconds"], duration),
+            or_absent(device["busy_seconds"], duration),
+            or_absent(device["idle_seconds"], duration),
+            or_absent(device["collective_seconds"], duration),
+            or_absent(device["exposed_communication_seconds"], duration),
+            or_absent(device["transfer_seconds"], duration),
+            or_absent(device["mfu"], percent),
         )
     return table
 
@@ -122,11 +122,11 @@ def _modules(document: Mapping[str, Any]) -> Table:
             row["name"],
             str(row["devices"]),
             ABSENT if row["runs"] is None else str(row["runs"]),
-            seconds(row["seconds"]),
-            percent(row["share"]),
-            amount(row["flops"]),
-            amount(row["bytes"], "B"),
-            percent(row["efficiency"]),
+            or_absent(row["seconds"], duration),
+            or_absent(row["share"], percent),
+            or_absent(row["flops"], amount),
+            or_absent(row["bytes"], amount, "B"),
+            or_absent(row["efficiency"], percent),
             row["bound"] or ABSENT,
         )
     return table
@@ -138,11 +138,11 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> Table:
         [
             row["name"],
             str(row["executions"]),
-            seconds(row["seconds"]),
-            percent(row["share"]),
-            amount(row["achieved_flops_per_second"]),
-            amount(row["intensity"]),
-            percent(row["efficiency"]),
+            or_absent(row["seconds"], duration),
+            or_absent(row["share"], percent),
+            or_absent(row["achieved_flops_per_second"], amount),
+            or_absent(row["intensity"], amount),
+            or_absent(row["efficiency"], percent),
             bound_of(row),
             where(row),
         ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxobs.derive.memory.view import memory_need
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
-from jaxobs.report.units import ABSENT, byte_size, count, duration
+from jaxobs.report.units import byte_size, count, duration, or_absent
 
 PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10
@@ -68,7 +68,7 @@ def _executables(report: Mapping[str, Any]) -> str:
     )  # fmt: skip
     for entry in known[:SHOWN]:
         amounts = (memory_need(entry["memory"]), *(entry["memory"].get(part) for part in PARTS))
-        shown = (ABSENT if amount is None else byte_size(amount) for amount in amounts)
+        shown = (or_absent(amount, byte_size) for amount in amounts)
         table.add(entry["function"], *shown, entry["executable"] or "")
     return _text(table)
 

@@ -76,13 +76,9 @@ def _phase(name: str) -> Column:
     )
 
 
-def _cause(name: str) -> Column:
-    return Column("why", lambda row: str(row.get(name) or "").replace("_", " "), text=True)
-
-
 AGAIN: Final = (
     Column("function", lambda row: row["name"], text=True),
-    _cause("cause"),
+    Column("why", lambda row: str(row.get("cause") or "").replace("_", " "), text=True),
     Column("what changed", _change, text=True),
     Column("called at", _place, text=True),
     Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),

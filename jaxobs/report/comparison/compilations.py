@@ -8,9 +8,7 @@ from typing import Any, Final
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row
 from jaxobs.report.record import Record
 from jaxobs.report.units import duration, times
-
-EAGER: Final = "(eager)"
-"""Primitives outside jit share this name: each is compiled once, and again is none of them."""
+from jaxobs.vocabulary.labels import EAGER
 
 SHOWN: Final = 10
 
@@ -20,7 +18,7 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
     one, other = (record.part("snapshot", "functions") for record in (before, after))
     for name in sorted(one.keys() | other.keys()):
         old, new = _again(one, name), _again(other, name)
-        if old == new or name == EAGER:
+        if old == new or name == EAGER:  # primitives share that name: each is compiled once
             continue
         more = (other if new > old else one).get(name) or {}
         because = _reasons(more) or "for a reason that is not known"
@@ -29,7 +27,7 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
         yield Finding(
             Cause.RECOMPILE,
             name,
-            Effect.SLOWER if new > old else Effect.FASTER,
+            Effect.of(new > old),
             f"`{name}` was compiled again {often} instead of {before_that}: {because}; it took {duration(lost)}",
         )
 

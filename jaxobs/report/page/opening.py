@@ -26,14 +26,14 @@ def facts(document: Document) -> list[str]:
     """Which process this is: its rank, host, devices, version of JAX, and age."""
     process = document.get("process") or {}
     index, count = process.get("process_index"), process.get("process_count")
-    told = (
+    known = (
         f"rank {index} of {count}" if index is not None and (count or 1) > 1 else None,
         process.get("host_name"),
         _devices(document),
         f"JAX {process['jax']}" if process.get("jax") else None,
         f"observed for {duration(process['seconds'])}" if process.get("seconds") is not None else None,
     )
-    return [str(fact) for fact in told if fact]
+    return [str(fact) for fact in known if fact]
 
 
 def header(view: View) -> Element:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.report.page.history import NO_TREND, SECONDS, Trend
+from jaxobs.report.sentence import main_loop
 
 Document = Mapping[str, Any]
 
@@ -42,7 +43,7 @@ class View:
         """The loop that is shown in full; None where none was seen."""
         if self.wanted_loop in self.loops:
             return self.wanted_loop
-        return max(self.loops, key=lambda name: self.loops[name].get("wall_seconds") or 0.0, default=None)
+        return main_loop(self.document)
 
     @property
     def span(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jaxobs.report.summary.reasons import MARK, Reasons
 from jaxobs.report.text_table import TextTable
-from jaxobs.report.units import ABSENT, amount, count, duration, percent
+from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
 
 LARGEST_EXECUTABLES: Final = 8
 """So many rows fit a screen beside the other tables."""
@@ -57,11 +57,11 @@ def loops(document: Document, reasons: Reasons) -> TextTable | None:
     )
     for name, loop in found.items():
         shown = _row(loop, name if len(found) > 1 else "", reasons)
-        took = shown("step_seconds", duration)
-        source = " (host)" if loop.get("step_seconds_source") == "host" and took != ABSENT else ""
+        step_time = shown("step_seconds", duration)
+        source = " (host)" if loop.get("step_seconds_source") == "host" and step_time != ABSENT else ""
         cells = (
             shown("steps", count),
-            took + source,
+            step_time + source,
             shown("steps_per_second", amount),
             *(shown(f"{word}_per_second", amount) for word in work),
             shown("mfu", percent),
@@ -117,10 +117,10 @@ def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  #
         title="compiled again", left=left,
     )  # fmt: skip
     for row, name in found[:DEAREST_RECOMPILATIONS]:
-        told = [str(row.get(key) or ABSENT) for key in ("argument", "old", "new")]
+        change = [str(row.get(key) or ABSENT) for key in ("argument", "old", "new")]
         site = str(row.get("call_site") or ABSENT).rpartition("/")[2]
         table.add(
-            name, str(row["cause"]), *told, count(row["count"]), f"{row.get('seconds') or 0.0:.3f}", site
+            name, str(row["cause"]), *change, count(row["count"]), f"{row.get('seconds') or 0.0:.3f}", site
         )
     if len(found) > DEAREST_RECOMPILATIONS:
         table.caption = f"{len(found) - DEAREST_RECOMPILATIONS} cheaper ones are not shown"
@@ -227,11 +227,6 @@ def _line(operation: Document) -> str:
 
 def _function(operation: Document) -> str:
     return str(operation.get("function") or "")
-
-
-def or_absent(value: float | None, write: Callable[[float], str]) -> str:
-    """The value as text, or `–`."""
-    return ABSENT if value is None else write(value)
 
 
 def total(phases: Mapping[str, float | None] | None) -> float:

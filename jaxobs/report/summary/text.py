@@ -13,9 +13,9 @@ from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
 from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
 from jaxobs.report.summary import tables
 from jaxobs.report.summary.reasons import Reasons
-from jaxobs.report.summary.tables import NO_VERDICT, or_absent, total
+from jaxobs.report.summary.tables import NO_VERDICT, total
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
-from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
+from jaxobs.report.units import ABSENT, byte_size, count, duration, or_absent, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
 LEAST_SHARE: Final = 0.005
@@ -77,8 +77,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
         yield from ("", table)
         if build is tables.loops:
             yield from _where_time_went(document["loops"])
-    told = list(reasons.lines())
-    yield from ["", *told] if told else []
+    lines = list(reasons.lines())
+    yield from ["", *lines] if lines else []
     if "peak" in reasons:
         yield from _how_to_know_peaks(document, reasons)
     advice = document.get("advice") or []
@@ -122,8 +122,7 @@ def _about_the_run(document: Document, reasons: Reasons) -> Iterator[str]:
             for word, seconds in ranked
             if seconds >= LEAST_SHARE * sum(spent.values())
         ]
-        known = ABSENT if goodput is None else rough_percent(goodput)
-        yield f"  the run: {', '.join(shown)}; goodput {known}"
+        yield f"  the run: {', '.join(shown)}; goodput {or_absent(goodput, rough_percent)}"
         if goodput is None and process.get("goodput_reason"):
             reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
     if running := process.get("running"):
@@ -160,10 +159,10 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
     if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
         yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
     for name, loop in loops.items():
-        turns, took = loop.get("iterations_per_step"), loop.get("step_seconds")
-        if turns and took is not None:
-            each = duration(took / turns)
-            yield f"  a step of {name} is one call with {count(turns)} iterations of {each}"
+        iterations, step_seconds = loop.get("iterations_per_step"), loop.get("step_seconds")
+        if iterations and step_seconds is not None:
+            each = duration(step_seconds / iterations)
+            yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
         bottleneck = loop.get("bottleneck") or {}
         label, reason, second = (bottleneck.get(key) for key in ("label", "reason", "runner_up"))
         shares = _shares(loop.get("components") or bottleneck.get("shares") or {})
@@ -184,7 +183,7 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
 
 def _main_thread(whose: str, document: Document) -> Iterator[str]:
     """Where the main thread is, beside how long the device is idle meanwhile."""
-    lines = list(main_thread_lines(document))[:HOST_LINES]
+    lines = main_thread_lines(document)[:HOST_LINES]
     waits = waiting_for_device(document)
     lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= LEAST_SHARE else []
     if lines:
@@ -200,11 +199,11 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(large, key=lambda pair: -pair[1])[:LARGEST_SHARES]
 
 
-def _how_to_know_peaks(document: Document, told: Reasons) -> Iterator[str]:
+def _how_to_know_peaks(document: Document, shown: Reasons) -> Iterator[str]:
     """What to run where a peak is not known, unless a reason has said it already."""
     reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
     for reason in sorted(filter(None, reasons)):
-        if reason not in told:
+        if reason not in shown:
             yield from ("", f"peaks: {reason}")
 
 

@@ -72,6 +72,6 @@ def bar(share: float, width: int) -> str:
 
 def _host(view: View, width: int) -> Iterator[Line]:
     assert view.loop is not None
-    lines = list(main_thread_lines(view.loops[view.loop]))[:_HOST_LINES]
+    lines = main_thread_lines(view.loops[view.loop])[:_HOST_LINES]
     if lines:
         yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
