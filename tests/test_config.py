@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.agent.analysis import LARGEST_WINDOW
 from jaxobs.config import SettingsError, load_settings, unknown_variables
 from jaxobs.cost_model.hlo.element_types import ELEMENT_TYPES as OF_XLA
 from jaxobs.cost_model.hlo.element_types import Kind
@@ -54,7 +53,6 @@ def test_no_larger_trace_is_asked_for_than_is_read_and_can_wait_for_the_agent() 
     assert load_settings(profile_maximum_bytes=LARGEST_TRACE).profile_maximum_bytes == LARGEST_TRACE
     with pytest.raises(SettingsError, match=f"profile_maximum_bytes={LARGEST_TRACE + 1}.*less than or equal"):
         load_settings(profile_maximum_bytes=LARGEST_TRACE + 1)
-    assert LARGEST_TRACE <= LARGEST_WINDOW
     assert LARGEST_TRACE <= MOST_WAITING_BYTES
 
 

@@ -180,15 +180,15 @@ class Service:
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 apart = not event.proto and self._payloads
                 self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
-            told: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
+            amended: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, and what it measures there is refused here.
                 reason = f"the agent cannot load it: {self._plugins.undeclared[event.source]}"
-                told = event._replace(up=False, reason=reason)
+                amended = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
-            self.fold.apply(told)
+            self.fold.apply(amended)
             if self._plugins.events_are_taken:
-                self._new_events.append(_without_payload(told))
+                self._new_events.append(_without_payload(amended))
             if isinstance(event, BackendFound):
                 self._bind(event)
 

@@ -180,9 +180,9 @@ class Fold:
         """Profiler windows whose steps are known by now; `final`: nothing more will come."""
         return self.profiles.to_read(now, final=final)
 
-    def profiled(self, window: WindowToRead, joined: Profiled | None, reason: str = "") -> None:
+    def profiled(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
         """The agent has read a window, or could not."""
-        self.profiles.read(window, joined, reason)
+        self.profiles.read(window, profiled, reason)
 
     def end(self, now: int, *, said: bool) -> None:
         """The job is over; `said` is false where it died without a word. What was held back is shown."""

@@ -151,7 +151,7 @@ def test_modules_of_earlier_windows_are_remembered(worker: Analysis) -> None:
 def test_a_trace_beyond_the_limit_is_refused_and_old_modules_are_let_go(
     worker: Analysis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysis, "LARGEST_WINDOW", len(TRACE) - 1)
+    monkeypatch.setattr(analysis, "LARGEST_TRACE", len(TRACE) - 1)
     monkeypatch.setattr(analysis, "OPERATIONS_KEPT", 1)
     proto = module_of_the_trace()
     for number, content in enumerate((proto, b"not a module", proto)):

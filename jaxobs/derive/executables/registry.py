@@ -81,12 +81,12 @@ class Executables:
         if self.peaks is not None:
             bind(executable, self.peaks, self._operations.of(executable.fingerprint))
 
-    def profiled(self, joined: Profiled) -> None:
+    def profiled(self, profiled: Profiled) -> None:
         """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
         operations: dict[tuple[str, str], list[Operation]] = {}
-        for (module, fingerprint, _), operation in joined.operations.items():
+        for (module, fingerprint, _), operation in profiled.operations.items():
             operations.setdefault((module, fingerprint), []).append(operation)
-        for place, ran in joined.modules.items():
+        for place, ran in profiled.modules.items():
             executable = self._by_fingerprint.get(place[1])
             if executable is not None:
                 absorb(

@@ -21,7 +21,7 @@ class Compilations(Protocol):
     def within(self, thread: int, start: int, end: int) -> int:
         """Nanoseconds of [start, end] in which it was compiling."""
 
-    def made_within(self, thread: int, start: int, end: int) -> set[str]:
+    def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
         """Functions whose executables it made in [start, end]."""
 
     def is_apart(self, thread: int, start: int) -> bool:

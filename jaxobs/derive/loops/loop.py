@@ -91,7 +91,7 @@ class Loop:
         compiling = min(
             turn, self._compilations.overlap(event.thread, event.start - event.gap, event.end, forget=True)
         )
-        functions = self._compilations.made_within(event.thread, event.start - event.gap, event.end)
+        functions = self._compilations.compiled_within(event.thread, event.start - event.gap, event.end)
         if functions:
             self._compiled_here |= functions
             self._windows.compiled(self.name, functions, event.end)

@@ -117,20 +117,20 @@ class Profiles:
             found.append(WindowToRead(event, parts, peaks, self._executables.working_sets()))
         return found
 
-    def read(self, window: WindowToRead, joined: Profiled | None, reason: str) -> None:
+    def read(self, window: WindowToRead, profiled: Profiled | None, reason: str) -> None:
         """What reading a window gave; None and why where it could not be read."""
-        if joined is None:
+        if profiled is None:
             self._count("unreadable")
             self._why |= dict.fromkeys(window.parts, f"the last window could not be read: {reason}")
             return
         self._count(window.event.outcome)
         functions = self._executables.functions()
-        self._executables.profiled(joined)
-        self.operations.add(joined, functions)
+        self._executables.profiled(profiled)
+        self.operations.add(profiled, functions)
         for name, part in window.parts.items():
-            profile = loop_profile(name, part, joined, functions, window.event.end)
+            profile = loop_profile(name, part, profiled, functions, window.event.end)
             if profile is None:
-                cut = only_parts_of(name, joined)
+                cut = only_parts_of(name, profiled)
                 self._why[name] = (
                     "the windows so far recorded no operation of a device in its steps"
                     if cut is None

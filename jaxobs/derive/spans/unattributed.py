@@ -11,7 +11,7 @@ PATIENCE = 60 * NANOSECONDS
 """After this a compile is shown without a step: there is no loop, or the first run of what was compiled takes longer."""
 
 
-class UnclaimedCompiles:
+class UnattributedCompiles:
     """By thread, in the order in which they ended: a step looks at those that ended since it began, and no others."""
 
     def __init__(self) -> None:

@@ -199,18 +199,18 @@ class InferredLoops:
         start = turn[0].start
         cuts = self._phases if of.found else (*self._phases, *self._checkpoints)
         end = min([end, *(begin for begin, _ in cuts if start < begin < end)])
-        took = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
+        lasted = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
         of.turns += 1
-        of.seconds += took
+        of.seconds += lasted
         for function, count in self._counts.items():
             of.beside[function] = max(count, of.beside[function])
         if of.found:
             self._tell(of, turn, end)
             return
         of.held.append((turn, end))
-        if of.is_loop(took) and by_next_call and self._is_minor(of):
+        if of.is_loop(lasted) and by_next_call and self._is_minor(of):
             self._begin_elsewhere(of)
-        elif of.is_loop(took) and len(self.names) < LOOPS:
+        elif of.is_loop(lasted) and len(self.names) < LOOPS:
             of.found = True
             for calls, ended in of.held:
                 self._remember(calls[0], of)
@@ -224,16 +224,16 @@ class InferredLoops:
 
         Of a single one whose runs are not told apart, that may be all the time of the turns but the others'.
         """
-        took: defaultdict[str, float] = defaultdict(float)
+        device_seconds: defaultdict[str, float] = defaultdict(float)
         for calls, _ in of.held:
             for call in calls:
-                took[call.function] += self._seconds_of(call.run) or 0.0
+                device_seconds[call.function] += self._seconds_of(call.run) or 0.0
         in_each = set.intersection(*({call.function for call in calls} for calls, _ in of.held))
-        untimed = [function for function in in_each if not took[function]]
+        untimed = [function for function in in_each if not device_seconds[function]]
         if len(untimed) == 1:
-            took[untimed[0]] = of.seconds - sum(took.values())
-        others = [took[function] for function in in_each - {of.function}]
-        return 0.0 < FAR_LONGER * took[of.function] < max(others, default=0.0)
+            device_seconds[untimed[0]] = of.seconds - sum(device_seconds.values())
+        others = [device_seconds[function] for function in in_each - {of.function}]
+        return 0.0 < FAR_LONGER * device_seconds[of.function] < max(others, default=0.0)
 
     def _begin_elsewhere(self, of: Candidate) -> None:
         """Find the turns anew in which this function is not the main one."""
