@@ -234,8 +234,8 @@ class Sender:
             if not (chunk := self._ring.drain(EVENTS_A_FRAME)):
                 break
             retained = self.retained.keep(chunk)
-            told, traces = wire.payloads_apart(chunk)
-            encoded, refused = wire.events_frame(told)
+            light, traces = wire.payloads_apart(chunk)
+            encoded, refused = wire.events_frame(light)
             self._refused += refused
             self._unfolded.handed_over(max(0, wire.count(chunk) - refused - retained))
             self._unsent += map(memoryview, traces)
