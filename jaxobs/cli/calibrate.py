@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
-from jaxobs.cli.console.timed_parser import TimedParser
+from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
@@ -161,7 +161,11 @@ def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | No
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = TimedParser("calibrate", __doc__, DEFAULT_SECONDS, "time to take", _MOST_SECONDS)
+    parser = Parser("calibrate", __doc__)
+    parser.add_argument(
+        "--seconds", type=seconds_up_to(_MOST_SECONDS), default=DEFAULT_SECONDS,
+        help="time to take (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
     )

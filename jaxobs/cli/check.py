@@ -11,36 +11,29 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import UsageError, suggestion
+from jaxobs.cli.console.parser import Parser
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs attention"
 
-USAGE = """usage: jaxobs check [--calibrate] [--json]
-  --calibrate  first measure the peaks of this host's device (`jaxobs calibrate`)
-  --json       print the same as JSON
-exit status 1 if something needs attention"""
-
-_OPTIONS = ("--calibrate", "--json")
-
 
 def run(arguments: list[str]) -> int:
     """Prints the report; 1 where something needs attention."""
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
-    for word in arguments:
-        if word not in _OPTIONS:
-            raise UsageError(
-                f"unknown argument {word!r}{suggestion(word, _OPTIONS)}; `jaxobs check --help` tells more"
-            )
-    if "--calibrate" in arguments:
+    parser = Parser("check", SUMMARY, "Exit status 1 if something needs attention.")
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="first measure the peaks of this host's device (`jaxobs calibrate`)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    options = parser.options(arguments)
+    if options.calibrate:
         # In a process of its own, and its words are no part of ours.
         subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=sys.stderr, check=False)
     report = collect()
-    if "--json" in arguments:
+    if options.json:
         print(json.dumps(report, indent=2))
     else:
         from jaxobs.cli.console.tables import to_text

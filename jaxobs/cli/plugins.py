@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import UsageError, suggestion
+from jaxobs.cli.console.parser import Parser
 from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import variables
@@ -16,19 +16,14 @@ if TYPE_CHECKING:
 
 SUMMARY = "list the installed plugins, their metrics, and why one cannot be loaded"
 
-USAGE = "usage: jaxobs plugins [--json]; exit status 1 if one cannot be loaded"
-
 
 def run(arguments: list[str]) -> int:
     """Prints the plugins; 1 where one of them failed, or none is there."""
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
-    for word in arguments:
-        if word != "--json":
-            raise UsageError(f"unknown argument {word!r}{suggestion(word, ['--json'])}; {USAGE}")
+    parser = Parser("plugins", SUMMARY, "Exit status 1 if one cannot be loaded.")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    options = parser.options(arguments)
     plugins = [describe(found) for found in find_plugins()]
-    if arguments:
+    if options.json:
         print(json.dumps(plugins, indent=2))
     else:
         print(plugins_text(plugins))

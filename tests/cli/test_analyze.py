@@ -201,13 +201,13 @@ def test_a_damaged_module_costs_its_figures_alone(tmp_path):
 
 
 BAD_INPUT = {
-    "nothing": ([], "no trace given"),
+    "nothing": ([], "required: PATH"),
     "absent": (["absent"], "absent: no such file or directory"),
     "no trace": (["."], "no trace in it"),
     "foreign": (["text.txt"], "text.txt: "),
-    "two": (["a", "b"], "one trace at a time"),
+    "two": (["a", "b"], "unknown argument 'b'"),
     "unknown option": (["--jsonn", "a"], "did you mean --json?"),
-    "no value": (["text.txt", "--html"], "--html needs a value"),
+    "no value": (["text.txt", "--html"], "--html: expected one argument"),
     "no number": (["text.txt", "--top", "many"], "give a positive whole number"),
     "too large": ([str(RECORDED), "--maximum-bytes", "1000"], "more than the limit of 1000"),
     "no folder": ([str(RECORDED), "--html", "absent/page.html"], "cannot write absent/page.html"),
