@@ -269,7 +269,7 @@ class Service:
             settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
             self._analysed(self._analysis.settle(settle))
             self._fold_arrivals()
-            self.fold.end(now(), said=patience is not None)
+            self.fold.end(now(), by_itself=patience is not None)
             snapshot = self._turn()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())

@@ -93,8 +93,8 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
             process.kill()
         reader.join()
     if document is None:
-        said = next((line for line in reversed(complaints) if line.strip()), "it said nothing")
-        raise CalibrationFailedError(f"the measuring process ended with status {status}: {said.strip()}")
+        last_line = next((line for line in reversed(complaints) if line.strip()), "it said nothing")
+        raise CalibrationFailedError(f"the measuring process ended with status {status}: {last_line.strip()}")
     return Calibration.from_dict(document)
 
 

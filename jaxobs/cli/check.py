@@ -118,7 +118,7 @@ def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
     yield ""
     for plugin in report["plugins"]:
         yield f"plugin {plugin['group']} {plugin['name']}: {plugin['state']} ({plugin['distribution']})"
-        yield from (f"  {said['text']}" for said in plugin["remarks"])
+        yield from (f"  {remark['text']}" for remark in plugin["remarks"])
     yield ""
     yield "needs attention:" if report["problems"] else "nothing needs attention"
     yield from (f"- {problem}" for problem in report["problems"])

@@ -184,13 +184,13 @@ class Fold:
         """The agent has read a window, or could not."""
         self.profiles.read(window, profiled, reason)
 
-    def end(self, now: int, *, said: bool) -> None:
-        """The job is over; `said` is false where it died without a word. What was held back is shown."""
+    def end(self, now: int, *, by_itself: bool) -> None:
+        """The job is over; `by_itself` is false where it died without a word. What was held back is shown."""
         self._follow(self.loops.inferred.end())
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
         steps = sum(loop.steps for loop in self.loops.by_name.values())
-        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, said=said)
+        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, by_itself=by_itself)
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> Snapshot:

@@ -53,6 +53,11 @@ class Bound:
         return largest((self.matrix_seconds, self.vector_seconds, self.transcendental_seconds))
 
     @property
+    def knows_large_parts(self) -> bool:
+        """Whether no peak is missing for matrix products or memory, whose time could dominate the rest."""
+        return not any(name.startswith(("matrix", "memory")) for name in self.missing)
+
+    @property
     def reason(self) -> str | None:
         """Why there is no bound, or why it is a lower one; None where nothing was left out."""
         if self.missing:

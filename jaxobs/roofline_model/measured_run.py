@@ -84,8 +84,8 @@ class Roofline:
         ]
         lines += self._other_types()
         lines += [f"  {self.reason}"] if self.reason else []
-        said = not self.utilization_reason or self.utilization_reason in (self.reason or "")
-        return "\n".join(lines if said else [*lines, f"  {self.utilization_reason}"])
+        is_repeated = not self.utilization_reason or self.utilization_reason in (self.reason or "")
+        return "\n".join(lines if is_repeated else [*lines, f"  {self.utilization_reason}"])
 
     def _repr_html_(self) -> str:
         """A picture and a table, where a notebook shows the object."""
@@ -125,7 +125,7 @@ def measured_run(
     """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
     near = efficiency(bound, seconds)
     lower = _lower_bound_reasons(work, bound)
-    complete = work.exact and not work.unmodelled and not any(map(_may_dominate, bound.missing))
+    complete = work.exact and not work.unmodelled and bound.knows_large_parts
     verdict = of_executable(bound, seconds, samples, complete=complete)
     reasons = (
         near.reason,
@@ -159,7 +159,3 @@ def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
         return []
     reasons = [*work.inexact_reasons, *(f"{name} is unmodelled" for name in work.unmodelled)]
     return reasons + [f"no peak for {name}" for name in bound.missing]
-
-
-def _may_dominate(missing: str) -> bool:
-    return missing.startswith(("matrix", "memory"))

@@ -124,8 +124,8 @@ def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
 
 def _drawn(plot: Element, points: Sequence[Point]) -> str:
     names = dict.fromkeys(point.bottleneck for point in points)
-    said = "The area of a dot is its share of the time; point at one to read more."
-    return f"{markup(plot)}\n{markup(legend(names))}\n<p>{said}</p>"
+    note = "The area of a dot is its share of the time; point at one to read more."
+    return f"{markup(plot)}\n{markup(legend(names))}\n<p>{note}</p>"
 
 
 def _particulars(row: Mapping[str, Any]) -> str:

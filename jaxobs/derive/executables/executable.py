@@ -144,7 +144,7 @@ class Executable:
             return False
         if self.work.collective_bytes:
             return False  # how much of its time went to its collectives cannot be told from outside
-        return not any(name.startswith(("matrix", "memory")) for name in self.bound.missing)
+        return self.bound.knows_large_parts
 
     @property
     def working_set(self) -> float | None:

@@ -65,10 +65,9 @@ def sentence(view: View) -> Element:
     name = view.loop
     if name is None:
         return tag("p", without_loops(view.document), class_="sentence", id="sentence")
-    said = (
-        tag("b", part.words) if part.strong else part.words for part in in_a_sentence(view.document, name)
-    )
-    return tag("p", *said, class_="sentence", id="sentence")
+    parts = in_a_sentence(view.document, name)
+    words = (tag("b", part.words) if part.strong else part.words for part in parts)
+    return tag("p", *words, class_="sentence", id="sentence")
 
 
 def figures(view: View) -> Element | None:

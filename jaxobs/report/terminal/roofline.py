@@ -14,7 +14,7 @@ from jaxobs.report.drawing import Point, Roof
 from jaxobs.report.drawing.axes import LogScale, short
 from jaxobs.report.page.rooflines import points_of, roofs_of, why_incomplete
 from jaxobs.report.page.view import Document
-from jaxobs.report.terminal.spans import Line, Span, cut, joined
+from jaxobs.report.terminal.spans import Line, Span, cut, line_of
 from jaxobs.report.units import ABSENT, amount, rough_percent
 
 _GUTTER: Final = 7
@@ -87,7 +87,7 @@ def _plot(
         cells[min(rows - 1, max(0, y))][min(columns - 1, max(0, x))] = (letter, point.bottleneck)
     for index, row in enumerate(cells):
         name = levels.get(index, "")
-        yield (Span(f"{name:>{_GUTTER - 1}}{'┤' if name else '│'}", "quiet"), *joined(row))
+        yield (Span(f"{name:>{_GUTTER - 1}}{'┤' if name else '│'}", "quiet"), *line_of(row))
     yield (Span(f"{'FLOP/s':>{_GUTTER - 1}}└{'─' * columns}", "quiet"),)
     yield (Span(" " * _GUTTER + _intensities(across, columns), "quiet"),)
 

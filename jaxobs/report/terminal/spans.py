@@ -16,7 +16,7 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 
-def joined(cells: Iterable[tuple[str, str]]) -> Line:
+def line_of(cells: Iterable[tuple[str, str]]) -> Line:
     """Letters with their styles as a line: neighbours of one style share a span."""
     spans: list[Span] = []
     for letter, style in cells:

@@ -50,17 +50,17 @@ def steps(view: View, width: int) -> Iterator[Line]:
 def bars(view: View, width: int) -> Iterator[Line]:
     """A bar for each component of a step, in the order of the stack that the page draws."""
     parts, since = parts_of_a_step(view)
-    took = sum(parts.values())
-    if took <= 0:
+    seconds = sum(parts.values())
+    if seconds <= 0:
         yield (Span("No step has ended yet.", "quiet"),)
         return
     names = max(map(len, COMPONENTS))
     room = max(8, min(_LONGEST_BAR, width - names - len("  100 %  999 ms") - 4))
-    for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= _LEAST_SHARE * took]:
-        share = parts[name] / took
+    for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= _LEAST_SHARE * seconds]:
+        share = parts[name] / seconds
         figures = f"{rough_percent(share):>6}  {duration(parts[name]):>8}"
         yield (Span(f"{name:<{names}} ", ""), Span(bar(share, room), name), Span(figures))
-    yield (Span(f"{duration(took)} a step {since}, all its parts together", "quiet"),)
+    yield (Span(f"{duration(seconds)} a step {since}, all its parts together", "quiet"),)
 
 
 def bar(share: float, width: int) -> str:
