@@ -53,17 +53,17 @@ class Record:
         return [entry for entry in self.snapshot.get(key) or [] if isinstance(entry, Mapping)]
 
 
-def encoded(record: Content, largest: int = LARGEST_BYTES) -> bytes:
-    """The record as strict JSON of at most `largest` bytes: with fewer entries where all would be more.
+def encoded(record: Content) -> bytes:
+    """The record as strict JSON of at most LARGEST_BYTES: with fewer entries where all would be more.
 
     Raises ValueError where even the fewest are too large.
     """
     for kept in ENTRIES_KEPT:
         data = json.dumps(_with_at_most(record, kept), allow_nan=False, separators=(",", ":")).encode("ascii")
-        if len(data) <= largest:
+        if len(data) <= LARGEST_BYTES:
             return data
     raise ValueError(
-        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {largest:,} are allowed"
+        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {LARGEST_BYTES:,} are allowed"
     )
 
 

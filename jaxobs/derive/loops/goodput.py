@@ -81,7 +81,7 @@ class RunTime:
         for category in CATEGORIES:
             series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
 
-    def reported(self, time: int, lost: float = 0.0) -> None:
+    def reported(self, time: int, lost: float) -> None:
         """Of what happened in the job up to then everything has been told, but for that share of the events."""
         self._heard_until = max(time, self._heard_until or time)
         self._lost = lost

@@ -68,7 +68,7 @@ def shares_over_time(
     edges: Sequence[float],
     shares: Mapping[str, Sequence[float]],
     span: float,
-    marks: Sequence[tuple[float, str]] = (),
+    marks: Sequence[tuple[float, str]],
 ) -> Element | None:
     """Parts of the time as a stack that adds up to 1; None where there is no stretch of time.
 
