@@ -158,7 +158,7 @@ class Fold:
             loop.steps_ended(steps)
         except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
             return False
-        self.run_time.steps_ended(steps, its_end_is_told=not loop.inferred)
+        self.run_time.steps_ended(steps, its_end_is_reported=not loop.inferred)
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
         self.observation.accepted += len(steps)
@@ -236,7 +236,7 @@ class Fold:
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self.loops.named(event.loop)
         loop.step_ended(event)
-        self.run_time.step_ended(event, its_end_is_told=not loop.inferred)
+        self.run_time.step_ended(event, its_end_is_reported=not loop.inferred)
         self.recent.step_ended(event)
         self.spans.step_ended(event, loop)
 

@@ -55,7 +55,7 @@ class ModuleTime:
     charged_seconds: float
     """The sum of its operations' charged seconds."""
     run_seconds: float | None = None
-    """The sum over these runs, each from its first operation to the end of its last; None where none is told."""
+    """The sum over these runs, each from its first operation to the end of its last; None where none is known."""
     cut_runs: int = 0
     """Runs beside them that the trace holds in part."""
 

@@ -45,7 +45,7 @@ def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any
 
 
 def _is_enough(finding: Finding) -> bool:
-    """Memory has its threshold in its condition: it cannot be told in seconds."""
+    """Memory has its threshold in its condition: it cannot be given in seconds."""
     return finding.saves_ratio is None or finding.saves_ratio >= LEAST_SAVED
 
 

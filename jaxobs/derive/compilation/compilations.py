@@ -77,7 +77,7 @@ class Compiles:
             series.total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
-        # Only outermost phases are told, so a thread has one at most: a new one ends a lost one.
+        # Only outermost phases are reported, so a thread has one at most: a new one ends a lost one.
         self._in_flight[event.thread] = event
 
     def phase_ended(self, event: CompilePhaseEnded) -> None:
@@ -132,7 +132,7 @@ class Compiles:
                 intervals[at] = (intervals[at][0], after)
 
     def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
-        """Functions whose executables that thread made in [start, end]; each is told once, to the innermost step."""
+        """Functions whose executables that thread made in [start, end]; each is given once, to the innermost step."""
         compiled = self._compiled.get(thread)
         if not compiled:
             return set()

@@ -107,7 +107,7 @@ class Recompilations:
         row.seconds += lost
 
     def _own_time(self, event: events.Compilation) -> int:
-        """Nanoseconds of its phases without the executables that were made within them, which were told before it."""
+        """Nanoseconds of its phases without the executables that were made within them, which were reported before it."""
         phases = joined(
             (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
         )

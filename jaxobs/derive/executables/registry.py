@@ -45,7 +45,7 @@ class Executables:
 
     def created(self, event: ExecutableCreated) -> None:
         if event.executable in self._by_number:
-            return  # told again
+            return  # reported again
         executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
             executable.cost_reason = event.proto_reason

@@ -28,7 +28,7 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 TELLING = 2.0
-"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is told
+"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is reported
 while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
@@ -41,7 +41,7 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
-    """A loop that has not said it is over. `iterated`: its end will be told, as each step begins where one ended."""
+    """A loop that has not said it is over. `iterated`: its end will be reported, as each step begins where one ended."""
 
     end: int
     iterated: bool
@@ -58,8 +58,8 @@ class RunTime:
 
     `stalled` is what steps took beyond their usual time for no reason that was seen, `other` has what they took while
     something was seen to go on (`Stalls`). While a long step is under way both grow already, if the loop is an iteration,
-    whose end would have been told: all but the last seconds, which a usual step takes. What the step then says of that
-    time comes too late.
+    whose end would have been reported: all but the last seconds, which a usual step takes. What the step then says of
+    that time comes too late.
     """
 
     def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
@@ -82,28 +82,28 @@ class RunTime:
             series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
 
     def reported(self, time: int, lost: float) -> None:
-        """Of what happened in the job up to then everything has been told, but for that share of the events."""
+        """All that happened in the job up to `time` has arrived, but for the share `lost` of the events."""
         self._heard_until = max(time, self._heard_until or time)
         self._lost = lost
 
-    def step_ended(self, event: StepEnded, *, its_end_is_told: bool = True) -> None:
-        """`its_end_is_told`: where the loop is an iteration its end will be told, and until then it goes on."""
+    def step_ended(self, event: StepEnded, *, its_end_is_reported: bool = True) -> None:
+        """`its_end_is_reported`: where the loop is an iteration its end will be reported, and until then it goes on."""
         if self._first_step is None:
             self._first_step = event.start
         before = self._running.get(event.loop)
         end = event.end if before is None else max(event.end, before.end)
         self._running[event.loop] = _Running(
-            end, its_end_is_told and before is not None and event.start == before.end
+            end, its_end_is_reported and before is not None and event.start == before.end
         )
         self._signs.seen(event.end)
 
-    def steps_ended(self, steps: PlainSteps, *, its_end_is_told: bool = True) -> None:
+    def steps_ended(self, steps: PlainSteps, *, its_end_is_reported: bool = True) -> None:
         """The same of many, none of which lies far from the next."""
         if self._first_step is None:
             self._first_step = steps.starts[0]
         before = self._running.get(steps.loop)
         end = steps.ends[-1] if before is None else max(steps.ends[-1], before.end)
-        self._running[steps.loop] = _Running(end, its_end_is_told and steps.starts[-1] == steps.ends[-2])
+        self._running[steps.loop] = _Running(end, its_end_is_reported and steps.starts[-1] == steps.ends[-2])
         self._signs.seen(steps.ends[-1])
 
     def loop_ended(self, event: LoopEnded) -> None:
@@ -118,7 +118,7 @@ class RunTime:
         self._open_phases.pop(event.start, None)
         self._signs.seen(event.end)
         if event.inside is None and event.phase in self._phases:
-            # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
+            # Where in the phase its loops lay is not known; they are charged first, and it gets what is left.
             self._phases[event.phase].add(event.start, event.end)
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
@@ -228,7 +228,7 @@ class RunTime:
         return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
 
     def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
-        """Charge the time up to `until`: what loops told first, then compiles and phases outside them, then the rest.
+        """Charge the time up to `until`: what loops report first, then compiles and phases outside them, then the rest.
 
         Returns what of `inside` found no time.
         """

@@ -117,7 +117,7 @@ class Loop:
         self.times.step_ended(event, turn, compiling)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
+        """The same of many at once. Raises NotPlainError, and changes nothing, where they must be handled one by one."""
         apart = self._compilations.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
         if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError

@@ -49,5 +49,5 @@ def began(compilation: Compilation) -> int:
 
 
 def ended(compilation: Compilation) -> int:
-    """When its last phase ended, or it was told of."""
+    """When its last phase ended, or it was reported."""
     return max([compilation.time, *(stop for _, _, stop in compilation.phases)])

@@ -3,7 +3,7 @@
 That is the first that each turn calls, unless the device is known to work far longer on another one of each turn. A turn
 lasts from one call of the main function to the next. Whatever else is called between belongs to the turn, unless
 it begins to repeat there as it does not in the other turns: then it is the main function of another loop, as an
-evaluation between epochs is. Turns are told as rows of plain steps, under the function's name, once they are a loop.
+evaluation between epochs is. Turns are reported as rows of plain steps, under the function's name, once they are a loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORGOTTEN = 60 * NANOSECONDS
 """A candidate that was not called for this long is given up, and so what it ran belongs to no loop. As `LONGEST_GAP`."""
 
 CALLS_REMEMBERED = 10_000
-"""Calls whose completion may still be told. Completions are seconds late at most."""
+"""Calls whose completion may still arrive. Completions are seconds late at most."""
 
 FAR_LONGER = 2.0
 """A function on which the device works this many times as long as on the first one of each turn gives the loop its name:
@@ -257,7 +257,7 @@ class InferredLoops:
         of.steps += 1
 
     def _remember(self, call: Call, of: Candidate) -> None:
-        """The completion of this call is that of the step that is told next."""
+        """The completion of this call is that of the step that is reported next."""
         self._steps_of_calls[call.number] = (of.function, of.steps)
         if len(self._steps_of_calls) > CALLS_REMEMBERED:
             del self._steps_of_calls[next(iter(self._steps_of_calls))]

@@ -1,8 +1,8 @@
 """The device time of a loop's watched runs, shared out to their executables: never more than the loop's wall time.
 
 The time of a run is the median of sampled ones, a few per cent off; and a host that dispatches ahead has counted runs
-that the device has not begun. So what the wall time has no room for is owed, and told as time goes by. A host that leaves
-the loop while the device is behind waits for it elsewhere: the loop's own time goes on until the device is done.
+that the device has not begun. So what the wall time has no room for is owed, and charged as time goes by. A host that
+leaves the loop while the device is behind waits for it elsewhere: the loop's own time goes on until the device is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_FIT = 0.5
 
 
 class LoopDeviceTime:
-    """Of one loop. `seconds` were told to executables so far."""
+    """Of one loop. `seconds` were charged to executables so far."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -43,9 +43,9 @@ class LoopDeviceTime:
         self._owed_in_all = 0.0
         self._paid_lately: defaultdict[int, float] = defaultdict(float)
         self._in_wall = 0.0
-        """Seconds of those told in which the host was in the loop."""
+        """Seconds of those charged in which the host was in the loop."""
         self._untaken: defaultdict[int, float] = defaultdict(float)
-        """Seconds told that nobody has taken yet, by run, and how many of them lie after the loop."""
+        """Seconds charged that nobody has taken yet, by run, and how many of them lie after the loop."""
         self._untaken_after = 0.0
         self._steps = 0
         self._ended: int | None = None
@@ -110,7 +110,7 @@ class LoopDeviceTime:
         return max(0.0, min(most, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
 
     def take(self, spent: dict[int, float]) -> float:
-        """Add to `spent` the seconds by run that were told since the last time; those of them after the loop."""
+        """Add to `spent` the seconds by run that were charged since the last time; those of them after the loop."""
         for run, amount in self._untaken.items():
             spent[run] = spent.get(run, 0.0) + amount
         after = self._untaken_after

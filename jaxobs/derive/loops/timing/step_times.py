@@ -43,7 +43,7 @@ checkpoint that waits for it, is not known: the spacing would be too short."""
 class StepTimes:
     """Of one loop. Step time is absent until it is known from completions, or from a second of the host's turns.
 
-    `spaced` is told what steps ran, and nothing else, that completed so many seconds apart.
+    `spaced` is called with what steps ran, and nothing else, that completed so many seconds apart.
     """
 
     def __init__(self, name: str, series: Series, spaced: Callable[[tuple[int, ...], float], None]) -> None:
