@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from jaxobs.report.document import all_compile_seconds, longest_loops
+
 PREFIX: Final = "jaxobs/"
 
 MAIN_LOOP: Final = "train"
@@ -39,11 +41,8 @@ def steps_of_main_loop(document: Mapping[str, Any]) -> int | None:
 
 def _main_loop_first(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The loops by their names: the main one, then the others from the longest on."""
-
-    def order(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, float]:
-        return named[0] != MAIN_LOOP, -float(named[1].get("wall_seconds") or 0.0)
-
-    return sorted((document.get("loops") or {}).items(), key=order)
+    names = sorted(longest_loops(document), key=lambda name: name != MAIN_LOOP)
+    return [(name, document["loops"][name]) for name in names]
 
 
 def _of_loop(loop: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -68,8 +67,7 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if functions:
         yield "compilations", sum(entry.get("compilations") or 0 for entry in functions)
         yield "recompilations", sum(entry.get("recompilation_count") or 0 for entry in functions)
-        spent = sum(sum((entry.get("seconds") or {}).values()) for entry in functions)
-        yield "compile_seconds", spent + (document.get("functions_left_out_seconds") or 0.0)
+        yield "compile_seconds", all_compile_seconds(document)
 
 
 def _is_number(value: Any) -> bool:

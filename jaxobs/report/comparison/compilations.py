@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row
+from jaxobs.report.document import all_compile_seconds, compile_seconds
 from jaxobs.report.record import Record
 from jaxobs.report.units import duration, times
 from jaxobs.vocabulary.labels import EAGER
@@ -35,7 +36,8 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
 def compile_rows(before: Record, after: Record) -> Iterator[Row]:
     """Seconds of compiling: all of them, and of the dearest functions."""
     one, other = (record.part("snapshot", "functions") for record in (before, after))
-    yield Row("all functions", duration(_seconds_of_all(before)), duration(_seconds_of_all(after)))
+    whole_before, whole_after = (duration(all_compile_seconds(record.snapshot)) for record in (before, after))
+    yield Row("all functions", whole_before, whole_after)
     ranked = sorted(
         one.keys() | other.keys(), key=lambda name: -max(_seconds(one, name), _seconds(other, name))
     )
@@ -57,13 +59,7 @@ def _count(functions: Mapping[str, Any], name: str) -> int:
 
 
 def _seconds(functions: Mapping[str, Any], name: str) -> float:
-    return sum(float(value) for value in ((functions.get(name) or {}).get("seconds") or {}).values())
-
-
-def _seconds_of_all(record: Record) -> float:
-    functions = record.part("snapshot", "functions")
-    left_out = float(record.snapshot.get("functions_left_out_seconds") or 0.0)
-    return left_out + sum(_seconds(functions, name) for name in functions)
+    return compile_seconds(functions.get(name) or {})
 
 
 def _rows(function: Mapping[str, Any]) -> list[Mapping[str, Any]]:

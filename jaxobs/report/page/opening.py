@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
+from jaxobs.report.document import Document, longest_loops
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, prose, quiet
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence as in_a_sentence
 from jaxobs.report.units import amount, duration, percent, rough_percent
 
@@ -44,10 +45,11 @@ def header(view: View) -> Element:
         else tag("a", rank.name, aria_current="page", href="#top")
         for rank in view.ranks
     ]
-    ranked = sorted(view.loops, key=lambda loop: -(view.loops[loop].get("wall_seconds") or 0.0))
+    ranked = longest_loops(view.document)
     loops = [
-        tag("a", loop, href=f"?loop={_quoted(loop)}", aria_current="true" if loop == view.loop else None)
+        tag("a", loop, href=f"?loop={quoted}", aria_current="true" if loop == view.loop else None)
         for loop in (ranked if len(ranked) > 1 else ())
+        for quoted in [quote(loop, safe="", errors="replace")]
     ]
     return tag(
         "header",
@@ -131,7 +133,11 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
         same = key == "hfu" and loop.get("hfu") == loop.get("mfu")
         if loop.get(key) is not None and not same:
             yield title, write(loop[key])
-    recorded = [(name, value) for name, value in (loop.get("recorded") or {}).items() if _is_number(value)]
+    recorded = [
+        (name, value)
+        for name, value in (loop.get("recorded") or {}).items()
+        if isinstance(value, int | float)
+    ]
     yield from ((name, amount(value)) for name, value in recorded[:_RECORDED_SHOWN])
     if process.get("goodput") is not None:
         yield "goodput", rough_percent(process["goodput"])
@@ -156,11 +162,3 @@ def _devices(document: Document) -> str | None:
         for kind in dict.fromkeys(kinds)
     ]
     return ", ".join(named) or None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="replace")

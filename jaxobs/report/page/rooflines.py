@@ -7,9 +7,10 @@ from typing import Final
 
 from jaxobs.report.columns import Row, last_name
 from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS, label_of
+from jaxobs.report.document import Document
 from jaxobs.report.drawing import Element, Point, Roof, legend, roofline
 from jaxobs.report.page.parts import card, folded, quiet, table
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, duration, percent
 
 _ROWS: Final = 40

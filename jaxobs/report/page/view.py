@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from jaxobs.report.document import Document
 from jaxobs.report.page.history import NO_TREND, SECONDS, Trend
 from jaxobs.report.sentence import main_loop
-
-Document = Mapping[str, Any]
 
 _LEAST_SPAN: Final = 60.0
 """Seconds that a time axis has at least, so that the first moments of a run do not race across it."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from jaxobs.report.document import Document, compile_seconds
 from jaxobs.report.summary.reasons import MARK, Reasons
 from jaxobs.report.text_table import TextTable
 from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
@@ -29,8 +30,6 @@ CLOSE: Final = 0.25
 """A verdict with less confidence has a runner-up of three fifths of its weight or more, or few samples."""
 
 SAMPLED: Final = "runs and time in profiler windows alone: a sample of all"
-
-Document = Mapping[str, Any]
 
 
 def loops(document: Document, reasons: Reasons) -> TextTable | None:
@@ -82,7 +81,7 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
     titles = [phase.replace("_", " ") for phase in phases]
     columns = ("function", "compiles", "recompiles", "seconds", *titles)
     table = TextTable(columns, title="compiled functions", left=("recompiles",))
-    rows = [(total(function.get("seconds")), name, function) for name, function in found.items()]
+    rows = [(compile_seconds(function), name, function) for name, function in found.items()]
     rows.sort(key=lambda row: (-row[0], row[1]))
     for spent, name, function in rows[:DEAREST_FUNCTIONS]:
         seconds = function.get("seconds") or {}
@@ -227,11 +226,6 @@ def _line(operation: Document) -> str:
 
 def _function(operation: Document) -> str:
     return str(operation.get("function") or "")
-
-
-def total(phases: Mapping[str, float | None] | None) -> float:
-    """Seconds of all phases; one that is not known adds nothing."""
-    return sum(seconds or 0.0 for seconds in (phases or {}).values())
 
 
 def _row(values: Document, row: str, reasons: Reasons) -> Callable[[str, Callable[[float], str]], str]:

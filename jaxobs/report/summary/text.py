@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
+from jaxobs.report.document import Document, all_compile_seconds, devices_with_memory, fullest
 from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
 from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
 from jaxobs.report.summary import tables
 from jaxobs.report.summary.reasons import Reasons
-from jaxobs.report.summary.tables import NO_VERDICT, total
+from jaxobs.report.summary.tables import NO_VERDICT
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
 from jaxobs.report.units import ABSENT, byte_size, count, duration, or_absent, percent, rough_percent
 
@@ -26,8 +27,6 @@ SENTENCE_WIDTH: Final = 100
 
 REFUSALS_SHOWN: Final = 3
 HOST_LINES: Final = 4
-
-Document = Mapping[str, Any]
 
 
 def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
@@ -49,10 +48,9 @@ def digest(document: Document) -> str:
         label = (loop.get("bottleneck") or {}).get("label")
         parts.append(", ".join([*words, *([f"bottleneck {label}"] if label else [])]))
     functions = document.get("functions") or {}
-    spent = sum(total(function.get("seconds")) for function in functions.values())
-    spent += document.get("functions_left_out_seconds") or 0.0
     number = len(functions) + (document.get("functions_left_out") or 0)
-    parts += [f"{number:,} functions compiled in {duration(spent)}"] if functions else []
+    if functions:
+        parts.append(f"{number:,} functions compiled in {duration(all_compile_seconds(document))}")
     return printable("; ".join(parts) or "nothing has run yet")
 
 
@@ -134,15 +132,10 @@ def _about_the_run(document: Document, reasons: Reasons) -> Iterator[str]:
 
 def _memory(document: Document) -> Iterator[str]:
     """That of the fullest device, and of the process."""
-    devices = [
-        (device["memory"], device.get("device"))
-        for device in document.get("devices") or []
-        if (device.get("memory") or {}).get("in_use_bytes") is not None
-    ]
-    if devices:
-        fullest, number = max(devices, key=lambda pair: float(pair[0]["in_use_bytes"]))
-        whose = f"device {number}" + (f", the fullest of {len(devices)}," if len(devices) > 1 else "")
-        yield f"{whose} {_filled(fullest)}"
+    if devices := devices_with_memory(document):
+        device = fullest(devices)
+        rank = f", the fullest of {len(devices)}," if len(devices) > 1 else ""
+        yield f"device {device.get('device')}{rank} {_filled(device['memory'])}"
     process = document["process"].get("memory") or {}
     if process.get("in_use_bytes") is not None:
         yield f"process {_filled(process)}"
