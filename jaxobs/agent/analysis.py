@@ -137,7 +137,7 @@ class Analysis:
                 return
             size, item = waited
             began = perf_counter()
-            with self._garbage.unheeded(size):
+            with self._garbage.kept_from_collections(size):
                 done = self._decode(*item) if kind == _MODULE else self._read(item)
                 del item, waited
             with self._bytes_lock:

@@ -129,7 +129,7 @@ class Service:
             if monotonic() >= next_turn:
                 next_turn = monotonic() + interval
                 self._turn()
-            readable = self._pipe.wait(next_turn, idle=self._slices.rested)
+            readable = self._pipe.wait(next_turn, idle=self._slices.has_waited)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -164,7 +164,7 @@ class Service:
         patience = seconds(until - now())
         if patience <= 0:
             return
-        with self._slices.hurried():
+        with self._slices.without_pauses():
             self._read_windows()
             self._analysed(self._analysis.settle(min(SETTLE_SECONDS, patience / 3)))
             self._send(wire.REPLY, (number, dict(self._turn().document)))
@@ -264,7 +264,7 @@ class Service:
             exporter.job_ended()
         for collector in self._plugins.collectors:
             collector.stop()
-        with self._slices.hurried():
+        with self._slices.without_pauses():
             self._read_windows(final=True)
             settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
             self._analysed(self._analysis.settle(settle))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loop_time import TOLD, LoopTime, told_by
+from jaxobs.derive.loops.loop_time import OF_LOOPS, LoopTime, seconds_by_category
 from jaxobs.derive.loops.wall_time.stalls import FACTOR
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
@@ -76,7 +76,8 @@ class RunTime:
         self._unexplained = 0.0
         self._late = {"checkpoint": 0.0, "initialisation": 0.0}
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
-        self._told = dict.fromkeys(TOLD, 0.0)
+        self._charged = dict.fromkeys(OF_LOOPS, 0.0)
+        """Of what loops have spent on each category, the seconds that need not be charged any more."""
         self.seconds = dict.fromkeys(CATEGORIES, 0.0)
         for category in CATEGORIES:
             series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
@@ -139,7 +140,7 @@ class RunTime:
         """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
 
         `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
-        ends after it, and what it tells as productive is then charged already. `undecided_since`: when the first of the
+        ends after it, and what it reports as productive is then charged already. `undecided_since`: when the first of the
         calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
         if self._heard_until is not None and now - self._heard_until <= PAUSE:
@@ -154,13 +155,13 @@ class RunTime:
             now = max(now - PAUSE, min(now, undecided_since))
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
-        known = told_by(loops)
+        known = seconds_by_category(loops)
         if usual is None:
             # The step has ended, or something else has: what it says of its time comes too late.
-            self._told["stalled"] = min(self._told["stalled"], known["stalled"])
-        new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
-        before = dict(self._told)
-        told_stalled, stalled = self._told["stalled"], self.seconds["stalled"]
+            self._charged["stalled"] = min(self._charged["stalled"], known["stalled"])
+        new = {word: max(0.0, amount - self._charged[word]) for word, amount in known.items()}
+        before = self._charged
+        stalled = self.seconds["stalled"]
         begun = min((at for at in (self._first_step, self._first_executable) if at is not None), default=None)
         if begun is None or self._charged_until < begun:
             self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
@@ -177,12 +178,12 @@ class RunTime:
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
         left_over, ahead = sum(new.values()), seconds(now - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
-        self._told = {word: amount - new[word] * kept for word, amount in known.items()}
-        if usual is not None:  # the step will tell of them when it ends
-            self._told["stalled"] = max(
-                self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
+        self._charged = {word: amount - new[word] * kept for word, amount in known.items()}
+        if usual is not None:  # the step will report them when it ends
+            self._charged["stalled"] = max(
+                self._charged["stalled"], before["stalled"] + self.seconds["stalled"] - stalled
             )
-        self._told["productive"] = max(self._told["productive"], before["productive"] + early)
+        self._charged["productive"] = max(self._charged["productive"], before["productive"] + early)
         self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
     def goodput(self) -> Figure[float]:

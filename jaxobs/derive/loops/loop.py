@@ -192,7 +192,7 @@ class Loop:
         self._device_time.count(self._host_wall, now)
         after = self._device_time.take(self._pending.spent)
         self._pending.wall += after
-        self.times.went_on(after)
+        self.times.device_went_on(after)
         if self._pending.wall <= 0.0:
             self._settle(now)
             return

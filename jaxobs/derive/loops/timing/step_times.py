@@ -108,7 +108,7 @@ class StepTimes:
         else:
             self._waiting.append(event)
 
-    def went_on(self, after: float) -> None:
+    def device_went_on(self, after: float) -> None:
         """The device worked on for so many seconds after the host had left the loop: they are its steps' time too.
 
         Where no two completions were seen in one go of the loop none are to be expected: it is over too soon.
