@@ -20,7 +20,7 @@ _SPARE_WIDTH: Final = 4
 """Columns by which a table's column may be wider than its cells before it is made narrower: figures grow and shrink."""
 
 _SHORTENED: Final = 14
-"""To so many letters a name is shortened where there is little room."""
+"""To so many letters a name is shortened before a column is left out."""
 
 _PADDING: Final = 2
 """Columns beside each cell."""
@@ -29,9 +29,11 @@ _PADDING: Final = 2
 class SortedTable(DataTable[Text]):
     """Rows below headings. A column in which no row has anything is left out."""
 
-    def __init__(self, title: str, **settings: Any) -> None:
+    def __init__(self, title: str, spare: Sequence[str] = (), **settings: Any) -> None:
+        """`spare`: titles of columns that are left out, in this order, where there is no room for all."""
         super().__init__(cursor_type="row", zebra_stripes=False, **settings)
         self.border_title = title
+        self._spare = spare
         self._given: tuple[Sequence[Column], Sequence[Row]] = ((), ())
         self._columns_shown: list[Column] = []
         self._cells: list[tuple[str, ...]] = []
@@ -68,6 +70,10 @@ class SortedTable(DataTable[Text]):
         needed = {column: max(map(len, (self._heading(column), *cells))) for column, cells in texts.items()}
         room = self.scrollable_content_region.width or sum(needed.values()) + _PADDING * len(needed)
         least = {column: min(width, _SHORTENED) if column.text else width for column, width in needed.items()}
+        for title in self._spare:
+            if sum(least.values()) + _PADDING * len(least) <= room:
+                break
+            least = {column: width for column, width in least.items() if column.title != title}
         left = room - sum(least.values()) - _PADDING * len(least)
         for column, width in least.items():
             more = max(0, min(left, needed[column] - width))
