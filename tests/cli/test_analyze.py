@@ -150,7 +150,7 @@ def test_no_table_is_wider_than_a_screen(tmp_path):
     jaxobs("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     rows = re.findall(r"<tr>(.*?)</tr>", text)
-    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows]
     assert any("generate_conv_trace.py:23" in row[0] for row in cells if row)
     letters = [sum(max(len(html.unescape(cell)), 8) for cell in row[1:]) for row in cells if row]
     assert max(letters) <= 130  # 1280 pixels less the first column's, at 13 pixels a line
