@@ -38,8 +38,8 @@ def run(arguments: list[str]) -> int:
         from jaxobs.cli.analysis.table import report_text
         from jaxobs.cli.console.terminal import is_styled, terminal_width
 
-        width, colour = terminal_width(sys.stdout), is_styled(sys.stdout)
-        print(report_text(report.document, top=options.top, width=width, colour=colour))
+        width, bold = terminal_width(sys.stdout), is_styled(sys.stdout)
+        print(report_text(report.document, top=options.top, width=width, bold=bold))
     return 0
 
 

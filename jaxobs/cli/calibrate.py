@@ -49,9 +49,12 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
-        from jaxobs.cli.console.calibration_table import print_table
+        from jaxobs.cli.console.calibration_table import calibration_parts
+        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.report.text_table import to_text
 
-        print_table(calibration)
+        parts = calibration_parts(calibration)
+        print(to_text(parts, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
     if complaint:
         print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
         return 1

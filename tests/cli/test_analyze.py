@@ -63,14 +63,12 @@ def test_the_table_says_why_an_operation_was_faster_than_its_bound():
         "hosts": [], "devices": [], "modules": [], "advice": [], "unmodelled_share": 0.0, "busy_seconds": 3.0,
         "operations": [row_of(f"copy.{number}", **cached) for number in range(5)] + [row_of("dot")],
     }  # fmt: skip
-    text = report_text(document, top=10, width=100, colour=False)
+    text = report_text(document, top=10, width=100, bold=False)
     assert text.count("cache_resident") == 5
     assert "efficiency above 100 %, copy.0, copy.1, copy.2 and 2 more: data stayed in cache" in text
     assert "side by side" not in text
     beside = document | {"operations": [row_of("dot", self_seconds=4.0), row_of("add")]}
-    assert "each moment is divided equally between them" in report_text(
-        beside, top=1, width=100, colour=False
-    )
+    assert "each moment is divided equally between them" in report_text(beside, top=1, width=100, bold=False)
 
 
 def test_the_help_says_that_a_calibration_counts(tmp_path):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxobs.cli.console.tables import add_row, new_table, to_text
+from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.report.units import ABSENT, amount, duration, or_absent, percent
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _KEPT_FOLDERS = 2
 _LEAST_NAME = 12
@@ -22,9 +19,9 @@ LEAST_OVERLAP = 1.01
 """Own times over busy time, from which on the overlap is worth a note: less is in no digit that is shown."""
 
 
-def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bool) -> str:
+def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool) -> str:
     """Devices, modules and the `top` operations by time, and what could not be told."""
-    parts: list[Table | str] = [_devices(document), ""]
+    parts: list[TextTable | str] = [_devices(document), ""]
     if document["modules"]:
         parts += [_modules(document), ""]
     parts += [_operations(document, top, width)]
@@ -37,7 +34,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bo
         parts += ["", *notes]
     if document["advice"]:
         parts += ["", *(f"→ {piece['sentence']} {piece['remedy']}" for piece in document["advice"])]
-    return to_text(parts, width=width, colour=colour)
+    return to_text(parts, width=width, bold=bold)
 
 
 def notes_of(document: Mapping[str, Any]) -> list[str]:
@@ -83,24 +80,13 @@ def where(row: Mapping[str, Any], folders: int = _KEPT_FOLDERS) -> str:
     return "/".join(path[-folders:]) if row["source"] else row["scope"]
 
 
-def _devices(document: Mapping[str, Any]) -> Table:
-    table = new_table(
-        "device",
-        "kind",
-        "span",
-        "busy",
-        "idle",
-        "communication",
-        "exposed",
-        "transfer",
-        "MFU",
-        left=("kind",),
-    )
+def _devices(document: Mapping[str, Any]) -> TextTable:
+    columns = ("device", "kind", "span", "busy", "idle", "communication", "exposed", "transfer", "MFU")
+    table = TextTable(columns, left=("kind",))
     several = len({device["host"] for device in document["devices"]}) > 1
     for device in document["devices"]:
         name = f"{device['host']} {device['name']}" if several else device["name"]
-        add_row(
-            table,
+        table.add(
             name,
             device["device_kind"] or ABSENT,
             or_absent(device["span_seconds"], duration),
@@ -114,11 +100,11 @@ def _devices(document: Mapping[str, Any]) -> Table:
     return table
 
 
-def _modules(document: Mapping[str, Any]) -> Table:
-    table = new_table("module", "devices", "runs", "time", "share", "FLOP", "bytes", "efficiency", "bound")
+def _modules(document: Mapping[str, Any]) -> TextTable:
+    columns = ("module", "devices", "runs", "time", "share", "FLOP", "bytes", "efficiency", "bound")
+    table = TextTable(columns)
     for row in document["modules"]:
-        add_row(
-            table,
+        table.add(
             row["name"],
             str(row["devices"]),
             ABSENT if row["runs"] is None else str(row["runs"]),
@@ -132,7 +118,7 @@ def _modules(document: Mapping[str, Any]) -> Table:
     return table
 
 
-def _operations(document: Mapping[str, Any], top: int, width: int) -> Table:
+def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
     columns = ("operation", "runs", "time", "share", "FLOP/s", "FLOP/B", "efficiency", "bound", "source")
     rows = [
         [
@@ -150,14 +136,12 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> Table:
     ]
     widest = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     # Figures are shown whole; what gives way is the names, the source's more than the operation's.
-    left = width - _GAP * len(columns) - sum(widest[1:-1])
+    left = width - _GAP * (len(columns) - 1) - sum(widest[1:-1])
     name = min(widest[0], max(_LEAST_NAME, left * 3 // 5))
     source = min(widest[-1], max(_LEAST_NAME, left - name))
-    table = new_table(*columns, left=("bound", "source"))
+    table = TextTable(columns, left=("bound", "source"))
     for cells in rows:
-        add_row(table, _shortened(cells[0], name), *cells[1:-1], _shortened(cells[-1], source, end=True))
-    for column in table.columns:
-        column.no_wrap = True
+        table.add(_shortened(cells[0], name), *cells[1:-1], _shortened(cells[-1], source, end=True))
     return table
 
 
