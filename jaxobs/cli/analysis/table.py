@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.report.text_table import TextTable, cut, end_of, to_text
 from jaxobs.report.units import ABSENT, amount, duration, or_absent, percent
 
 _KEPT_FOLDERS = 2
@@ -141,12 +141,5 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
     source = min(widest[-1], max(_LEAST_NAME, left - name))
     table = TextTable(columns, left=("bound", "source"))
     for cells in rows:
-        table.add(_shortened(cells[0], name), *cells[1:-1], _shortened(cells[-1], source, end=True))
+        table.add(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source))
     return table
-
-
-def _shortened(text: str, width: int, *, end: bool = False) -> str:
-    """At most so many letters, those at the end where that says more."""
-    if len(text) <= width:
-        return text
-    return "…" + text[-(width - 1) :] if end else text[: width - 1] + "…"

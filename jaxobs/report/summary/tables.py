@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jaxobs.report.document import Document, compile_seconds
 from jaxobs.report.summary.reasons import MARK, Reasons
-from jaxobs.report.text_table import TextTable
+from jaxobs.report.text_table import TextTable, end_of
 from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
 
 LARGEST_EXECUTABLES: Final = 8
@@ -216,8 +216,7 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
 
 def _scope(operation: Document) -> str:
     """The innermost part of a long scope tells more than its beginning."""
-    scope = str(operation.get("scope") or "")
-    return scope if len(scope) <= LONGEST_SCOPE else f"…{scope[1 - LONGEST_SCOPE :]}"
+    return end_of(str(operation.get("scope") or ""), LONGEST_SCOPE)
 
 
 def _line(operation: Document) -> str:

@@ -15,7 +15,8 @@ from jaxobs.report.document import Document
 from jaxobs.report.drawing import Point, Roof
 from jaxobs.report.drawing.axes import LogScale, short
 from jaxobs.report.page.rooflines import points_of, roofs_of, why_incomplete
-from jaxobs.report.terminal.spans import Line, Span, cut, line_of
+from jaxobs.report.terminal.spans import Line, Span, line_of
+from jaxobs.report.text_table import cut
 from jaxobs.report.units import ABSENT, amount, rough_percent
 
 _GUTTER: Final = 7

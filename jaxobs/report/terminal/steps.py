@@ -10,7 +10,8 @@ from jaxobs.report.host_lines import main_thread_lines
 from jaxobs.report.page.opening import known_figures, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
-from jaxobs.report.terminal.spans import Line, Span, cut, prose
+from jaxobs.report.terminal.spans import Line, Span, prose
+from jaxobs.report.text_table import cut
 from jaxobs.report.units import count, duration, rough_percent
 
 _LEAST_SHARE: Final = 0.005
