@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from jaxobs.cli.analysis.columns import (
+    DEVICE_FIGURES,
+    DEVICE_NAME,
+    MODULES,
+    OPERATION_FIGURES,
+    SCOPES,
+    bound_of,
+    where,
+)
 from jaxobs.cli.analysis.report import Report
-from jaxobs.cli.analysis.table import bound_of, notes_of, where
-from jaxobs.report.columns import Column, Row, figure, text
+from jaxobs.cli.analysis.table import notes_of
+from jaxobs.report.columns import Column, Row, text
 from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style, tag
 from jaxobs.report.page.parts import parts_style, prose, table
 from jaxobs.report.units import amount, duration, or_absent, percent
@@ -33,43 +42,7 @@ def _operation(row: Row) -> Element:
     return tag("div", row["name"], tag("div", tag("small", particulars)) if particulars else None)
 
 
-_DEVICES: Final = (
-    Column("device", lambda row: f"{row['host']} {row['name']}".strip()),
-    text("kind", "device_kind"),
-    figure("span", "span_seconds", duration),
-    figure("busy", "busy_seconds", duration),
-    figure("idle", "idle_seconds", duration),
-    figure("communication", "collective_seconds", duration),
-    figure("exposed", "exposed_communication_seconds", duration),
-    figure("transfer", "transfer_seconds", duration),
-    figure("MFU", "mfu", percent),
-    figure("HFU", "hfu", percent),
-)
-_FIGURES: Final = (
-    figure("time", "seconds", duration),
-    figure("share", "share", percent),
-    figure("FLOP", "flops", amount),
-    figure("bytes", "bytes", lambda size: amount(size, "B")),
-    figure("FLOP/s", "achieved_flops_per_second", amount),
-    figure("B/s", "achieved_bytes_per_second", amount),
-    figure("FLOP/B", "intensity", amount),
-    figure("efficiency", "efficiency", percent),
-)
-_MODULES: Final = (
-    Column("module", lambda row: row["name"]),
-    figure("devices", "devices", str),
-    figure("runs", "runs", str),
-    *_FIGURES,
-    text("bound", "bound"),
-)
-_SCOPES: Final = (Column("scope", lambda row: row["scope"]), *_FIGURES, text("bound", "bound"))
-_OPERATIONS: Final = (
-    Column("operation", _operation),
-    text("what", "category"),
-    figure("runs", "executions", str),
-    *_FIGURES,
-    Column("bound", bound_of, text=True),
-)
+_OPERATIONS: Final = (Column("operation", _operation), text("what", "category"), *OPERATION_FIGURES)
 
 
 def page(report: Report) -> str:
@@ -96,9 +69,9 @@ def _sections(report: Report) -> Iterator[Element]:
     else:
         yield tag("p", "No operation with known floating-point work and bytes: nothing to plot.")
     for title, columns, rows in (
-        ("Devices", _DEVICES, document["devices"]),
-        ("Modules", _MODULES, document["modules"]),
-        ("Named scopes", _SCOPES, document["scopes"]),
+        ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
+        ("Modules", MODULES, document["modules"]),
+        ("Named scopes", SCOPES, document["scopes"]),
         ("Operations", _OPERATIONS, document["operations"]),
     ):
         if (shown := table(columns, rows, caption=title)) is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from jaxobs.cli.analysis.columns import DEVICE_FIGURES, DEVICE_NAME, MODULES, OPERATION_FIGURES, where
+from jaxobs.report.columns import Column, Row, plain, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
-from jaxobs.report.units import ABSENT, amount, duration, or_absent, percent
+from jaxobs.report.units import percent
 
-_KEPT_FOLDERS = 2
 _LEAST_NAME = 12
 _GAP = 2  # columns between two cells
 _NAMES = 3
@@ -23,7 +23,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     """Devices, modules and the `top` operations by time, and what could not be told."""
     parts: list[TextTable | str] = [_devices(document), ""]
     if document["modules"]:
-        parts += [_modules(document), ""]
+        parts += [_table(MODULES, document["modules"], {"FLOP/s", "B/s", "FLOP/B"}), ""]
     parts += [_operations(document, top, width)]
     hidden = len(document["operations"]) - top
     if hidden > 0:
@@ -69,77 +69,29 @@ def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def bound_of(row: Mapping[str, Any]) -> str:
-    """What limits an operation; `cache_resident` where device memory would, and was not waited for."""
-    return "cache_resident" if row["bound"] == "cache_resident" else str(row["label"])
-
-
-def where(row: Mapping[str, Any], folders: int = _KEPT_FOLDERS) -> str:
-    """The source line with the last folders of its path, else the named scope."""
-    path = re.split(r"[\\/]", row["source"])
-    return "/".join(path[-folders:]) if row["source"] else row["scope"]
-
-
 def _devices(document: Mapping[str, Any]) -> TextTable:
-    columns = ("device", "kind", "span", "busy", "idle", "communication", "exposed", "transfer", "MFU")
-    table = TextTable(columns, left=("kind",))
     several = len({device["host"] for device in document["devices"]}) > 1
-    for device in document["devices"]:
-        name = f"{device['host']} {device['name']}" if several else device["name"]
-        table.add(
-            name,
-            device["device_kind"] or ABSENT,
-            or_absent(device["span_seconds"], duration),
-            or_absent(device["busy_seconds"], duration),
-            or_absent(device["idle_seconds"], duration),
-            or_absent(device["collective_seconds"], duration),
-            or_absent(device["exposed_communication_seconds"], duration),
-            or_absent(device["transfer_seconds"], duration),
-            or_absent(device["mfu"], percent),
-        )
-    return table
-
-
-def _modules(document: Mapping[str, Any]) -> TextTable:
-    columns = ("module", "devices", "runs", "time", "share", "FLOP", "bytes", "efficiency", "bound")
-    table = TextTable(columns)
-    for row in document["modules"]:
-        table.add(
-            row["name"],
-            str(row["devices"]),
-            ABSENT if row["runs"] is None else str(row["runs"]),
-            or_absent(row["seconds"], duration),
-            or_absent(row["share"], percent),
-            or_absent(row["flops"], amount),
-            or_absent(row["bytes"], amount, "B"),
-            or_absent(row["efficiency"], percent),
-            row["bound"] or ABSENT,
-        )
-    return table
+    name = DEVICE_NAME if several else text("device", "name")
+    return _table((name, *DEVICE_FIGURES), document["devices"], {"HFU"})
 
 
 def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
-    columns = ("operation", "runs", "time", "share", "FLOP/s", "FLOP/B", "efficiency", "bound", "source")
-    rows = [
-        [
-            row["name"],
-            str(row["executions"]),
-            or_absent(row["seconds"], duration),
-            or_absent(row["share"], percent),
-            or_absent(row["achieved_flops_per_second"], amount),
-            or_absent(row["intensity"], amount),
-            or_absent(row["efficiency"], percent),
-            bound_of(row),
-            where(row),
-        ]
-        for row in document["operations"][:top]
-    ]
-    widest = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    # Figures are shown whole; what gives way is the names, the source's more than the operation's.
-    left = width - _GAP * (len(columns) - 1) - sum(widest[1:-1])
+    """Figures are shown whole; what gives way is the names, the source's more than the operation's."""
+    columns = (text("operation", "name"), *OPERATION_FIGURES, Column("source", where, text=True))
+    table = _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
+    widest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    left = width - _GAP * (len(widest) - 1) - sum(widest[1:-1])
     name = min(widest[0], max(_LEAST_NAME, left * 3 // 5))
     source = min(widest[-1], max(_LEAST_NAME, left - name))
-    table = TextTable(columns, left=("bound", "source"))
-    for cells in rows:
-        table.add(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source))
+    table.rows = [(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source)) for cells in table.rows]
+    return table
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:
+    """`left_out`: titles of columns that only the page has room for."""
+    shown = [column for column in columns if column.title not in left_out]
+    left = [column.title for column in shown if column.text]
+    table = TextTable([column.title for column in shown], left=left)
+    for row in rows:
+        table.add(*(plain(column.show(row)) for column in shown))
     return table
