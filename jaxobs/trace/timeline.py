@@ -219,7 +219,6 @@ class Timeline:
                 kind=operation.kind,
                 count=counts[index],
                 executions=executions,
-                total_seconds=totals[index] / PICOSECONDS,
                 self_seconds=own / PICOSECONDS,
                 charged_seconds=found.charged[index] / PICOSECONDS,
                 fastest_seconds=fastest[index] / PICOSECONDS if executions == counts[index] else None,

@@ -44,7 +44,7 @@ def times(*lines, metadata=()):
     for number, events in enumerate(lines):
         plane.line(f"thread/{number}", sorted(events, key=lambda event: event[1]))
     (device,) = read_trace(space(*metadata, plane)).devices
-    return {time.name: round(time.total_seconds * 1e6, 3) for time in device.operations}
+    return {time.name: round(time.self_seconds * 1e6, 3) for time in device.operations}
 
 
 def test_an_operation_lasts_until_another_thread_has_finished_it():

@@ -14,7 +14,7 @@ from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.view import ProfileView
 from jaxobs.derive.snapshot.view import SnapshotView
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.report.host_lines import main_thread_lines
+from jaxobs.report.document import main_thread_lines
 from jaxobs.vocabulary.wall_time import BUSY, IDLE
 
 LEAST_CONFIDENCE = 0.1

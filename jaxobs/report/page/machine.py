@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jaxobs.report.columns import Column, Row
-from jaxobs.report.document import Document
+from jaxobs.report.document import Document, main_thread_shares
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.host_lines import main_thread_shares
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, byte_size, percent, rough_percent

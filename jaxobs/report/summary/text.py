@@ -9,8 +9,14 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Final
 
-from jaxobs.report.document import Document, all_compile_seconds, devices_with_memory, fullest
-from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
+from jaxobs.report.document import (
+    Document,
+    all_compile_seconds,
+    devices_with_memory,
+    fullest,
+    main_thread_lines,
+    waiting_for_device,
+)
 from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
 from jaxobs.report.summary import tables
 from jaxobs.report.summary.reasons import Reasons

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from jaxobs.report.document import main_thread_lines
 from jaxobs.report.drawing.time_shares import COMPONENTS
-from jaxobs.report.host_lines import main_thread_lines
 from jaxobs.report.page.opening import known_figures, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
