@@ -198,16 +198,14 @@ def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool
     return plain | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
 
 
-def origin(name: str, arguments: Mapping[str, Any]) -> str:
-    """Where the value of a setting came from: `argument`, its environment variable, or `default`."""
-    if arguments.get(name) is not None:
-        return "argument"
+def origin(name: str) -> str:
+    """Where the value of a setting comes from that no argument gives: its environment variable, or `default`."""
     variable = PREFIX + name.upper()
     return variable if variable in {key.upper() for key in os.environ} else "default"
 
 
-def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """`JAXOBS_…` variables that mean nothing, each with the setting that was probably meant.
+def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """`JAXOBS_…` variables that mean nothing, each with a line that names the setting which was probably meant.
 
     Those that begin with the name of somebody else's plugin are left to it (`jaxobs.plugin.settings`).
     """
@@ -216,31 +214,23 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
         name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
     )
     others = prefixes_of_others() if unknown else ()
-    return [
-        (name, _meant(name.upper().removeprefix(PREFIX)))
+    return {
+        name: f"unknown setting {name}" + (f" (did you mean {PREFIX}{meant.upper()}?)" if meant else "")
         for name in unknown
         if not name.upper().startswith(others)
-    ]
-
-
-def _meant(word: str) -> str | None:
-    """Without the prefix, which would make all of them alike."""
-    close = difflib.get_close_matches(word.lower(), Settings.model_fields, 1)
-    return PREFIX + close[0].upper() if close else None
-
-
-def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same with a line to say of each."""
-    return {
-        name: f"unknown setting {name}" + (f" (did you mean {meant}?)" if meant else "")
-        for name, meant in unknown_variables(environment)
+        for meant in [_closest(name.upper().removeprefix(PREFIX).lower())]
     }
+
+
+def _closest(word: str) -> str | None:
+    """The setting with the most similar name; without the prefix, which would make all of them alike."""
+    return next(iter(difflib.get_close_matches(word, Settings.model_fields, 1)), None)
 
 
 def _explain(problem: Any, arguments: Mapping[str, Any]) -> str:
     name = str(problem["loc"][0]) if problem["loc"] else "settings"
     if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(name, Settings.model_fields, 1)
-        return f"unknown setting {name!r}" + (f" (did you mean {close[0]!r}?)" if close else "")
+        meant = _closest(name)
+        return f"unknown setting {name!r}" + (f" (did you mean {meant!r}?)" if meant else "")
     place = f"argument {name}" if name in arguments else f"environment variable {PREFIX}{name.upper()}"
     return f"{place}={problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"

@@ -44,7 +44,7 @@ ADDRESS_SECONDS = 5.0
 class Observer:
     """What `instrument()` returns. Every method is safe at any time, also after `shutdown()`."""
 
-    def __init__(self, settings: Settings, *, before: Observer | None = None) -> None:
+    def __init__(self, settings: Settings, *, before: Observer | None) -> None:
         """`before`: the observer that this process had, and that has ended."""
         from jaxobs.config import plain_settings  # loads pydantic, which whoever has `settings` has done
 

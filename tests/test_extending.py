@@ -43,7 +43,7 @@ from jaxobs.roofline_model.operation_work import Work
 from tests.derive.made_up import at, families, new_fold, applied, step
 
 work = Work()
-time = OperationTime("copy.1", "copy.1", "jit_step", 1, "copy", "compute", 1, 1, 1e-3, 1e-3, 1e-3, 1e-3)
+time = OperationTime("copy.1", "copy.1", "jit_step", 1, "copy", "compute", 1, 1, 1e-3, 1e-3, 1e-3)
 bound = Bound(0.0, 0.0, 0.0, 9e-4, 9e-4, "memory")
 work.add(time, Cost(bytes=1e6), bound, None)
 label = work.label("compute")

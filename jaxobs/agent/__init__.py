@@ -1,1 +1,1 @@
-"""Floor 4: what runs in the agent's own process: receive, fold, snapshot, export. Never imports JAX."""
+"""What runs in the agent's own process: receive, fold, snapshot, export. Never imports JAX."""

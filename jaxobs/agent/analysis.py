@@ -15,13 +15,11 @@ from jaxobs.derive.executables.kept_operations import OPERATIONS_KEPT
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost
+from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace import TraceError, read_trace
-
-LARGEST_WINDOW = 64 * 2**20
-"""Bytes of a trace that are read. Reading takes about seven times as much memory, and 4 s for so many (measured)."""
 
 MODULES_WAITING = 256 * 2**20
 """Bytes of modules and traces that wait to be read. Beyond it they are refused: thousands of large executables that are
@@ -50,7 +48,7 @@ class WindowDone(NamedTuple):
     """A profiler window was read, or could not be."""
 
     window: WindowToRead
-    joined: Profiled | None
+    profiled: Profiled | None
     reason: str
 
 
@@ -139,7 +137,7 @@ class Analysis:
                 return
             size, item = waited
             began = perf_counter()
-            with self._garbage.unheeded(size):
+            with self._garbage.kept_from_collections(size):
                 done = self._decode(*item) if kind == _MODULE else self._read(item)
                 del item, waited
             with self._bytes_lock:
@@ -155,23 +153,23 @@ class Analysis:
     def _read(self, window: WindowToRead) -> WindowDone:
         trace_bytes = window.event.xspace or b""
         # The event goes on without its trace: it would hold megabytes.
-        told = window.without_trace()
+        light = window.without_trace()
         try:
             trace = read_trace(
                 trace_bytes,
-                maximum_bytes=LARGEST_WINDOW,
+                maximum_bytes=LARGEST_TRACE,
                 stretches=window.stretches,
                 modules=self._modules.carried,
             )
             del trace_bytes
             self._modules.remember(trace)
             peaks = {(device.host, device.name): window.peaks for device in trace.devices}
-            joined = join(trace, self._modules.of(trace), peaks, window.working_sets)
+            profiled = join(trace, self._modules.of(trace), peaks, window.working_sets)
         except TraceError as error:
-            return WindowDone(told, None, str(error)[:500])
+            return WindowDone(light, None, str(error)[:500])
         except Exception as error:  # noqa: BLE001  # one window must not end the thread
-            return WindowDone(told, None, f"{type(error).__name__}: {error}"[:500])
-        return WindowDone(told, joined, "")
+            return WindowDone(light, None, f"{type(error).__name__}: {error}"[:500])
+        return WindowDone(light, profiled, "")
 
 
 class _Modules:

@@ -58,9 +58,9 @@ class Exporting:
     def _delivery(self) -> Delivery:
         """What the plugin says of itself; nothing where it fails to."""
         with contextlib.suppress(Exception):  # called from outside the guard, on any thread
-            told = self._plugin.delivery()
-            if isinstance(told, Delivery):
-                return told
+            delivery = self._plugin.delivery()
+            if isinstance(delivery, Delivery):
+                return delivery
         return Delivery()
 
     def offer(self, snapshot: Snapshot, events: Iterable[Event], spans: Iterable[Span]) -> None:
@@ -108,15 +108,15 @@ class Exporting:
     def undelivered(self) -> str:
         """What it was given and has not delivered, in words; empty where that is nothing, or not known."""
         own = self._delivery().undelivered
-        told = [str(own)] if own else []
+        reasons = [str(own)] if own else []
         waiting = len(self._events) + len(self._spans)
         if waiting and self.guard.waiting_seconds() >= QUICK_SECONDS:
-            told.append(
+            reasons.append(
                 f"no answer for {self.guard.waiting_seconds():.1f} s; {waiting} events and spans wait for it"
             )
         elif waiting and self.guard.set_aside:
-            told.append(f"{waiting} events and spans were not taken: {self.guard.reason}")
-        return "; ".join(told)
+            reasons.append(f"{waiting} events and spans were not taken: {self.guard.reason}")
+        return "; ".join(reasons)
 
     def job_ended(self) -> None:
         """Tell a plugin that wants to know it at once."""

@@ -64,7 +64,7 @@ class Garbage:
         self._resident_then = self._resident()
 
     @contextlib.contextmanager
-    def unheeded(self, size: int) -> Iterator[None]:
+    def kept_from_collections(self, size: int) -> Iterator[None]:
         """For what is made from so many bytes: where it is much, no full collection will look at it.
 
         Garbage of that moment is kept until the process has grown: of small modules, which are many, that would add up.

@@ -22,7 +22,7 @@ def last_document(document: Mapping[str, Any], undelivered: Mapping[str, str]) -
 def summary_file(directory: str | None, name: str | None) -> str | None:
     """Where the summary is left: in a directory of the settings, or the system's temporary one.
 
-    None where there is neither, and where the job has not told what it is called.
+    None where there is neither, and where the job has not said what it is called.
     """
     place = Path(directory) if directory else temporary_directory()
     return None if place is None or name is None else str(place.absolute() / f"jaxobs-{name}-killed.txt")

@@ -129,7 +129,7 @@ class Service:
             if monotonic() >= next_turn:
                 next_turn = monotonic() + interval
                 self._turn()
-            readable = self._pipe.wait(next_turn, idle=self._slices.rested)
+            readable = self._pipe.wait(next_turn, idle=self._slices.has_waited)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -164,7 +164,7 @@ class Service:
         patience = seconds(until - now())
         if patience <= 0:
             return
-        with self._slices.hurried():
+        with self._slices.without_pauses():
             self._read_windows()
             self._analysed(self._analysis.settle(min(SETTLE_SECONDS, patience / 3)))
             self._send(wire.REPLY, (number, dict(self._turn().document)))
@@ -180,15 +180,15 @@ class Service:
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 apart = not event.proto and self._payloads
                 self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
-            told: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
+            amended: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, and what it measures there is refused here.
                 reason = f"the agent cannot load it: {self._plugins.undeclared[event.source]}"
-                told = event._replace(up=False, reason=reason)
+                amended = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
-            self.fold.apply(told)
+            self.fold.apply(amended)
             if self._plugins.events_are_taken:
-                self._new_events.append(_without_payload(told))
+                self._new_events.append(_without_payload(amended))
             if isinstance(event, BackendFound):
                 self._bind(event)
 
@@ -264,12 +264,12 @@ class Service:
             exporter.job_ended()
         for collector in self._plugins.collectors:
             collector.stop()
-        with self._slices.hurried():
+        with self._slices.without_pauses():
             self._read_windows(final=True)
             settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
             self._analysed(self._analysis.settle(settle))
             self._fold_arrivals()
-            self.fold.end(now(), said=patience is not None)
+            self.fold.end(now(), by_itself=patience is not None)
             snapshot = self._turn()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())

@@ -27,8 +27,8 @@ INLINE_PAUSE_SECONDS: Final = 0.0002
 class Slices:
     """Call it often while working: it sleeps when the slice is used up, unless somebody waits for the work to be done.
 
-    One for each thread that works. `patience` is how many seconds after `rested` the pauses end, so that who gets more to
-    do than a quarter of a core can do still keeps up.
+    One for each thread that works. `patience` is how many seconds after `has_waited` the pauses end, so that who gets
+    more to do than a quarter of a core can do still keeps up.
     """
 
     def __init__(self, *, inline: bool = False, patience: float = math.inf) -> None:
@@ -42,14 +42,14 @@ class Slices:
         if perf_counter() >= self._used_up_at:
             self._give_way()
 
-    def rested(self) -> None:
+    def has_waited(self) -> None:
         """The thread has waited for something to do: a slice begins."""
         started = perf_counter()
         self._used_up_at = started + SLICE_SECONDS
         self._patient_until = started + self._patience
 
     @contextlib.contextmanager
-    def hurried(self) -> Iterator[None]:
+    def without_pauses(self) -> Iterator[None]:
         """Somebody waits: without pauses, on whichever thread works."""
         before, self._somebody_waits = self._somebody_waits, True
         try:

@@ -2,90 +2,75 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError, suggestion
+from jaxobs.cli import UsageError
+from jaxobs.cli.console.parser import Parser
 
 SUMMARY = "show a profiler trace: each operation's time, work, efficiency and source line"
 
-USAGE = """usage: jaxobs analyze PATH [--json] [--html FILE] [--top N] [--maximum-bytes N]
-  PATH               a file *.xplane.pb, or the directory given to jax.profiler.trace()
-  --json             print everything as JSON
-  --html FILE        write one page with a roofline plot that needs nothing else
-  --top N            operations shown in the table (default 20)
-  --maximum-bytes N  the largest trace of one host that is read (default 256 MiB)
-Peaks: JAXOBS_PEAK_FLOPS and JAXOBS_PEAK_BYTES_PER_SECOND first, then the data sheet of the device
-kind, then for a trace of this host what `jaxobs calibrate` measured, then what the trace says."""
-
-_OPTIONS = ("--json", "--html", "--top", "--maximum-bytes", "--help")
-_TOP = 20
+_PEAKS = (
+    "Peaks: JAXOBS_PEAK_FLOPS and JAXOBS_PEAK_BYTES_PER_SECOND first, then the data sheet of the device kind, then for "
+    "a trace of this host what `jaxobs calibrate` measured, then what the trace says."
+)
 
 
 def run(arguments: list[str]) -> int:
     """Prints the analysis of a trace."""
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
-    options = _parse(arguments)
-    report = _analyze(options["path"], options["maximum_bytes"])
-    if options["html"] is not None:
+    options = _options(arguments)
+    report = _analyze(options.path, options.maximum_bytes)
+    if options.html is not None:
         from jaxobs.cli.analysis.page import page
 
         try:
-            Path(options["html"]).write_text(page(report), encoding="utf-8")
+            Path(options.html).write_text(page(report), encoding="utf-8")
         except OSError as error:
-            raise UsageError(f"cannot write {options['html']}: {error.strerror or error}") from None
-    if options["json"]:
+            raise UsageError(f"cannot write {options.html}: {error.strerror or error}") from None
+    if options.json:
         print(json.dumps(report.document, indent=2, allow_nan=False))
-    elif options["html"] is not None:
-        print(f"wrote {options['html']}")
+    elif options.html is not None:
+        print(f"wrote {options.html}")
     else:
         from jaxobs.cli.analysis.table import report_text
         from jaxobs.cli.console.terminal import is_styled, terminal_width
 
-        width, colour = terminal_width(sys.stdout), is_styled(sys.stdout)
-        print(report_text(report.document, top=options["top"], width=width, colour=colour))
+        width, bold = terminal_width(sys.stdout), is_styled(sys.stdout)
+        print(report_text(report.document, top=options.top, width=width, bold=bold))
     return 0
 
 
-def _parse(arguments: list[str]) -> dict[str, Any]:
+def _options(arguments: list[str]) -> argparse.Namespace:
     from jaxobs.trace import DEFAULT_MAXIMUM_BYTES
 
-    found: dict[str, Any] = {
-        "path": None, "json": False, "html": None, "top": _TOP, "maximum_bytes": DEFAULT_MAXIMUM_BYTES,
-    }  # fmt: skip
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        option, equals, value = word.partition("=")
-        if word == "--json":
-            found["json"] = True
-        elif option in {"--html", "--top", "--maximum-bytes"}:
-            if not equals:
-                if not rest:
-                    raise UsageError(f"option {option} needs a value; `jaxobs analyze --help` tells more")
-                value = rest.pop(0)
-            name = option[2:].replace("-", "_")
-            found[name] = value if name == "html" else _count(option, value)
-        elif word.startswith("-"):
-            raise UsageError(
-                f"unknown option {word}{suggestion(word, _OPTIONS)}; `jaxobs analyze --help` tells more"
-            )
-        elif found["path"] is not None:
-            raise UsageError(f"one trace at a time: {found['path']!r} and {word!r} were given")
-        else:
-            found["path"] = word
-    if found["path"] is None:
-        raise UsageError("no trace given: a file *.xplane.pb, or the directory of jax.profiler.trace()")
-    return found
+    parser = Parser("analyze", SUMMARY, _PEAKS)
+    parser.add_argument(
+        "path", metavar="PATH", help="a file *.xplane.pb, or the directory given to jax.profiler.trace()"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write one page with a roofline plot that needs nothing else"
+    )
+    parser.add_argument(
+        "--top",
+        metavar="N",
+        type=_count,
+        default=20,
+        help="operations shown in the table (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--maximum-bytes", metavar="N", type=_count, default=DEFAULT_MAXIMUM_BYTES,
+        help="the largest trace of one host that is read (default: %(default)s)",
+    )  # fmt: skip
+    return parser.options(arguments)
 
 
-def _count(option: str, value: str) -> int:
+def _count(value: str) -> int:
     if not value.isascii() or not value.isdecimal() or not int(value):
-        raise UsageError(f"{option} {value!r}: give a positive whole number")
+        raise argparse.ArgumentTypeError(f"{value!r}: give a positive whole number")
     return int(value)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
-from jaxobs.cli.console.timed_parser import TimedParser
+from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
@@ -49,9 +49,12 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
-        from jaxobs.cli.console.calibration_table import print_table
+        from jaxobs.cli.console.calibration_table import calibration_parts
+        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.report.text_table import to_text
 
-        print_table(calibration)
+        parts = calibration_parts(calibration)
+        print(to_text(parts, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
     if complaint:
         print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
         return 1
@@ -93,8 +96,8 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
             process.kill()
         reader.join()
     if document is None:
-        said = next((line for line in reversed(complaints) if line.strip()), "it said nothing")
-        raise CalibrationFailedError(f"the measuring process ended with status {status}: {said.strip()}")
+        last_line = next((line for line in reversed(complaints) if line.strip()), "it said nothing")
+        raise CalibrationFailedError(f"the measuring process ended with status {status}: {last_line.strip()}")
     return Calibration.from_dict(document)
 
 
@@ -161,7 +164,11 @@ def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | No
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = TimedParser("calibrate", __doc__, DEFAULT_SECONDS, "time to take", _MOST_SECONDS)
+    parser = Parser("calibrate", __doc__)
+    parser.add_argument(
+        "--seconds", type=seconds_up_to(_MOST_SECONDS), default=DEFAULT_SECONDS,
+        help="time to take (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
     )

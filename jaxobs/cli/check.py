@@ -9,44 +9,35 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxobs.cli import UsageError, suggestion
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from jaxobs.cli.console.parser import Parser
+from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.report.units import ABSENT
 
 SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs attention"
-
-USAGE = """usage: jaxobs check [--calibrate] [--json]
-  --calibrate  first measure the peaks of this host's device (`jaxobs calibrate`)
-  --json       print the same as JSON
-exit status 1 if something needs attention"""
-
-_OPTIONS = ("--calibrate", "--json")
 
 
 def run(arguments: list[str]) -> int:
     """Prints the report; 1 where something needs attention."""
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
-    for word in arguments:
-        if word not in _OPTIONS:
-            raise UsageError(
-                f"unknown argument {word!r}{suggestion(word, _OPTIONS)}; `jaxobs check --help` tells more"
-            )
-    if "--calibrate" in arguments:
+    parser = Parser("check", SUMMARY, "Exit status 1 if something needs attention.")
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="first measure the peaks of this host's device (`jaxobs calibrate`)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    options = parser.options(arguments)
+    if options.calibrate:
         # In a process of its own, and its words are no part of ours.
         subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=sys.stderr, check=False)
     report = collect()
-    if "--json" in arguments:
+    if options.json:
         print(json.dumps(report, indent=2))
     else:
-        from jaxobs.cli.console.tables import to_text
         from jaxobs.cli.console.terminal import is_styled, terminal_width
 
-        print(to_text(_parts(report), width=terminal_width(sys.stdout), colour=is_styled(sys.stdout)))
+        print(to_text(_parts(report), width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
     return 1 if report["problems"] else 0
 
 
@@ -98,26 +89,25 @@ def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
     return {"jaxobs": installed, "python": platform.python_version(), **versions}
 
 
-def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
+def _parts(report: dict[str, Any]) -> Iterator[TextTable | str]:
     from jaxobs.cli.checks.devices import peak_notes, peak_rows
-    from jaxobs.cli.console.tables import add_row, new_table
 
     yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
     yield ""
-    table = new_table("setting", "value", "from", left=("value", "from"))
+    table = TextTable(("setting", "value", "from"), left=("value", "from"))
     for name, setting in report["settings"].items():
         value = setting["value"]
-        add_row(table, name, "–" if value in (None, {}) else str(value), setting["origin"])
+        table.add(name, ABSENT if value in (None, {}) else str(value), setting["origin"])
     for name, value in report["variables"].items():
-        add_row(table, name, value, "environment")
+        table.add(name, value, "environment")
     yield table
     yield ""
     for device in report["devices"]:
         yield f"device {device['device']}: {device['kind']} ({device['platform']})"
         if rows := peak_rows(device["peaks"]):
-            peaks = new_table("peak", "value", "unit", "from", left=("unit", "from"))
+            peaks = TextTable(("peak", "value", "unit", "from"), left=("unit", "from"))
             for row in rows:
-                add_row(peaks, *row)
+                peaks.add(*row)
             yield peaks
         yield from peak_notes(device["peaks"])
     for vendor, names in report["hardware_present"].items():
@@ -125,7 +115,7 @@ def _parts(report: dict[str, Any]) -> Iterator[Table | str]:
     yield ""
     for plugin in report["plugins"]:
         yield f"plugin {plugin['group']} {plugin['name']}: {plugin['state']} ({plugin['distribution']})"
-        yield from (f"  {said['text']}" for said in plugin["remarks"])
+        yield from (f"  {remark['text']}" for remark in plugin["remarks"])
     yield ""
     yield "needs attention:" if report["problems"] else "nothing needs attention"
     yield from (f"- {problem}" for problem in report["problems"])

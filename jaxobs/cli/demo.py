@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
-from jaxobs.cli.console.timed_parser import TimedParser
+from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
@@ -99,8 +99,11 @@ def _hold(observer: Observer) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    what = "time to train, without the first compile"
-    parser = TimedParser("demo", __doc__, DEFAULT_SECONDS, what, _MOST_SECONDS)
+    parser = Parser("demo", __doc__)
+    parser.add_argument(
+        "--seconds", type=seconds_up_to(_MOST_SECONDS), default=DEFAULT_SECONDS,
+        help="time to train, without the first compile (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--hold", action="store_true", help="keep serving the metrics until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
     return parser.options(arguments)

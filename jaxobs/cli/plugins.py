@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxobs.cli import UsageError, suggestion
+from jaxobs.cli.console.parser import Parser
 from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import variables
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from jaxobs.report.text_table import TextTable, to_text
 
 SUMMARY = "list the installed plugins, their metrics, and why one cannot be loaded"
-
-USAGE = "usage: jaxobs plugins [--json]; exit status 1 if one cannot be loaded"
 
 
 def run(arguments: list[str]) -> int:
     """Prints the plugins; 1 where one of them failed, or none is there."""
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
-    for word in arguments:
-        if word != "--json":
-            raise UsageError(f"unknown argument {word!r}{suggestion(word, ['--json'])}; {USAGE}")
+    parser = Parser("plugins", SUMMARY, "Exit status 1 if one cannot be loaded.")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    options = parser.options(arguments)
     plugins = [describe(found) for found in find_plugins()]
-    if arguments:
+    if options.json:
         print(json.dumps(plugins, indent=2))
     else:
         print(plugins_text(plugins))
@@ -57,25 +50,24 @@ def describe(found: Found) -> dict[str, Any]:
 
 def plugins_text(plugins: list[dict[str, Any]]) -> str:
     """The same for people: a table, the metrics of each, and what went wrong."""
-    from jaxobs.cli.console.tables import add_row, new_table, to_text
     from jaxobs.cli.console.terminal import is_styled, terminal_width
 
     if not plugins:
         return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
     columns = ("plugin", "group", "state", "metrics", "distribution")
-    table = new_table(*columns, left=("group", "state", "distribution"))
+    table = TextTable(columns, left=("group", "state", "distribution"))
     for plugin in plugins:
         count = str(len(plugin["metrics"]))
-        add_row(table, plugin["name"], plugin["group"], plugin["state"], count, plugin["distribution"])
+        table.add(plugin["name"], plugin["group"], plugin["state"], count, plugin["distribution"])
     lines = [f"{plugin['name']}: {', '.join(plugin['metrics'])}" for plugin in plugins if plugin["metrics"]]
     settings = [f"{name}: {text}" for plugin in plugins for name, text in plugin["settings"].items()]
     failures = [
         f"{plugin['name']} = {plugin['value']}: {plugin['error']}" for plugin in plugins if plugin["error"]
     ]
-    parts: list[Table | str] = [
+    parts: list[TextTable | str] = [
         table,
         *(["", "metrics", *lines] if lines else []),
         *(["", "settings of plugins", *settings] if settings else []),
         *(["", "failed", *failures] if failures else []),
     ]
-    return to_text(parts, width=terminal_width(sys.stdout), colour=is_styled(sys.stdout))
+    return to_text(parts, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout))

@@ -114,7 +114,7 @@ def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
 
 
 def launch_environment(
-    environment: dict[str, str], settings: dict[str, Any], named: tuple[str, ...] = ()
+    environment: dict[str, str], settings: dict[str, Any], named: tuple[str, ...]
 ) -> dict[str, str]:
     """The environment in which Python imports our sitecustomize, which then restores `environment`.
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-from jaxobs.cli import UsageError, suggestion
+from jaxobs.cli.console.parser import Parser
 
 SUMMARY = "print the summary of a run again, from the record that it left"
-
-USAGE = """usage: jaxobs show RECORD [--json]
-  RECORD  a file that a job left in JAXOBS_RUN_DIRECTORY, or that directory: then the newest run's
-  --json  print the whole record as JSON"""
-
-_OPTIONS = ("--json", "--help")
 
 
 def run(arguments: list[str]) -> int:
@@ -22,19 +16,15 @@ def run(arguments: list[str]) -> int:
     from jaxobs.cli.console.terminal import is_styled, terminal_width
     from jaxobs.report.summary import render
 
-    if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
-        return 0
-    wrong = [word for word in arguments if word.startswith("-") and word not in _OPTIONS]
-    if wrong:
-        raise UsageError(
-            f"unknown option {wrong[0]}{suggestion(wrong[0], _OPTIONS)}; `jaxobs show --help` tells more"
-        )
-    paths = [word for word in arguments if not word.startswith("-")]
-    if len(paths) != 1:
-        raise UsageError("give one record: a file that a job left in JAXOBS_RUN_DIRECTORY, or that directory")
-    record = read_record(paths[0])
-    if "--json" in arguments:
+    parser = Parser("show", SUMMARY)
+    parser.add_argument(
+        "record", metavar="RECORD",
+        help="a file that a job left in JAXOBS_RUN_DIRECTORY, or that directory: then the newest run's",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
+    options = parser.options(arguments)
+    record = read_record(options.record)
+    if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
     if record.content.get("state") == "running":

@@ -9,9 +9,10 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from jaxobs.cli import UsageError
+from jaxobs.cli.console.parser import Parser
 from jaxobs.model.clock import sleep
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def run(arguments: list[str]) -> int:
     """Draws until the user quits; with --once, and where nobody looks at a terminal, it writes once."""
     from jaxobs.cli.console.live_view.watch import Watch
 
-    options = _parse(arguments)
+    options = _options(arguments)
     watch = Watch(_finder(options.address), _access(options))
     try:
         if options.once or not sys.stdout.isatty():
@@ -79,15 +80,8 @@ def _write_once(watch: Watch) -> int:
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises UsageError where argparse would end the process."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `jaxobs top --help` tells more")
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="jaxobs top", description=SUMMARY)
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("top", SUMMARY)
     parser.add_argument(
         "address", nargs="*", metavar="ADDRESS",
         help="host:port or a URL of a job's metrics server, as the job logs it; a port of this host; or a directory of"
@@ -106,7 +100,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--ca-file", type=Path, metavar="FILE",
         help="certificates in PEM form that https:// addresses are believed by (default: those of the system)",
     )  # fmt: skip
-    options = parser.parse_args(arguments)
+    options = parser.options(arguments)
     if not math.isfinite(options.refresh) or options.refresh < _LEAST_REFRESH:
         raise UsageError(f"--refresh {options.refresh:g}: give at least {_LEAST_REFRESH:g} seconds")
     return options

@@ -75,7 +75,7 @@ class Fold:
         self.compiles = Compiles(self.series, rows)
         self.executables = Executables(self.series)
         self.executable_table = ExecutableTable(self.executables, self.series, rows)
-        self.profiles = Profiles(self.series, max(1, series_limit // SERIES_AN_OPERATION))
+        self.profiles = Profiles(self.series, self.executables, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series, device_readings)
         self.memory = Memory(self.series)
         self.recent = Recent()
@@ -83,7 +83,9 @@ class Fold:
         self.run_time = RunTime(self.series, began, self._signs)
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            self.series, self._signs, Collaborators(self.compiles, self.executables, self.profiles)
+            self.series,
+            self._signs,
+            Collaborators(self.compiles, self.executables, self.executables.runs, self.profiles),
         )
         self._validation, self._writer = Validation(self.series), DocumentWriter()
         self.under_way = RunsUnderWay()
@@ -156,7 +158,7 @@ class Fold:
             loop.steps_ended(steps)
         except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
             return False
-        self.run_time.steps_ended(steps, its_end_is_told=not loop.inferred)
+        self.run_time.steps_ended(steps, its_end_is_reported=not loop.inferred)
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
         self.observation.accepted += len(steps)
@@ -176,19 +178,19 @@ class Fold:
 
     def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Profiler windows whose steps are known by now; `final`: nothing more will come."""
-        return self.profiles.to_read(now, self.executables, final=final)
+        return self.profiles.to_read(now, final=final)
 
-    def profiled(self, window: WindowToRead, joined: Profiled | None, reason: str = "") -> None:
+    def profiled(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
         """The agent has read a window, or could not."""
-        self.profiles.read(window, joined, self.executables, reason)
+        self.profiles.read(window, profiled, reason)
 
-    def end(self, now: int, *, said: bool) -> None:
-        """The job is over; `said` is false where it died without a word. What was held back is shown."""
+    def end(self, now: int, *, by_itself: bool) -> None:
+        """The job is over; `by_itself` is false where it died without a word. What was held back is shown."""
         self._follow(self.loops.inferred.end())
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
         steps = sum(loop.steps for loop in self.loops.by_name.values())
-        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, said=said)
+        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, by_itself=by_itself)
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> Snapshot:
@@ -234,7 +236,7 @@ class Fold:
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self.loops.named(event.loop)
         loop.step_ended(event)
-        self.run_time.step_ended(event, its_end_is_told=not loop.inferred)
+        self.run_time.step_ended(event, its_end_is_reported=not loop.inferred)
         self.recent.step_ended(event)
         self.spans.step_ended(event, loop)
 

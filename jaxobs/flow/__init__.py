@@ -1,1 +1,1 @@
-"""Floor 1: how events travel: the ring in the job, and their form on the pipe."""
+"""How events travel: the ring in the job, and their form on the pipe."""

@@ -83,19 +83,19 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
 
     They have megabytes, and each copy of one would hold the interpreter lock. `b""` stands in their place.
     """
-    told: list[Event | StepRows] = []
+    travelling: list[Event | StepRows] = []
     pieces: list[bytes] = []
     for event in events:
         light, payload = _payload_apart(event)
         if isinstance(payload, bytes) and len(payload) > MAXIMUM_BODY:
-            told.append(_without_payload(light, len(payload)))
+            travelling.append(_without_payload(light, len(payload)))
         # One that will be refused must leave no payload behind: the next event would be given it.
         elif isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
             pieces += [_HEADER.pack(PAYLOAD, len(payload)), payload]
-            told.append(light)
+            travelling.append(light)
         else:
-            told.append(event)
-    return told, pieces
+            travelling.append(event)
+    return travelling, pieces
 
 
 def _payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | None]:

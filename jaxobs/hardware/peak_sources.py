@@ -83,23 +83,27 @@ def peaks_for(
 
 
 def _measured(calibration: Calibration) -> dict[str, Peak]:
-    said = f"jaxobs calibrate, jaxlib {calibration.jaxlib}, {calibration.cores} cores"
+    source = f"jaxobs calibrate, jaxlib {calibration.jaxlib}, {calibration.cores} cores"
     if calibration.disturbed:
-        said += f", while others took {calibration.other_load:.1f} cores"
+        source += f", while others took {calibration.other_load:.1f} cores"
     found = {
-        f"matrix.{dtype}": Peak(rate.per_second, "measured", f"{said}, product of {rate.size} × {rate.size}")
+        f"matrix.{dtype}": Peak(
+            rate.per_second, "measured", f"{source}, product of {rate.size} × {rate.size}"
+        )
         for dtype, rate in calibration.best_matrix().items()
     }
     found |= {
-        f"vector.{dtype}": Peak(rate.per_second, "measured", f"{said}, multiply-adds on {rate.size} elements")
+        f"vector.{dtype}": Peak(
+            rate.per_second, "measured", f"{source}, multiply-adds on {rate.size} elements"
+        )
         for dtype, rate in calibration.best_vector().items()
     }
     exponential = calibration.best_transcendentals().get("float32")
     if exponential:
-        found["transcendentals"] = Peak(exponential.per_second, "measured", f"{said}, exp of float32")
+        found["transcendentals"] = Peak(exponential.per_second, "measured", f"{source}, exp of float32")
     points = calibration.memory_by_working_set()
     if points:
-        found["memory"] = Peak(points[-1][1], "measured", f"{said}, passes over {points[-1][0]:.0f} bytes")
+        found["memory"] = Peak(points[-1][1], "measured", f"{source}, passes over {points[-1][0]:.0f} bytes")
     return found
 
 

@@ -47,7 +47,7 @@ def attempt(environment: Mapping[str, str]) -> int | None:
         "SLURM_JOB_ID" in environment
     ):  # Slurm sets the count once there is one to set (man sbatch, output environment)
         return _number(environment, "SLURM_RESTART_COUNT") or 0
-    return next((told for name in _RESTARTS if (told := _number(environment, name)) is not None), None)
+    return next((count for name in _RESTARTS if (count := _number(environment, name)) is not None), None)
 
 
 def job_key(given: str | None, environment: Mapping[str, str], host: str) -> str | None:
@@ -79,8 +79,8 @@ def _kubernetes_job(environment: Mapping[str, str], host: str) -> str | None:
 
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
     """
-    if told := environment.get("JOBSET_NAME"):
-        return told
+    if name := environment.get("JOBSET_NAME"):
+        return name
     index = environment.get("JOB_COMPLETION_INDEX")
     job, dash, last = host.partition(".")[0].rpartition("-")
     return job if index and dash and last == index else None

@@ -145,17 +145,17 @@ def lowering(frame: FrameType | None) -> Lowering | None:
             found = caller.f_locals
             shardings = found.get("in_shardings", ())
             arguments = found.get("args", ())
-            if len(arguments) == len(shardings):
-                # Given to `jit`, they are the same for arrays that lie elsewhere yet, which JAX traces apart since 0.9.
-                shardings = [
-                    None if getattr(argument, "committed", None) is False else sharding
-                    for argument, sharding in zip(arguments, shardings, strict=True)
-                ]
             if name == "_pjit_call_impl_python":
                 # It was lowered before, and is compiled for other devices now.
                 shardings = [
                     argument.sharding if getattr(argument, "_committed", False) else None
-                    for argument in found.get("args", ())
+                    for argument in arguments
+                ]
+            elif len(arguments) == len(shardings):
+                # Given to `jit`, they are the same for arrays that lie elsewhere yet, which JAX traces apart since 0.9.
+                shardings = [
+                    None if getattr(argument, "committed", None) is False else sharding
+                    for argument, sharding in zip(arguments, shardings, strict=True)
                 ]
         elif name in TRANSFORMATIONS:
             transformation = name

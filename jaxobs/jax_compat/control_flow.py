@@ -1,7 +1,5 @@
 """Loops and conditionals of `jax.lax` that run outside any jit: each is then one compiled program of its own."""
 
-# private names of JAX live here
-
 from __future__ import annotations
 
 from types import FrameType, FunctionType

@@ -25,10 +25,10 @@ def twin(function: Any) -> Any:
         # jaxlib ends the process where it copies the jitted form of an object that cannot be referred to weakly, such as
         # one with __slots__ (seen on 0.10.2); TypeError here. JAX itself raises when such a function is called.
         weakref.ref(function.__wrapped__)
-        made = copy.copy(function)
-        if type(made) is type(function) and made is not function:
-            vars(made).update(vars(function))
-            return made
+        copied = copy.copy(function)
+        if type(copied) is type(function) and copied is not function:
+            vars(copied).update(vars(function))
+            return copied
     return None
 
 

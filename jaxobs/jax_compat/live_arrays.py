@@ -156,9 +156,9 @@ class Census:
         of_kind, of_line = list(self._kinds), list(self._tracebacks)
         texts = {number: text for text, number in self._texts.items()}
         for position, (key, count) in enumerate(counts.items()):
-            rest, made = divmod(key, LINES)
+            rest, line = divmod(key, LINES)
             kind, place = divmod(rest, PLACES)
-            self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[made], count)
+            self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[line], count)
             if position % ROWS_BETWEEN_LOOKS == 0:
                 yield
 
@@ -166,15 +166,15 @@ class Census:
         """Adds up `counts` by kind, place and line."""
         kinds: dict[int, int] = {}
         places: dict[int, int] = {}
-        made_by = self._tracebacks
+        lines = self._tracebacks
         avals, shardings, tracebacks = listing[:3]
         for row, (aval, sharding, traceback) in enumerate(zip(avals, shardings, tracebacks or repeat(None))):  # noqa: B905  # repeat(None) has no end
             if (kind := kinds.get(id(aval))) is None:
                 kind = kinds[id(aval)] = self._kinds.setdefault((aval.shape, aval.dtype), len(self._kinds))
             if (place := places.get(id(sharding))) is None:
                 place = places[id(sharding)] = self._place(sharding)
-            made = made_by.setdefault(traceback, len(made_by))
-            key = (kind * PLACES + place) * LINES + made
+            line = lines.setdefault(traceback, len(lines))
+            key = (kind * PLACES + place) * LINES + line
             counts[key] = counts.get(key, 0) + 1
             if row % ROWS_BETWEEN_LOOKS == ROWS_BETWEEN_LOOKS - 1:
                 yield

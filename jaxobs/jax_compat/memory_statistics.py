@@ -46,10 +46,10 @@ def named_amounts(statistics: dict[str, int] | None) -> dict[str, int | None]:
     return {field: known.get(key) for field, key in NAMES.items()}
 
 
-def _plain(told: Any) -> dict[str, int] | None:
-    if not told:
+def _plain(statistics: Any) -> dict[str, int] | None:
+    if not statistics:
         return None
-    return {str(key): value for key, value in told.items() if type(value) is int and value >= 0}
+    return {str(key): value for key, value in statistics.items() if type(value) is int and value >= 0}
 
 
 def address_space() -> tuple[int, int] | None:

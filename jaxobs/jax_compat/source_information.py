@@ -1,7 +1,5 @@
 """Which frames are the user's and which belong to JAX and to jaxobs."""
 
-# private names of JAX live here
-
 from __future__ import annotations
 
 import functools

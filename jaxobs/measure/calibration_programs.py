@@ -99,10 +99,10 @@ def working_sets(last_level_cache: int) -> list[int]:
     return [*takewhile(lambda size: size < largest, (_SMALLEST_SET * 4**step for step in count())), largest]
 
 
-def _last_level_cache(processor: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+def _last_level_cache() -> int:
     """Bytes of the largest cache the system tells of; 32 MiB, a small server's, where it tells of none."""
     found = [0]
-    for entry in processor.glob("index*/size"):
+    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = entry.read_text(encoding="utf-8").strip()
         if text[-1:] == "K" and text[:-1].isdigit():
             found.append(int(text[:-1]) * _KIBIBYTE)

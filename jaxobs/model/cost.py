@@ -127,7 +127,7 @@ class Cost:
                 f"{amount(self.at_most.transcendentals)} transcendentals",
             ),
         )
-        above = [said for least, most, said in pairs if most > least]
+        above = [text for least, most, text in pairs if most > least]
         return f" (at most {', '.join(above)})" if above else ""
 
     def __add__(self, other: Cost) -> Cost:

@@ -30,10 +30,8 @@ class OperationTime:
     """Events. One execution can launch several kernels, each an event."""
     executions: int
     """How often the instruction ran: for GPUs, events of one instruction next to each other, no kernel twice."""
-    total_seconds: float
-    """The sum of its events' durations."""
     self_seconds: float
-    """The same without what ran inside it: a loop's body counts for the body's operations, not for the loop."""
+    """The sum of its events' durations without what ran inside: a loop's body counts for the body's operations."""
     charged_seconds: float
     """Its part of the device's busy time, where operations side by side share each moment: these add up to it."""
     fastest_seconds: float | None = None
@@ -55,7 +53,7 @@ class ModuleTime:
     charged_seconds: float
     """The sum of its operations' charged seconds."""
     run_seconds: float | None = None
-    """The sum over these runs, each from its first operation to the end of its last; None where none is told."""
+    """The sum over these runs, each from its first operation to the end of its last; None where none is known."""
     cut_runs: int = 0
     """Runs beside them that the trace holds in part."""
 

@@ -1,1 +1,1 @@
-"""Floor 2: what a plugin is, how plugins are found, and how they are kept from hurting anyone."""
+"""What a plugin is, how plugins are found, and how they are kept from hurting anyone."""

@@ -19,13 +19,13 @@ def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
         )
     metrics: Any = plugin.metrics
     if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
-        return f"{name}.metrics is not a tuple of Metric but {_shown(metrics)}"
+        return f"{name}.metrics is not a tuple of Metric but {shown(metrics)}"
     interval: Any = plugin.interval if isinstance(plugin, Collector) else 1.0
     if not isinstance(interval, int | float) or isinstance(interval, bool) or not interval > 0:
-        return f"{name}.interval is not a positive number of seconds but {_shown(interval)}"
+        return f"{name}.interval is not a positive number of seconds but {shown(interval)}"
     if plugin.settings is not None and not _is_pydantic_model(plugin.settings):
         return (
-            f"{name}.settings is not an instance of a pydantic model but {_shown(plugin.settings)}: "
+            f"{name}.settings is not an instance of a pydantic model but {shown(plugin.settings)}: "
             "declare a class derived from pydantic.BaseModel, with a default for every field, and set an instance of it"
         )
     return ""
@@ -45,7 +45,7 @@ def _is_pydantic_model(settings: object) -> bool:
     return not isinstance(settings, type) and isinstance(fields, dict)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value in an error's line, with its type, cut where it is long."""
     try:
         text = repr(value)

@@ -92,7 +92,7 @@ class Announced:
             return _failed(point, problem)
         return Found(point.group, point.name, point.value, _distribution(point), plugin)
 
-    def late(self, seconds: float) -> Found:
+    def too_late(self, seconds: float) -> Found:
         """What is said of it where it was not loaded in time."""
         return _failed(self.point, f"its import or its constructor has not returned for {seconds:g} s")
 
@@ -147,7 +147,7 @@ class _Loading:
     def result(self, timeout: float, patience: float) -> Found:
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        return self._plugin.late(patience) if self._loaded is None else self._loaded
+        return self._plugin.too_late(patience) if self._loaded is None else self._loaded
 
     def _run(self) -> None:
         self._loaded = self._plugin.load()

@@ -84,7 +84,7 @@ class Progress(NamedTuple):
     """How far the job is: steps ended in all loops, and when an executable was last made (None: none yet).
 
     `module_bytes`: how large the modules of all executables are together, serialised. `agents`: how many agents there
-    have been so far; a new one knows nothing of what probes told those before. `in_checkpoint`: whether a phase
+    have been so far; a new one knows nothing of what probes sent to those before. `in_checkpoint`: whether a phase
     `checkpoint` is under way on any thread.
     """
 

@@ -13,13 +13,15 @@ TURN_SECONDS = 0.05
 
 Sample = Callable[[], None]
 
+STUCK_SECONDS = 5.0
+"""A probe that has not returned for so long is reported as not up, until it returns."""
+
 
 class Sampling:
     """`turn` is called by one thread, once a second or so. `samples` may change; they must not raise."""
 
-    def __init__(self, samples: Callable[[], Sequence[Sample]], stuck_seconds: float) -> None:
+    def __init__(self, samples: Callable[[], Sequence[Sample]]) -> None:
         self._samples = samples
-        self._stuck_seconds = stuck_seconds
         self._hanging: set[Sample] = set()
         self._cpu_before = 0.0
         self._turns: _Turns | None = None
@@ -29,7 +31,7 @@ class Sampling:
         """Call each that has come back from its last call, and wait a little for that."""
         turns = self._turns
         if turns is not None and turns.under_way:
-            if monotonic() - turns.since < self._stuck_seconds:
+            if monotonic() - turns.since < STUCK_SECONDS:
                 return
             turns.replaced = True
             self._cpu_before += turns.cpu_seconds

@@ -17,10 +17,7 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Announced, announced
 from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe.sampling import Sampling
-
-STUCK_SECONDS = 5.0
-"""A probe that has not returned for so long is reported as not up, until it returns."""
+from jaxobs.probe.sampling import STUCK_SECONDS, Sampling
 
 STOP_SECONDS = 1.0
 """The end of the job waits so long for all plugins of others together."""
@@ -74,9 +71,7 @@ class Sources:
         self._job_of = job_of
         self._log = log
         self._sources: list[Source] = []
-        self._sampling = Sampling(
-            lambda: [sample, *(source.sample for source in self._sources)], STUCK_SECONDS
-        )
+        self._sampling = Sampling(lambda: [sample, *(source.sample for source in self._sources)])
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self._sources)

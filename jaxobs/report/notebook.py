@@ -71,14 +71,14 @@ def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float,
 def comparison_html(comparison: Comparison) -> str:
     """Each loop's step in both runs as bars of one scale, what became of it and why, and the tables."""
     elements: list[Element | None] = [_rows("", comparison.headers)]
-    for told in comparison.step_times:
-        reasons = [finding.sentence for finding in reasons_of(told, comparison.findings)]
-        if not reasons and verdict(told) in {"slower", "faster"}:
+    for time in comparison.step_times:
+        reasons = [finding.sentence for finding in reasons_of(time, comparison.findings)]
+        if not reasons and verdict(time) in {"slower", "faster"}:
             reasons = [NO_REASON]
         elements += [
-            tag("p", *prose(sentence_of(told)), class_="sentence"),
+            tag("p", *prose(sentence_of(time)), class_="sentence"),
             tag("ul", *(tag("li", *prose(f"because {reason}")) for reason in reasons)) if reasons else None,
-            *_two_bars(*comparison.components.get(told.loop, ({}, {}))),
+            *_two_bars(*comparison.components.get(time.loop, ({}, {}))),
         ]
     if others := without_bearing(comparison):
         elements.append(tag("p", "Also different in B:"))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from jaxobs.report.document import compile_seconds
+
 FORMAT: Final = "jaxobs run record"
 VERSION: Final = 1
 """Raised when a key changes its meaning or goes; a key that is added does not raise it."""
@@ -53,17 +55,17 @@ class Record:
         return [entry for entry in self.snapshot.get(key) or [] if isinstance(entry, Mapping)]
 
 
-def encoded(record: Content, largest: int = LARGEST_BYTES) -> bytes:
-    """The record as strict JSON of at most `largest` bytes: with fewer entries where all would be more.
+def encoded(record: Content) -> bytes:
+    """The record as strict JSON of at most LARGEST_BYTES: with fewer entries where all would be more.
 
     Raises ValueError where even the fewest are too large.
     """
     for kept in ENTRIES_KEPT:
         data = json.dumps(_with_at_most(record, kept), allow_nan=False, separators=(",", ":")).encode("ascii")
-        if len(data) <= largest:
+        if len(data) <= LARGEST_BYTES:
             return data
     raise ValueError(
-        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {largest:,} are allowed"
+        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {LARGEST_BYTES:,} are allowed"
     )
 
 
@@ -96,12 +98,12 @@ def _with_at_most(record: Content, kept: int) -> Content:
     _cut(snapshot, "operations", kept, _share)
     _cut(snapshot, "scopes", kept, _share)
     functions = snapshot.get("functions") or {}
-    largest = _largest(functions, kept, lambda entry: _total(entry.get("seconds")))
+    largest = _largest(functions, kept, compile_seconds)
     left = [entry for name, entry in functions.items() if name not in largest]
     if left:
         snapshot["functions"] = {name: functions[name] for name in largest}
         snapshot["functions_left_out"] = (snapshot.get("functions_left_out") or 0) + len(left)
-        spent = sum(_total(entry.get("seconds")) for entry in left)
+        spent = sum(map(compile_seconds, left))
         snapshot["functions_left_out_seconds"] = (snapshot.get("functions_left_out_seconds") or 0.0) + spent
     loops = snapshot.get("loops") or {}
     longest = _largest(loops, kept, lambda entry: float(entry.get("wall_seconds") or 0.0))
@@ -137,7 +139,3 @@ def _spent(executable: Mapping[str, Any]) -> float:
 
 def _share(entry: Mapping[str, Any]) -> float:
     return float(entry.get("share") or entry.get("self_seconds") or entry.get("seconds") or 0.0)
-
-
-def _total(seconds: Mapping[str, float] | None) -> float:
-    return sum((seconds or {}).values())

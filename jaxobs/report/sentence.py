@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
+from jaxobs.report.document import Document, longest_loops
 from jaxobs.report.units import amount, duration, percent, rough_percent
 
 CLEAR: Final = 0.1
@@ -18,8 +19,6 @@ WORTH_SAYING: Final = 0.01
 
 OF_ARGUMENTS: Final = ("shape", "dtype", "weak_type", "sharding")
 """Causes that are a property of the argument named with them."""
-
-Document = Mapping[str, Any]
 
 
 class Part(NamedTuple):
@@ -36,8 +35,7 @@ def _name(words: str) -> Part:
 
 def main_loop(document: Document) -> str | None:
     """The loop that took most of the time; None where there is none."""
-    loops = document.get("loops") or {}
-    return max(loops, key=lambda name: loops[name].get("wall_seconds") or 0.0, default=None)
+    return next(iter(longest_loops(document)), None)
 
 
 def sentence(document: Document, name: str) -> Iterator[Part]:
@@ -56,13 +54,13 @@ def plain(parts: Iterator[Part]) -> str:
 
 def _pace(name: str, loop: Document) -> Iterator[Part]:
     yield _name(name)
-    rate, took = loop.get("steps_per_second"), loop.get("step_seconds")
+    rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
     if rate is None:
         yield Part(f" has done {loop.get('steps') or 0:,} steps")
-    elif rate >= 1 or took is None:
+    elif rate >= 1 or step_seconds is None:
         yield Part(f" runs at {amount(rate)} steps/s")
     else:
-        yield Part(f" takes {duration(took)} a step")
+        yield Part(f" takes {duration(step_seconds)} a step")
     yield Part(f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else ".")
 
 

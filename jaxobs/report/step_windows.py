@@ -45,8 +45,8 @@ class StepWindows:
         if len(self._rows) > WINDOWS_KEPT:
             self._length *= 2
             even = len(self._rows) // 2 * 2
-            joined = [_sum(*self._rows[index : index + 2]) for index in range(0, even, 2)]
-            self._rows = joined + self._rows[even:]
+            pairs = [_sum(*self._rows[index : index + 2]) for index in range(0, even, 2)]
+            self._rows = pairs + self._rows[even:]
 
     def to_dict(self) -> dict[str, list[float | None]]:
         """A column for each figure, one entry a stretch.

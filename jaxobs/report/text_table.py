@@ -65,6 +65,16 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
+def cut(words: str, width: int) -> str:
+    """The first letters, at most `width`, with an ellipsis where that is not all."""
+    return words if len(words) <= width else words[: max(0, width - 1)] + "…"
+
+
+def end_of(words: str, width: int) -> str:
+    """The last letters, at most `width`, behind an ellipsis where that is not all."""
+    return words if len(words) <= width else "…" + words[len(words) - width + 1 :]
+
+
 def _fitting(lengths: Sequence[Sequence[int]], width: int) -> list[int]:
     """Each column as wide as its widest cell, the first of which is its heading; then the widest give way."""
     widths = [max(column) for column in lengths]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 ABSENT: Final = "–"
@@ -17,6 +18,11 @@ _PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"
 
 _ROUNDED_UP: Final = 0.9995
 """From here on three digits show a whole unit."""
+
+
+def or_absent(value: float | None, write: Callable[..., str], *unit: str) -> str:
+    """`write(value, *unit)`, or `–`."""
+    return ABSENT if value is None else write(value, *unit)
 
 
 def duration(seconds: float) -> str:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from jaxobs.report.document import all_compile_seconds, longest_loops
+
 PREFIX: Final = "jaxobs/"
 
 MAIN_LOOP: Final = "train"
@@ -25,27 +27,22 @@ def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
     seconds, sizes in bytes, shares from 0 to 1.
     """
     found: dict[str, float] = {}
-    loops = document.get("loops") or {}
-    longest = sorted(loops, key=lambda name: -float(loops[name].get("wall_seconds") or 0.0))[:LARGEST_LOOPS]
-    main = MAIN_LOOP if MAIN_LOOP in loops else next(iter(longest), None)
-    for name in dict.fromkeys([*([main] if main else []), *longest]):
-        prefix = PREFIX if name == main else f"{PREFIX}{name}/"
-        found |= {prefix + key: value for key, value in _of_loop(loops[name])}
+    for rank, (name, loop) in enumerate(_main_loop_first(document)[:LARGEST_LOOPS]):
+        prefix = f"{PREFIX}{name}/" if rank else PREFIX
+        found |= {prefix + key: value for key, value in _of_loop(loop)}
     found |= {PREFIX + key: value for key, value in _of_process(document)}
     return {key: float(value) for key, value in found.items() if _is_number(value)}
 
 
 def steps_of_main_loop(document: Mapping[str, Any]) -> int | None:
     """How many steps the main loop has ended, by which trackers order values; None where there is no loop."""
-    loops = document.get("loops") or {}
-    if not loops:
-        return None
-    main = (
-        MAIN_LOOP
-        if MAIN_LOOP in loops
-        else max(loops, key=lambda name: float(loops[name].get("wall_seconds") or 0.0))
-    )
-    return int(loops[main].get("steps") or 0)
+    return next((int(loop.get("steps") or 0) for _, loop in _main_loop_first(document)), None)
+
+
+def _main_loop_first(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The loops by their names: the main one, then the others from the longest on."""
+    names = sorted(longest_loops(document), key=lambda name: name != MAIN_LOOP)
+    return [(name, document["loops"][name]) for name in names]
 
 
 def _of_loop(loop: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -70,8 +67,7 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if functions:
         yield "compilations", sum(entry.get("compilations") or 0 for entry in functions)
         yield "recompilations", sum(entry.get("recompilation_count") or 0 for entry in functions)
-        spent = sum(sum((entry.get("seconds") or {}).values()) for entry in functions)
-        yield "compile_seconds", spent + (document.get("functions_left_out_seconds") or 0.0)
+        yield "compile_seconds", all_compile_seconds(document)
 
 
 def _is_number(value: Any) -> bool:

@@ -53,6 +53,11 @@ class Bound:
         return largest((self.matrix_seconds, self.vector_seconds, self.transcendental_seconds))
 
     @property
+    def knows_large_parts(self) -> bool:
+        """Whether no peak is missing for matrix products or memory, whose time could dominate the rest."""
+        return not any(name.startswith(("matrix", "memory")) for name in self.missing)
+
+    @property
     def reason(self) -> str | None:
         """Why there is no bound, or why it is a lower one; None where nothing was left out."""
         if self.missing:
@@ -170,19 +175,3 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
     return Efficiency(
         value, "faster than the compute peak: that peak is too low, or the time is", bound.limit
     )
-
-
-def attainable_flops_per_second(
-    cost: Cost, peaks: Peaks, working_set_bytes: float | None = None
-) -> tuple[float | None, str | None]:
-    """FLOP/s if the work took its bound time; None with a reason where there is no bound, or no FLOP.
-
-    The reason is also given where the bound is a lower one, so that the rate is an upper one.
-    """
-    bound = bound_time(cost, peaks, working_set_bytes)
-    flops = usable(cost.flops)
-    if flops is None:
-        return None, f"no floating-point work: {cost.flops} FLOP"
-    if bound.seconds is None:
-        return None, bound.reason
-    return usable(flops / bound.seconds), bound.reason

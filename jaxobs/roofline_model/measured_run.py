@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.report.units import ABSENT, amount, duration, percent
+from jaxobs.report.units import amount, duration, or_absent, percent
 from jaxobs.roofline_model.bottleneck import of_executable
 from jaxobs.roofline_model.bounds import Bound, efficiency
 from jaxobs.roofline_model.ceiling import roof
@@ -73,7 +73,7 @@ class Roofline:
             if rate is not None
         ]
         ratios = [
-            f"{word} {ABSENT if ratio is None else percent(ratio)}"
+            f"{word} {or_absent(ratio, percent)}"
             for word, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", self.hfu))
         ]
         second = f", then {self.runner_up}" if self.runner_up else ""
@@ -84,8 +84,8 @@ class Roofline:
         ]
         lines += self._other_types()
         lines += [f"  {self.reason}"] if self.reason else []
-        said = not self.utilization_reason or self.utilization_reason in (self.reason or "")
-        return "\n".join(lines if said else [*lines, f"  {self.utilization_reason}"])
+        is_repeated = not self.utilization_reason or self.utilization_reason in (self.reason or "")
+        return "\n".join(lines if is_repeated else [*lines, f"  {self.utilization_reason}"])
 
     def _repr_html_(self) -> str:
         """A picture and a table, where a notebook shows the object."""
@@ -125,7 +125,7 @@ def measured_run(
     """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
     near = efficiency(bound, seconds)
     lower = _lower_bound_reasons(work, bound)
-    complete = work.exact and not work.unmodelled and not any(map(_may_dominate, bound.missing))
+    complete = work.exact and not work.unmodelled and bound.knows_large_parts
     verdict = of_executable(bound, seconds, samples, complete=complete)
     reasons = (
         near.reason,
@@ -159,7 +159,3 @@ def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
         return []
     reasons = [*work.inexact_reasons, *(f"{name} is unmodelled" for name in work.unmodelled)]
     return reasons + [f"no peak for {name}" for name in bound.missing]
-
-
-def _may_dominate(missing: str) -> bool:
-    return missing.startswith(("matrix", "memory"))

@@ -113,25 +113,25 @@ def join(
     `peaks` are those of each (host, device). `working_sets` are the bytes that a run of an executable touches, by its
     fingerprint, for memory rates that were measured by size.
     """
-    joined = Profiled()
+    profiled = Profiled()
     for host in trace.hosts:
         for stretch, calls in host.calls.items():
-            joined.calls.setdefault(stretch, Counter()).update(calls)
+            profiled.calls.setdefault(stretch, Counter()).update(calls)
     for device in trace.devices:
-        _Device(joined, device, peaks[device.host, device.name], modules, working_sets or {}).add()
-    return joined
+        _Device(profiled, device, peaks[device.host, device.name], modules, working_sets or {}).add()
+    return profiled
 
 
 class _Device:
     def __init__(
         self,
-        joined: Profiled,
+        profiled: Profiled,
         device: DeviceTrace,
         peaks: Peaks,
         modules: Modules,
         working_sets: Mapping[str, float],
     ) -> None:
-        self.joined, self.device, self.peaks = joined, device, peaks
+        self.profiled, self.device, self.peaks = profiled, device, peaks
         self.modules, self.working_sets = modules, working_sets
         self.found = ProfiledDevice(device, peaks)
         self.known: dict[int | None, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = {}
@@ -146,7 +146,7 @@ class _Device:
             self.add_operation(time)
         for ran in self.device.modules:
             self.add_module(ran)
-        self.joined.devices.append(self.found)
+        self.profiled.devices.append(self.found)
 
     def add_operation(self, time: OperationTime) -> None:
         module, costs, reason = self.costs(time.program_id)
@@ -163,12 +163,12 @@ class _Device:
         if cost is not None:
             cost = run_on(cost, self.peaks)
             names = cost.executed_matrix_flops_by_type or cost.vector_flops_by_type
-            self.joined.dtypes.setdefault(self.peaks.device_kind, {}).update(dict.fromkeys(names))
+            self.profiled.dtypes.setdefault(self.peaks.device_kind, {}).update(dict.fromkeys(names))
         identity = module.fingerprint if module else str(time.program_id)
         key = (time.module or "", identity, time.name)
-        operation = self.joined.operations.get(key)
+        operation = self.profiled.operations.get(key)
         if operation is None:
-            operation = self.joined.operations[key] = Operation(
+            operation = self.profiled.operations[key] = Operation(
                 time.name,
                 time.module,
                 module.fingerprint if module else None,
@@ -187,15 +187,15 @@ class _Device:
         works = [self.found.work]
         if time.module is not None:
             place = (time.module, identity)
-            works.append(self.joined.modules.setdefault(place, ProfiledModule(time.module, module)).work)
+            works.append(self.profiled.modules.setdefault(place, ProfiledModule(time.module, module)).work)
         if operation.scope:
-            works.append(self.joined.scopes.setdefault(operation.scope, Work()))
+            works.append(self.profiled.scopes.setdefault(operation.scope, Work()))
         for work in works:
             work.add(time, cost, bound, None)
 
     def add_module(self, ran: ModuleTime) -> None:
         module, _, _ = self.costs(ran.program_id)
-        known = self.joined.modules.get((ran.name, module.fingerprint if module else str(ran.program_id)))
+        known = self.profiled.modules.get((ran.name, module.fingerprint if module else str(ran.program_id)))
         if known is not None:
             known.devices += 1
             known.cut_runs += ran.cut_runs

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.conformance import shown
 from jaxobs.plugin.guard import described
 
 Item = TypeVar("Item")
@@ -63,9 +64,3 @@ def declared(who: str, events: Iterable[Any], metrics: Iterable[Metric]) -> None
             f"{who}: {metric.name} was emitted with the value {shown(event.value)}, and must be a number: "
             "what is not known is not emitted"
         )
-
-
-def shown(value: object) -> str:
-    """A value with its type, cut where it is long."""
-    text = repr(value)
-    return f"{text[:100]}{'…' if len(text) > 100 else ''} (of type {type(value).__name__})"

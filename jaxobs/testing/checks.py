@@ -12,9 +12,10 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Collector, Delivery, Exporter, Plugin, Probe
+from jaxobs.plugin.conformance import shown
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
 from jaxobs.plugin.protocol import Batch, Remark
-from jaxobs.testing.answers import answered, declared, raised, shown
+from jaxobs.testing.answers import answered, declared, raised
 from jaxobs.testing.stand_ins import FakeAgent, FakeJob
 
 STOP_SECONDS = 5.0
@@ -65,11 +66,11 @@ def check_collector(collector: Collector, pid: int | None = None) -> list[Measur
     values = answered(
         f"{name}.collect()", collector.collect, "an iterable of jaxobs.model.events.Measured", Measured
     )
-    took = monotonic() - started
+    elapsed = monotonic() - started
     for turn in ("", " a second time"):
         raised(f"{name}.stop(){turn}", "stop() must be safe twice", collector.stop)
-    assert took < collector.interval, (
-        f"{name}.collect() took {took:.2f} s, longer than its interval {collector.interval} s: "
+    assert elapsed < collector.interval, (
+        f"{name}.collect() took {elapsed:.2f} s, longer than its interval {collector.interval} s: "
         "raise the interval, or ask for less in one turn"
     )
     declared(f"{name}.collect()", values, collector.metrics)
@@ -90,16 +91,16 @@ def check_exporter(exporter: Exporter, settings: Mapping[str, Any] | None = None
     raised(f"{name}.start(agent)", "with these settings it must start", exporter.start, agent)
     batch = Batch(Snapshot(now(), {}), (), ())
     raised(f"{name}.export(batch)", "a batch may have neither events nor spans", exporter.export, batch)
-    told: Any = exporter.delivery()
-    assert isinstance(told, Delivery), (
-        f"{name}.delivery() returned {shown(told)}, and must return a jaxobs.plugin.base.Delivery"
+    delivery: Any = exporter.delivery()
+    assert isinstance(delivery, Delivery), (
+        f"{name}.delivery() returned {shown(delivery)}, and must return a jaxobs.plugin.base.Delivery"
     )
     for turn in ("", " a second time"):
         started = monotonic()
         raised(f"{name}.stop(timeout){turn}", "stop() must be safe twice", exporter.stop, STOP_SECONDS)
-        took = monotonic() - started
-        assert took < STOP_SECONDS + 1, (
-            f"{name}.stop({STOP_SECONDS}){turn} took {took:.1f} s: it must give up after `timeout` seconds"
+        elapsed = monotonic() - started
+        assert elapsed < STOP_SECONDS + 1, (
+            f"{name}.stop({STOP_SECONDS}){turn} took {elapsed:.1f} s: it must give up after `timeout` seconds"
         )
     declared(f"{name}, by agent.emit(),", agent.events, exporter.metrics)
     return agent
@@ -120,7 +121,7 @@ def _conforms(group: str, plugin: Plugin) -> None:
             raise AssertionError(f"{name}.metrics: {error}") from None
     if plugin.settings is not None:
         model = type(plugin.settings)
-        required = [field for field, told in model.model_fields.items() if told.is_required()]
+        required = [field for field, declaration in model.model_fields.items() if declaration.is_required()]
         assert not required, (
             f"{name}.settings: {', '.join(required)} has no default: jaxobs is one line, "
             "so every setting of a plugin needs one"

@@ -3,31 +3,7 @@
 Pure: bytes in, plain data out; imports neither JAX nor TensorFlow.
 """
 
-from jaxobs.model.trace import (
-    DeviceTrace,
-    HostTrace,
-    Kind,
-    ModuleTime,
-    OperationTime,
-    Step,
-    StreamTime,
-    StretchTime,
-    Trace,
-)
 from jaxobs.trace.errors import TraceError
 from jaxobs.trace.reading import DEFAULT_MAXIMUM_BYTES, read_trace
 
-__all__ = [
-    "DEFAULT_MAXIMUM_BYTES",
-    "DeviceTrace",
-    "HostTrace",
-    "Kind",
-    "ModuleTime",
-    "OperationTime",
-    "Step",
-    "StreamTime",
-    "StretchTime",
-    "Trace",
-    "TraceError",
-    "read_trace",
-]
+__all__ = ["DEFAULT_MAXIMUM_BYTES", "TraceError", "read_trace"]

@@ -53,7 +53,7 @@ def opcode_in_name(instruction: str) -> str:
     return _NUMBER.sub("", instruction)
 
 
-def kind_of_event(name: str, details: str | None = None, launched_by: str | None = None) -> Kind:
+def kind_of_event(name: str, details: str | None, launched_by: str | None = None) -> Kind:
     """The kind of an event that belongs to no instruction: a kernel's name, a copy's details, its host call."""
     if _COLLECTIVE_KERNEL.match(name):
         return "collective"

@@ -29,11 +29,12 @@ def stretch_time(
     """
     spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
     inside = list(_clipped(intervals, spans))
+    under_way_inside = _clipped(((start, end, 0) for start, end in under_way), spans)
     found = attribute(inside, kinds)
     return StretchTime(
         seconds=sum(end - start for start, end in spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,
-        gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in _clipped_spans(under_way, spans)]),
+        gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in under_way_inside]),
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
         collective_seconds=found.together[1] / PICOSECONDS,
         runs=_runs_inside(runs, spans),
@@ -102,7 +103,3 @@ def _clipped(intervals: Iterable[Interval], spans: Sequence[Span]) -> Iterable[I
     for start, end, operation in intervals:
         for at in range(bisect_right(ends, start), bisect_left(starts, end)):
             yield max(start, starts[at]), min(end, ends[at]), operation
-
-
-def _clipped_spans(runs: Iterable[Span], spans: Sequence[Span]) -> Iterable[Interval]:
-    return _clipped(((start, end, 0) for start, end in runs), spans)

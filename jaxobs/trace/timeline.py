@@ -219,7 +219,6 @@ class Timeline:
                 kind=operation.kind,
                 count=counts[index],
                 executions=executions,
-                total_seconds=totals[index] / PICOSECONDS,
                 self_seconds=own / PICOSECONDS,
                 charged_seconds=found.charged[index] / PICOSECONDS,
                 fastest_seconds=fastest[index] / PICOSECONDS if executions == counts[index] else None,
@@ -246,8 +245,8 @@ class Timeline:
         runs = self._runs_by_program()
         spent: dict[int | None, float] = {}
         whole: Counter[int | None] = Counter()
-        told = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
-        for (start, end), program, is_whole in told:
+        runs_seen = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
+        for (start, end), program, is_whole in runs_seen:
             if is_whole:
                 whole[program] += 1
                 spent[program] = spent.get(program, 0.0) + (end - start) / PICOSECONDS

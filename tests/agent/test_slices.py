@@ -57,7 +57,7 @@ def worked(pace: Slices, clock: Clock, seconds: float) -> list[float]:
 
 def test_no_stretch_of_work_is_longer_than_a_slice(clock: Clock) -> None:
     pace = Slices()
-    pace.rested()
+    pace.has_waited()
     assert max(worked(pace, clock, 1.0)) <= slices.SLICE_SECONDS + WORK
     assert sum(clock.slept) >= 2.9  # a quarter of a core at most
 
@@ -67,28 +67,28 @@ def test_who_has_just_rested_begins_a_slice(clock: Clock) -> None:
     worked(pace, clock, 0.0002)
     clock.slept.clear()
     clock.now += 10.0
-    pace.rested()
+    pace.has_waited()
     pace()
     assert clock.slept == []
 
 
 def test_nobody_is_kept_waiting(clock: Clock) -> None:
     pace = Slices()
-    pace.rested()
-    with pace.hurried():
+    pace.has_waited()
+    with pace.without_pauses():
         assert len(worked(pace, clock, 0.1)) == 1
     assert len(worked(pace, clock, 0.1)) > 100
 
 
 def test_who_falls_behind_goes_on_without_pauses_until_it_has_rested(clock: Clock) -> None:
     pace = Slices(patience=0.5)
-    pace.rested()
+    pace.has_waited()
     worked(pace, clock, 1.0)
     assert sum(clock.slept) < 0.5
     clock.slept.clear()
     worked(pace, clock, 0.1)
     assert clock.slept == []
-    pace.rested()
+    pace.has_waited()
     worked(pace, clock, 0.1)
     assert clock.slept
 
@@ -130,10 +130,10 @@ garbage.take_over()
 assert gc.isenabled() and min(gc.get_threshold()[1:]) > 10**6
 frozen = gc.get_freeze_count()
 assert frozen > 1000
-with garbage.unheeded(100):
+with garbage.kept_from_collections(100):
     kept = [[] for _ in range(1000)]
 assert gc.get_freeze_count() <= frozen
-with garbage.unheeded(10**7):
+with garbage.kept_from_collections(10**7):
     pass
 assert gc.get_freeze_count() >= frozen + 1000
 """
@@ -154,7 +154,7 @@ resident = 100
 garbage = Garbage(inline=False, resident=lambda: resident)
 garbage.take_over()
 gone = weakref.ref(Cycle())
-with garbage.unheeded(10**7):
+with garbage.kept_from_collections(10**7):
     pass
 garbage.collect(busy=False)
 assert gone() is not None
@@ -177,6 +177,6 @@ def test_the_jobs_own_collector_is_left_alone() -> None:
     before = gc.get_threshold(), gc.get_freeze_count()
     garbage = Garbage(inline=True)
     garbage.take_over()
-    with garbage.unheeded(10**7):
+    with garbage.kept_from_collections(10**7):
         garbage.collect(busy=False)
     assert (gc.get_threshold(), gc.get_freeze_count()) == before

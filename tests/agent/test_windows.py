@@ -119,9 +119,9 @@ def test_modules_come_before_windows_and_each_is_decoded_once(worker: Analysis) 
     assert first.module is second.module is not None
     for read in windows:
         assert isinstance(read, WindowDone)
-        assert read.joined is not None
+        assert read.profiled is not None
         assert read.window.event.xspace is None  # its megabytes are let go
-        assert all(ran.cost is first.module for ran in read.joined.modules.values())
+        assert all(ran.cost is first.module for ran in read.profiled.modules.values())
 
 
 def without_modules(trace: bytes) -> bytes:
@@ -141,9 +141,9 @@ def test_modules_of_earlier_windows_are_remembered(worker: Analysis) -> None:
     found = []
     for read in (before, full, after):
         assert isinstance(read, WindowDone)
-        assert read.joined is not None
+        assert read.profiled is not None
         found.append(
-            {name: (one.label, one.executions) for (*_, name), one in read.joined.operations.items()}
+            {name: (one.label, one.executions) for (*_, name), one in read.profiled.operations.items()}
         )
     assert found[0] != found[1] == found[2]
 
@@ -151,7 +151,7 @@ def test_modules_of_earlier_windows_are_remembered(worker: Analysis) -> None:
 def test_a_trace_beyond_the_limit_is_refused_and_old_modules_are_let_go(
     worker: Analysis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysis, "LARGEST_WINDOW", len(TRACE) - 1)
+    monkeypatch.setattr(analysis, "LARGEST_TRACE", len(TRACE) - 1)
     monkeypatch.setattr(analysis, "OPERATIONS_KEPT", 1)
     proto = module_of_the_trace()
     for number, content in enumerate((proto, b"not a module", proto)):

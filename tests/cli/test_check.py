@@ -50,7 +50,7 @@ def test_everything_in_one_report(tmp_path: Path) -> None:
     assert checked["settings"]["interval"] == {"value": 1.0, "origin": "default"}
     assert checked["variables"]["OTEL_EXPORTER_OTLP_HEADERS"] == MASK
     assert "secret" not in json.dumps(checked)
-    assert checked["problems"][0] == "unknown variable JAXOBS_INTERVL (did you mean JAXOBS_INTERVAL?)"
+    assert checked["problems"][0] == "unknown setting JAXOBS_INTERVL (did you mean JAXOBS_INTERVAL?)"
     assert checked["versions"]["jax"]
     assert [device["platform"] for device in checked["devices"]] == ["cpu"]
     assert "jaxobs calibrate" in checked["devices"][0]["peaks"]["reason"]

@@ -44,14 +44,14 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give two records"),
-        (["a.json"], "give two records"),
+        ([], "required: A, B"),
+        (["a.json"], "required: B"),
         (["a.json", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
         (["a.json", "text.json"], "text.json is no JSON"),
         (["a.json", "empty"], "no record of a run in this directory"),
         (["a.json", "/dev/zero"], "cannot read /dev/zero"),
         (["a.json", "a.json", "--fail-if-slower", "5"], "give a percentage, such as 5%"),
-        (["a.json", "a.json", "--fail-if-slower"], "needs a value"),
+        (["a.json", "a.json", "--fail-if-slower"], "expected one argument"),
         (["a.json", "a.json", "--loop", "eval"], "give that, too"),
         (["a.json", "a.json", "--loop", "eval", "--fail-if-slower", "5%"], "no loop `eval` in common"),
         (["a.json", "short.json", "--fail-if-slower", "5%"], "whether `train` became slower cannot be told"),

@@ -37,9 +37,9 @@ PEAKS = {"JAXOBS_PEAK_FLOPS": '{"float32": 1e12}', "JAXOBS_PEAK_BYTES_PER_SECOND
     [
         (["--seconds", "0"], "give a number from 1"),
         (["--seconds", "nan"], "give a number from 1"),
-        (["--seconds", "soon"], "invalid float value: 'soon'"),
-        (["--jsn"], "unrecognized arguments: --jsn"),
-        (["now"], "unrecognized arguments: now"),
+        (["--seconds", "soon"], "invalid seconds value: 'soon'"),
+        (["--jsn"], "unknown option --jsn (did you mean --json?)"),
+        (["now"], "unknown argument 'now'"),
     ],
 )
 def test_bad_options_get_one_line_and_status_2(tmp_path: Path, arguments: list[str], message: str) -> None:

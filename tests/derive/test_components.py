@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.wall_time.components import components_of
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
@@ -42,7 +44,7 @@ def profiles(draw: st.DrawFn) -> LoopProfile:
     )  # fmt: skip
 
 
-def executables() -> Executables:
+def executables() -> Callable[[int], Executable | None]:
     """Of number 1 a run takes 10 ms; 2 was never timed; -1 is a watched function whose executable is not visible."""
     known = Executables(Series(Catalogue(CORE_METRICS), 100))
     known.bind_peaks(PEAKS)
@@ -51,7 +53,7 @@ def executables() -> Executables:
         known.analysed(number, module(fingerprint=fingerprint), "")
     known.watched(FunctionWatched(-1, "f", "several executables", at(0)))
     known.runs.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
-    return known
+    return known.get
 
 
 @given(

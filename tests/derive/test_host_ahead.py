@@ -9,24 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.wall_time.components import IN_FLIGHT, components_of
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import Slice
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.profiler_windows.parts import parts_of
 from jaxobs.derive.profiler_windows.view import profile_view
 from jaxobs.model.events import ExecutableRan, FunctionWatched
-from jaxobs.model.metrics import Catalogue
 from jaxobs.trace.stretches import stretch_time
 from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
 from tests.derive.test_step_times import completed
 from tests.derive.test_window_parts import loop, span
 
-NO_EXECUTABLES = Executables(Series(Catalogue(CORE_METRICS), 100))
+
+def no_executable(run: int) -> None:
+    """Which one ran is not visible."""
 
 
 def profile(
@@ -77,7 +75,7 @@ def test_the_work_of_a_loop_that_runs_ahead_is_that_of_the_runs_it_calls() -> No
     dispatching = profile(steps=30, seconds=0.04, runs=8, per_run=0.005, calls=30)
     piece = Slice(at(2), 1.25, 50)  # a step of the loop logs for a second now and then
     components = components_of(
-        piece, NO_EXECUTABLES, dispatching, all_watched=False, ahead=True, host=HostShares(1.0)
+        piece, no_executable, dispatching, all_watched=False, ahead=True, host=HostShares(1.0)
     ).components
     assert components["compute"] == pytest.approx(50 * 0.005)
     assert components["host"] == pytest.approx(1.0)
@@ -86,7 +84,7 @@ def test_the_work_of_a_loop_that_runs_ahead_is_that_of_the_runs_it_calls() -> No
 def test_what_the_device_does_comes_before_a_save_that_waits_for_it() -> None:
     inside_a_save = profile(steps=0.2, seconds=0.14, runs=8, per_run=0.0175, active=0.004)
     piece = Slice(at(2), 0.85, 40, checkpoint=0.68)
-    components = components_of(piece, NO_EXECUTABLES, inside_a_save, all_watched=False, ahead=True).components
+    components = components_of(piece, no_executable, inside_a_save, all_watched=False, ahead=True).components
     assert components["compute"] == pytest.approx(0.85)
     assert components["checkpoint"] == pytest.approx(0.0)
 
@@ -104,7 +102,7 @@ def test_no_device_time_is_lost_or_made_from_slice_to_slice(
     charged = 0.0
     for steps, wall in slices:
         found = components_of(
-            Slice(at(2), wall, steps), NO_EXECUTABLES, dispatching, all_watched=False, ahead=True, owed=owed
+            Slice(at(2), wall, steps), no_executable, dispatching, all_watched=False, ahead=True, owed=owed
         )
         owed = dict(found.owed)
         charged += found.components["compute"]

@@ -47,7 +47,7 @@ def joined(*every: Ran) -> Profiled:
     times = tuple(
         OperationTime(
             f"op{index}", f"op{index}", "jit_f", 1, "fusion", kind, 1, 1,
-            (end - begin) / 1e3, (end - begin) / 1e3, found.charged[index] / 1e12, (end - begin) / 1e3,
+            (end - begin) / 1e3, found.charged[index] / 1e12, (end - begin) / 1e3,
         )
         for index, (begin, end, _, kind) in enumerate(every)
     )  # fmt: skip

@@ -206,7 +206,7 @@ def test_a_compile_whose_end_may_be_lost_is_not_said_to_go_on() -> None:
 
 def test_a_span_says_why_and_where() -> None:
     fold = applied(new_fold(), [again("shape", "x", MISS_OLD="float32[8]", MISS_NEW="float32[9]")])
-    fold.end(at(1_000_000), said=True)
+    fold.end(at(1_000_000), by_itself=True)
     whole, *_ = fold.spans.take()
     attributes = dict(whole.attributes)
     assert attributes["jax.recompilation.cause"] == "shape"

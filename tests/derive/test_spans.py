@@ -23,7 +23,7 @@ def compilation(parent: SpanContext | None = None, function: str = "f", number: 
 def spans(events: list[Event], fold: Fold | None = None) -> list[Span]:
     """Without that of the whole run, with which all that was held back is shown."""
     fold = applied(fold or new_fold(), events)
-    fold.end(at(1_000_000), said=True)
+    fold.end(at(1_000_000), by_itself=True)
     *found, run = fold.spans.take()
     assert run.name == "jax.run"
     return found
@@ -113,7 +113,7 @@ def test_a_span_of_the_whole_run_comes_at_its_end() -> None:
     resource = {"jaxobs.run": "llama", "jaxobs.attempt": "2", "jax.process_index": "1"}
     fold = applied(Fold(Catalogue(CORE_METRICS), CLOCK, BEGAN, resource, {}, 100, job="j"), [step(0, 1, 2)])
     assert [span.name for span in fold.spans.take()] == []
-    fold.end(at(10), said=False)
+    fold.end(at(10), by_itself=False)
     (run,) = fold.spans.take()
     assert (run.name, run.start, run.end, run.parent) == ("jax.run", at(0), at(10), None)
     attributes = dict(run.attributes)

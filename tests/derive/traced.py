@@ -48,8 +48,7 @@ def operation(
     name: str, seconds: float, *, runs: int, kind: Any = "compute", instruction: bool = True
 ) -> OperationTime:
     return OperationTime(
-        name, name if instruction else None, "jit_f", 1, name, kind, runs, runs, seconds, seconds, seconds,
-        seconds / runs,
+        name, name if instruction else None, "jit_f", 1, name, kind, runs, runs, seconds, seconds, seconds / runs,
     )  # fmt: skip
 
 

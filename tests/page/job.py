@@ -6,11 +6,13 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxobs
+
+sys.path.append(str(Path(__file__).parents[1]))
+from layered_job import train_step_of
 
 WIDTH, LAYERS = 256, 3
 
@@ -30,20 +32,8 @@ def main(shape_file: Path, seconds: float, recorded: str = "gradient_norm") -> N
             time.sleep(0.01)
             yield jnp.asarray(drawn.normal(size=(rows(), WIDTH)), jnp.float32)
 
-    @jax.jit
-    def train_step(weights, batch):
-        def loss(weights):
-            hidden = batch
-            for index, weight in enumerate(weights):
-                with jax.named_scope(f"layer{index}"):
-                    hidden = jnp.tanh(hidden @ weight)
-            return jnp.mean((hidden - 1) ** 2)
-
-        value, gradients = jax.value_and_grad(loss)(weights)
-        return [weight - 0.5 * change for weight, change in zip(weights, gradients, strict=True)], value
-
     with jaxobs.instrument() as observer:
-        step = observer.watch(train_step)
+        step = observer.watch(train_step_of(0.5))
         weights = [jnp.asarray(drawn.normal(size=(WIDTH, WIDTH)) / 16, jnp.float32) for _ in range(LAYERS)]
         print(observer.address, flush=True)
         for batch in observer.steps(batches(), examples=128, tokens=128 * 64):

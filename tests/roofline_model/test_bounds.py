@@ -14,7 +14,6 @@ from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bounds import (
     Bound,
-    attainable_flops_per_second,
     bound_time,
     efficiency,
     total_bound,
@@ -212,14 +211,6 @@ def test_mfu_is_absent_with_its_reason_where_a_type_has_no_peak_or_nothing_was_c
     used = model_flops_utilization(Cost({"float32": 1e12, "int8": 1.0}), 1.0, PEAKS)
     assert used == (None, None, "no peak for matrix int8")
     assert model_flops_utilization(Cost(), 1.0, PEAKS).reason == "no matrix work was counted"
-
-
-def test_attainable_rate_is_work_over_bound() -> None:
-    assert attainable_flops_per_second(Cost({"float32": 1e12}, bytes=2e11), PEAKS) == (5e11, None)
-    assert attainable_flops_per_second(Cost(bytes=1.0), PEAKS)[0] is None
-    rate, reason = attainable_flops_per_second(Cost({"int8": 1e12}), PEAKS)
-    assert rate is None
-    assert reason == "no peak for matrix int8"
 
 
 def test_the_roof_rises_with_the_memory_and_ends_at_the_peak() -> None:

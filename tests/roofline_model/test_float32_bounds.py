@@ -8,10 +8,7 @@ import pytest
 
 from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bounds import (
-    attainable_flops_per_second,
-    bound_time,
-)
+from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.roofline_model.ceiling import ceiling
 from jaxobs.roofline_model.execution_types import executed_flops, run_on
 from jaxobs.roofline_model.utilization import model_flops_utilization
@@ -33,8 +30,6 @@ def test_float32_left_to_the_device_is_held_against_the_type_it_takes() -> None:
     assert run_on(asked, H200).executed_matrix_flops_by_type == {"tensorfloat32": 60e12}
     used = model_flops_utilization(asked, 1.0, H200)
     assert (used.mfu, used.hfu, used.reason) == (pytest.approx(60 / 494.7), pytest.approx(60 / 494.7), None)
-    attainable, _ = attainable_flops_per_second(asked, H200)
-    assert attainable == pytest.approx(494.7e12)
 
 
 def test_float32_at_the_highest_precision_is_held_against_its_own_peak() -> None:

@@ -13,6 +13,9 @@ import numpy as np
 
 import jaxobs
 
+sys.path.append(str(Path(__file__).parents[1]))
+from layered_job import train_step_of
+
 WIDTH, LAYERS = 128, 2
 
 
@@ -38,20 +41,8 @@ def main(folder: Path, seconds: float) -> None:
             rows = drawn.normal(size=(int(written("rows", 32)), WIDTH)).astype(np.float32)
             yield jax.make_array_from_process_local_data(split, rows)
 
-    @jax.jit
-    def train_step(weights, batch):
-        def loss(weights):
-            hidden = batch
-            for index, weight in enumerate(weights):
-                with jax.named_scope(f"layer{index}"):
-                    hidden = jnp.tanh(hidden @ weight)
-            return jnp.mean((hidden - 1) ** 2)
-
-        value, gradients = jax.value_and_grad(loss)(weights)
-        return [weight - 0.1 * change for weight, change in zip(weights, gradients, strict=True)], value
-
     with jaxobs.instrument() as observer:
-        step = observer.watch(train_step)
+        step = observer.watch(train_step_of(0.1))
         weights = [jnp.asarray(np.eye(WIDTH), jnp.float32) for _ in range(LAYERS)]
         print(observer.address, flush=True)
         for batch in observer.steps(batches(), examples=32):

@@ -148,7 +148,7 @@ def test_the_token_is_not_taken_to_where_a_server_sends_one(serve: Callable, tmp
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--onec"], "unrecognized arguments: --onec"),
+        (["--onec"], "unknown option --onec (did you mean --once?)"),
         (["--refresh", "0.1"], "at least 0.5 seconds"),
         (["--refresh", "nan"], "at least 0.5 seconds"),
         (["node1"], "has no port, and is no directory"),

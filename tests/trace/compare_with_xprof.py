@@ -79,7 +79,7 @@ def compare(data):
         yield f"{name} busy with instructions", attributed * 1e6, profile
         kernels = sum(row["total_duration_us"] for row in rows(xprof(alone, "kernel_stats")))
         total = sum(
-            time.total_seconds for time in device.operations if not time.name.startswith(("Copy", "Mem"))
+            time.self_seconds for time in device.operations if not time.name.startswith(("Copy", "Mem"))
         )  # copies by the engines are no kernels
         yield f"{name} all kernels", total * 1e6, kernels
 

@@ -39,12 +39,12 @@ def chain():
     return plane
 
 
-def times(*lines, metadata=()):
+def times(*lines, metadata=(), of="self_seconds"):
     plane = WrittenPlane("/host:CPU")
     for number, events in enumerate(lines):
         plane.line(f"thread/{number}", sorted(events, key=lambda event: event[1]))
     (device,) = read_trace(space(*metadata, plane)).devices
-    return {time.name: round(time.total_seconds * 1e6, 3) for time in device.operations}
+    return {time.name: round(getattr(time, of) * 1e6, 3) for time in device.operations}
 
 
 def test_an_operation_lasts_until_another_thread_has_finished_it():
@@ -88,4 +88,5 @@ def test_its_own_next_execution_begins_after_it():
 def test_a_loop_lasts_while_its_body_runs():
     """Without its module a loop is known by its name."""
     finishing = [task(8), operation("b", 12, 5, 6), operation("b", 20, 5, 7), ending("while.1", 30, 5)]
-    assert times([operation("while.1", 0, 2, 5)], finishing) == {"while.1": 30, "b": 10}
+    lines = ([operation("while.1", 0, 2, 5)], finishing)
+    assert times(*lines, of="fastest_seconds") == {"while.1": 30, "b": 5}

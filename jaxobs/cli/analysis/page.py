@@ -2,106 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
+from jaxobs.cli.analysis.columns import (
+    DEVICE_FIGURES,
+    DEVICE_NAME,
+    MODULES,
+    OPERATION_FIGURES,
+    SCOPES,
+    bound_of,
+    where,
+)
 from jaxobs.cli.analysis.report import Report
-from jaxobs.cli.analysis.table import bound_of, notes_of, where
-from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style
+from jaxobs.cli.analysis.table import notes_of
+from jaxobs.report.columns import Column, Row, text
+from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style, tag
+from jaxobs.report.page.parts import parts_style, prose, table
+from jaxobs.report.units import amount, duration, or_absent, percent
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """
 body { background: var(--surface); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
-th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--hair);
-  vertical-align: top; }
-th:first-child, td:first-child, .text { text-align: left; }
-td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
-.more { color: var(--quiet); font-size: 12px; }
+.jaxobs {
+  h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; } p { margin: 1em 0; } small { font-size: 12px; }
+  table { width: auto; font-size: 13px; font-variant-numeric: tabular-nums; }
+  th, td { padding: .2rem 0 .2rem .7rem; }
+  th:first-child { text-align: left; }
+  tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
+  td.text { white-space: nowrap; min-width: 0; }
+}
 """
-Column = tuple[str, str, Any]
-"""Heading, style class, and what a row shows there."""
 
-_DEVICES: Final[tuple[Column, ...]] = (
-    ("device", "", lambda row: f"{row['host']} {row['name']}".strip()),
-    ("kind", "text", lambda row: row["device_kind"] or ABSENT),
-    ("span", "", lambda row: seconds(row["span_seconds"])),
-    ("busy", "", lambda row: seconds(row["busy_seconds"])),
-    ("idle", "", lambda row: seconds(row["idle_seconds"])),
-    ("communication", "", lambda row: seconds(row["collective_seconds"])),
-    ("exposed", "", lambda row: seconds(row["exposed_communication_seconds"])),
-    ("transfer", "", lambda row: seconds(row["transfer_seconds"])),
-    ("MFU", "", lambda row: percent(row["mfu"])),
-    ("HFU", "", lambda row: percent(row["hfu"])),
-)
-_FIGURES: Final[tuple[Column, ...]] = (
-    ("time", "", lambda row: seconds(row["seconds"])),
-    ("share", "", lambda row: percent(row["share"])),
-    ("FLOP", "", lambda row: amount(row["flops"])),
-    ("bytes", "", lambda row: amount(row["bytes"], "B")),
-    ("FLOP/s", "", lambda row: amount(row["achieved_flops_per_second"])),
-    ("B/s", "", lambda row: amount(row["achieved_bytes_per_second"])),
-    ("FLOP/B", "", lambda row: amount(row["intensity"])),
-    ("efficiency", "", lambda row: percent(row["efficiency"])),
-)
-_MODULES: Final[tuple[Column, ...]] = (
-    ("module", "", lambda row: row["name"]),
-    ("devices", "", lambda row: str(row["devices"])),
-    ("runs", "", lambda row: ABSENT if row["runs"] is None else str(row["runs"])),
-    *_FIGURES,
-    ("bound", "text", lambda row: row["bound"] or ABSENT),
-)
-_SCOPES: Final[tuple[Column, ...]] = (
-    ("scope", "", lambda row: row["scope"]),
-    *_FIGURES,
-    ("bound", "text", lambda row: row["bound"] or ABSENT),
-)
-_OPERATIONS: Final[tuple[Column, ...]] = (
-    ("operation", "", lambda row: row["name"]),
-    ("what", "text", lambda row: row["category"]),
-    ("runs", "", lambda row: str(row["executions"])),
-    *_FIGURES,
-    ("bound", "text", bound_of),
-)
+
+def _operation(row: Row) -> Element:
+    """Below its name its module, its source line, and why a figure is absent: too wide for columns of their own."""
+    particulars = "; ".join(words for words in (row["module"], where(row), row["reason"]) if words)
+    return tag("div", row["name"], tag("div", tag("small", particulars)) if particulars else None)
+
+
+_OPERATIONS: Final = (Column("operation", _operation), text("what", "category"), *OPERATION_FIGURES)
 
 
 def page(report: Report) -> str:
     """The whole page."""
-    document = report.document
     title = f"Roofline of {report.source}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("title", title),
+        tag("style", style() + parts_style() + _STYLE),
+    )
+    body = tag("body", tag("h1", title), *_sections(report), class_="jaxobs")
+    return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"
+
+
+def _sections(report: Report) -> Iterator[Element]:
+    document = report.document
     points = list(_points(document["operations"]))
-    plot = roofline(report.roofs, points) if points else None
-    notes = "".join(f"<li>{escape(note)}</li>" for note in notes_of(document))
-    advice = "".join(
-        f"<li>{escape(piece['sentence'])} {escape(piece['remedy'])}</li>" for piece in document["advice"]
-    )
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        _drawn(plot, points)
-        if plot is not None
-        else "<p>No operation with known floating-point work and bytes: nothing to plot.</p>",
-        _table("Devices", _DEVICES, document["devices"]),
-        _table("Modules", _MODULES, document["modules"]),
-        _table("Named scopes", _SCOPES, document["scopes"]),
-        _table("Operations", _OPERATIONS, document["operations"], below=_particulars),
-        f"<h2>Advice</h2>\n<ul>{advice}</ul>" if advice else "",
-        f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else "",
-    ]
-    head = (
-        '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{escape(title)}</title>\n<style>{style()}{_STYLE}</style>"
-    )
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body class="jaxobs">\n'
-        + "\n".join(part for part in body if part)
-        + "\n</body>\n</html>\n"
-    )
+    if (plot := roofline(report.roofs, points) if points else None) is not None:
+        yield from (plot, legend(dict.fromkeys(point.bottleneck for point in points)))
+        yield tag("p", "The area of a dot is its share of the time; point at one to read more.")
+    else:
+        yield tag("p", "No operation with known floating-point work and bytes: nothing to plot.")
+    for title, columns, rows in (
+        ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
+        ("Modules", MODULES, document["modules"]),
+        ("Named scopes", SCOPES, document["scopes"]),
+        ("Operations", _OPERATIONS, document["operations"]),
+    ):
+        if (shown := table(columns, rows, caption=title)) is not None:
+            yield from (tag("h2", title), shown)
+    advice = [f"{piece['sentence']} {piece['remedy']}" for piece in document["advice"]]
+    for title, sentences in (("Advice", advice), ("Notes", notes_of(document))):
+        if sentences:
+            yield tag("h2", title)
+            yield tag("ul", *(tag("li", *prose(sentence)) for sentence in sentences))
 
 
 def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
@@ -111,57 +90,12 @@ def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
             continue
         about = (
             f"{row['name']} ({row['module'] or 'no module'})",
-            f"{seconds(row['seconds'])}, {percent(row['share'])} of the time",
+            f"{duration(row['seconds'])}, {or_absent(row['share'], percent)} of the time",
             f"{amount(rate, 'FLOP/s')} at {amount(row['intensity'])} FLOP/byte",
-            f"efficiency {percent(near)}, {row['label']}",
+            f"efficiency {or_absent(near, percent)}, {row['label']}",
             str(row["source"] or ""),
         )
         yield Point(
             row["name"], "operation", row["intensity"], rate, row["share"] or 0.0, bound_of(row),
             "\n".join(line for line in about if line), rate / near if near else None,
         )  # fmt: skip
-
-
-def _drawn(plot: Element, points: Sequence[Point]) -> str:
-    names = dict.fromkeys(point.bottleneck for point in points)
-    said = "The area of a dot is its share of the time; point at one to read more."
-    return f"{markup(plot)}\n{markup(legend(names))}\n<p>{said}</p>"
-
-
-def _particulars(row: Mapping[str, Any]) -> str:
-    """Of an operation: its module, its source line, and why a figure is absent."""
-    return "; ".join(text for text in (row["module"], where(row), row["reason"]) if text)
-
-
-def _table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Mapping[str, Any]],
-    below: Callable[[Mapping[str, Any]], str] = lambda row: "",
-) -> str:
-    """`below`: what is said of a row in small letters under its first cell, where a column would be too wide."""
-    if not rows:
-        return ""
-    head = "".join(f"<th{_class(style)}>{escape(name)}</th>" for name, style, _ in columns)
-    lines = (
-        "<tr>"
-        + "".join(
-            f"<td{_class(style)}>{escape(show(row))}{_more(below(row)) if index == 0 else ''}</td>"
-            for index, (_, style, show) in enumerate(columns)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    body = "\n".join(lines)
-    return (
-        f'<h2>{escape(title)}</h2>\n<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def _more(text: str) -> str:
-    return f'<div class="more">{escape(text)}</div>' if text else ""
-
-
-def _class(style: str) -> str:
-    return f' class="{style}"' if style else ""

@@ -39,30 +39,30 @@ class Report:
 
 def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks]) -> Report:
     """Join a trace with the costs of its modules; `peaks` are those of each (host, device)."""
-    joined = join(trace, _modules_of(trace), peaks)
-    busy = joined.busy_seconds
-    devices = [_device(device) for device in joined.devices]
+    profiled = join(trace, _modules_of(trace), peaks)
+    busy = profiled.busy_seconds
+    devices = [_device(device) for device in profiled.devices]
     document = {
         "source": source,
         "hosts": [_host(host) for host in trace.hosts],
         "busy_seconds": busy,
         "unmodelled_share": sum(row["unmodelled_seconds"] for row in devices) / busy if busy else None,
         "devices": devices,
-        "modules": [_module(one) | one.work.figures(busy) for one in _ranked(joined.modules.values())],
+        "modules": [_module(one) | one.work.figures(busy) for one in _ranked(profiled.modules.values())],
         "operations": [
             _operation(one) | one.work.figures(busy) | {"label": one.label}
-            for one in _ranked(joined.operations.values())
+            for one in _ranked(profiled.operations.values())
         ],
         "scopes": [
             {"scope": scope} | work.figures(busy)
-            for scope, work in sorted(joined.scopes.items(), key=lambda pair: -pair[1].seconds)
+            for scope, work in sorted(profiled.scopes.items(), key=lambda pair: -pair[1].seconds)
         ],
     }
-    document["advice"] = advise_on_trace(document)
-    kinds = {device.peaks.device_kind: device.peaks for device in joined.devices}
+    document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
+    kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = [
         Roof(kind, *found)
-        for kind, names in joined.dtypes.items()
+        for kind, names in profiled.dtypes.items()
         for dtype in sorted(names)
         if (found := roof(kinds[kind], dtype)) is not None
     ]
@@ -121,8 +121,8 @@ def _module(one: ProfiledModule) -> dict[str, Any]:
     }
 
 
-def _device(joined: ProfiledDevice) -> dict[str, Any]:
-    device, peaks, whole = joined.trace, joined.peaks, joined.work
+def _device(profiled: ProfiledDevice) -> dict[str, Any]:
+    device, peaks, whole = profiled.trace, profiled.peaks, profiled.work
     used = model_flops_utilization(whole.cost, device.span_seconds, peaks)
     return {
         "name": device.name,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
-from jaxobs.cli.analysis.figures import ABSENT, amount, percent, seconds
-from jaxobs.cli.console.tables import add_row, new_table, to_text
+from jaxobs.cli.analysis.columns import DEVICE_FIGURES, DEVICE_NAME, MODULES, OPERATION_FIGURES, where
+from jaxobs.report.columns import Column, Row, plain, text
+from jaxobs.report.text_table import TextTable, cut, end_of, to_text
+from jaxobs.report.units import percent
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_KEPT_FOLDERS = 2
 _LEAST_NAME = 12
 _GAP = 2  # columns between two cells
 _NAMES = 3
@@ -22,11 +19,11 @@ LEAST_OVERLAP = 1.01
 """Own times over busy time, from which on the overlap is worth a note: less is in no digit that is shown."""
 
 
-def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bool) -> str:
+def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool) -> str:
     """Devices, modules and the `top` operations by time, and what could not be told."""
-    parts: list[Table | str] = [_devices(document), ""]
+    parts: list[TextTable | str] = [_devices(document), ""]
     if document["modules"]:
-        parts += [_modules(document), ""]
+        parts += [_table(MODULES, document["modules"], {"FLOP/s", "B/s", "FLOP/B"}), ""]
     parts += [_operations(document, top, width)]
     hidden = len(document["operations"]) - top
     if hidden > 0:
@@ -37,7 +34,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, colour: bo
         parts += ["", *notes]
     if document["advice"]:
         parts += ["", *(f"→ {piece['sentence']} {piece['remedy']}" for piece in document["advice"])]
-    return to_text(parts, width=width, colour=colour)
+    return to_text(parts, width=width, bold=bold)
 
 
 def notes_of(document: Mapping[str, Any]) -> list[str]:
@@ -72,97 +69,29 @@ def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def bound_of(row: Mapping[str, Any]) -> str:
-    """What limits an operation; `cache_resident` where device memory would, and was not waited for."""
-    return "cache_resident" if row["bound"] == "cache_resident" else str(row["label"])
-
-
-def where(row: Mapping[str, Any], folders: int = _KEPT_FOLDERS) -> str:
-    """The source line with the last folders of its path, else the named scope."""
-    path = re.split(r"[\\/]", row["source"])
-    return "/".join(path[-folders:]) if row["source"] else row["scope"]
-
-
-def _devices(document: Mapping[str, Any]) -> Table:
-    table = new_table(
-        "device",
-        "kind",
-        "span",
-        "busy",
-        "idle",
-        "communication",
-        "exposed",
-        "transfer",
-        "MFU",
-        left=("kind",),
-    )
+def _devices(document: Mapping[str, Any]) -> TextTable:
     several = len({device["host"] for device in document["devices"]}) > 1
-    for device in document["devices"]:
-        name = f"{device['host']} {device['name']}" if several else device["name"]
-        add_row(
-            table,
-            name,
-            device["device_kind"] or ABSENT,
-            seconds(device["span_seconds"]),
-            seconds(device["busy_seconds"]),
-            seconds(device["idle_seconds"]),
-            seconds(device["collective_seconds"]),
-            seconds(device["exposed_communication_seconds"]),
-            seconds(device["transfer_seconds"]),
-            percent(device["mfu"]),
-        )
-    return table
+    name = DEVICE_NAME if several else text("device", "name")
+    return _table((name, *DEVICE_FIGURES), document["devices"], {"HFU"})
 
 
-def _modules(document: Mapping[str, Any]) -> Table:
-    table = new_table("module", "devices", "runs", "time", "share", "FLOP", "bytes", "efficiency", "bound")
-    for row in document["modules"]:
-        add_row(
-            table,
-            row["name"],
-            str(row["devices"]),
-            ABSENT if row["runs"] is None else str(row["runs"]),
-            seconds(row["seconds"]),
-            percent(row["share"]),
-            amount(row["flops"]),
-            amount(row["bytes"], "B"),
-            percent(row["efficiency"]),
-            row["bound"] or ABSENT,
-        )
-    return table
-
-
-def _operations(document: Mapping[str, Any], top: int, width: int) -> Table:
-    columns = ("operation", "runs", "time", "share", "FLOP/s", "FLOP/B", "efficiency", "bound", "source")
-    rows = [
-        [
-            row["name"],
-            str(row["executions"]),
-            seconds(row["seconds"]),
-            percent(row["share"]),
-            amount(row["achieved_flops_per_second"]),
-            amount(row["intensity"]),
-            percent(row["efficiency"]),
-            bound_of(row),
-            where(row),
-        ]
-        for row in document["operations"][:top]
-    ]
-    widest = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    # Figures are shown whole; what gives way is the names, the source's more than the operation's.
-    left = width - _GAP * len(columns) - sum(widest[1:-1])
+def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
+    """Figures are shown whole; what gives way is the names, the source's more than the operation's."""
+    columns = (text("operation", "name"), *OPERATION_FIGURES, Column("source", where, text=True))
+    table = _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
+    widest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    left = width - _GAP * (len(widest) - 1) - sum(widest[1:-1])
     name = min(widest[0], max(_LEAST_NAME, left * 3 // 5))
     source = min(widest[-1], max(_LEAST_NAME, left - name))
-    table = new_table(*columns, left=("bound", "source"))
-    for cells in rows:
-        add_row(table, _shortened(cells[0], name), *cells[1:-1], _shortened(cells[-1], source, end=True))
-    for column in table.columns:
-        column.no_wrap = True
+    table.rows = [(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source)) for cells in table.rows]
     return table
 
 
-def _shortened(text: str, width: int, *, end: bool = False) -> str:
-    """At most so many letters, those at the end where that says more."""
-    if len(text) <= width:
-        return text
-    return "…" + text[-(width - 1) :] if end else text[: width - 1] + "…"
+def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:
+    """`left_out`: titles of columns that only the page has room for."""
+    shown = [column for column in columns if column.title not in left_out]
+    left = [column.title for column in shown if column.text]
+    table = TextTable([column.title for column in shown], left=left)
+    for row in rows:
+        table.add(*(plain(column.show(row)) for column in shown))
+    return table

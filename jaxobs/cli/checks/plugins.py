@@ -17,12 +17,12 @@ def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]
     if not isinstance(plugin, Plugin):
         return []
     try:
-        said = [(str(remark.text), bool(remark.problem)) for remark in plugin.check(settings)]
+        remarks = [(str(remark.text), bool(remark.problem)) for remark in plugin.check(settings)]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # a plugin may do anything, SystemExit included
-        said = [(f"its check failed: {type(error).__name__}: {error}", True)]
-    return [{"text": mask("", text), "problem": problem} for text, problem in said]
+        remarks = [(f"its check failed: {type(error).__name__}: {error}", True)]
+    return [{"text": mask("", text), "problem": problem} for text, problem in remarks]
 
 
 def unknown_settings(
@@ -38,5 +38,7 @@ def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
     problems = []
     for plugin in plugins:
         problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []
-        problems += [f"{plugin['name']}: {said['text']}" for said in plugin["remarks"] if said["problem"]]
+        problems += [
+            f"{plugin['name']}: {remark['text']}" for remark in plugin["remarks"] if remark["problem"]
+        ]
     return problems

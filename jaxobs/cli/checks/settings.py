@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origin, unknown_variables
+from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origin, unknown_settings
 from jaxobs.plugin.directories import why_not_writable
 
 MASK = "••••"
@@ -21,19 +21,14 @@ def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
 
     Settings that cannot be used are a problem, and the defaults are shown in their place.
     """
-    problems = [
-        f"unknown variable {name}"
-        + (f" (did you mean {meant}?)" if meant else "; `jaxobs run --help` lists them")
-        for name, meant in unknown_variables(environment)
-    ]
+    problems = [*unknown_settings(environment).values()]
     try:
         values = load_settings().model_dump(mode="json")
     except SettingsError as error:
         problems.append(f"{error}; the defaults are shown, and instrument() would raise")
         values = Settings.model_construct().model_dump(mode="json")
     settings = {
-        name: {"value": mask(name.upper(), value), "origin": origin(name, {})}
-        for name, value in values.items()
+        name: {"value": mask(name.upper(), value), "origin": origin(name)} for name, value in values.items()
     }
     variables = {
         name: mask(name, value)

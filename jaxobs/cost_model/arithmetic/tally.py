@@ -85,13 +85,9 @@ class Tally:
         if other.unmodelled:
             self.add_unmodelled(other.unmodelled)
 
-    def add_cost(self, cost: Cost) -> None:
-        """Add a cost that a rule gave."""
-        self.add(Tally.of(cost))
-
     @classmethod
     def of(cls, cost: Cost) -> Tally:
-        """A tally that starts with ``cost``."""
+        """The tally of a cost that a rule gave."""
         tally = cls()
         tally.matrix = dict(cost.matrix_flops_by_type)
         tally.executed = dict(cost.executed_matrix_flops_by_type)

@@ -80,7 +80,8 @@ def attention_cost(call: CustomCall, attention: Attention, *, backward: bool) ->
     return call.matrix(score + 2 * met * value_size, of=call.operands[0], **rest)
 
 
-def _cudnn(call: CustomCall) -> tuple[Attention, bool] | None:
+def cudnn(call: CustomCall) -> Cost | None:
+    """Operands: queries, keys, values; scores' sizes and the mask are in ``CudnnfMHABackendConfig``."""
     configuration = call.configuration.get("cudnn_fmha_backend_config", call.configuration)
     scores = configuration.get("intermediate_tensor_shape", {}).get("dimensions", ())
     if len(scores) != 4 or len(call.operands) < 3:
@@ -98,13 +99,7 @@ def _cudnn(call: CustomCall) -> tuple[Attention, bool] | None:
         window=int(configuration.get("sliding_window_length", 0)),
         padded="PADDING" in mask,
     )
-    return attention, "Backward" in call.target
-
-
-def cudnn(call: CustomCall) -> Cost | None:
-    """Operands: queries, keys, values; scores' sizes and the mask are in ``CudnnfMHABackendConfig``."""
-    found = _cudnn(call)
-    return attention_cost(call, found[0], backward=found[1]) if found else None
+    return attention_cost(call, attention, backward="Backward" in call.target)
 
 
 def transformer_engine(call: CustomCall) -> Cost | None:

@@ -9,12 +9,12 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.custom_calls.workspaces import workspaces
 from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
 from jaxobs.model.cost import Cost
 
 if TYPE_CHECKING:
-    from jaxobs.cost_model.arithmetic.tally import Tally
     from jaxobs.cost_model.hlo.instructions import Instruction
     from jaxobs.cost_model.hlo.shapes import Shape
 
@@ -123,7 +123,7 @@ def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> Non
         tally.add_unmodelled([call.target])
         tally.bytes += call.memory_bytes()
     else:
-        tally.add_cost(cost)
+        tally.add(Tally.of(cost))
 
 
 def _checked(cost: Any) -> Cost | None:

@@ -21,15 +21,6 @@ _ASKED_FOR: Final = b"convert_element_type"
 _CONSTANTS: Final = frozenset(("constant", "iota"))
 
 
-def compiler_converts(computations: list[Computation]) -> bool:
-    """Whether the compiler widened any floating value: if not, every type is the program's own."""
-    for computation in computations:
-        for instruction in computation.instructions:
-            if instruction.opcode == "convert" and _compilers_own(instruction):
-                return True
-    return False
-
-
 def _compilers_own(convert: Instruction) -> bool:
     if not convert.operands or _ASKED_FOR in convert.message.metadata:
         return False
@@ -41,7 +32,12 @@ class SourceTypes:
     """Answers for one module; remembers what it has walked."""
 
     def __init__(self, computations: list[Computation]) -> None:
-        self._needed = compiler_converts(computations)
+        self._needed = any(
+            instruction.opcode == "convert" and _compilers_own(instruction)
+            for computation in computations
+            for instruction in computation.instructions
+        )
+        """Whether the compiler widened any floating value: if not, every type is the program's own."""
         self.known: dict[Instruction, ElementType] = {}
 
     def of_product(self, left: Instruction, right: Instruction) -> ElementType:

@@ -63,12 +63,6 @@ def embedded(order: list[Computation], on_their_own: set[Computation]) -> set[Co
     return found
 
 
-def trips(loop: Instruction) -> int:
-    """How often a loop is counted: its known trip count, else once."""
-    known = loop.trip_count
-    return 1 if known is None else known
-
-
 def executions(
     order: list[Computation], entry: Computation, least: dict[Instruction, Computation]
 ) -> dict[Computation, float]:
@@ -84,7 +78,7 @@ def executions(
             if not called or opcode not in CONTROL:
                 continue
             if opcode == "while" and len(called) == 2:
-                count = trips(instruction)
+                count = 1 if (known := instruction.trip_count) is None else known
                 times[called[0]] += outer * count
                 times[called[1]] += outer * (count + 1)
             elif opcode == "conditional":

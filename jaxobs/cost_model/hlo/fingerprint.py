@@ -12,7 +12,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cost_model.hlo.opcodes import ARITHMETIC, CONTROL, ELEMENTWISE, FREE
+from jaxobs.cost_model.hlo.opcodes import CONTROL, ELEMENTWISE, FREE
 from jaxobs.proto.hlo import InstructionMessage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ELSEWHERE: Final = (
     "name", "opcode", "shape", "metadata", "id", "operand_ids", "called_computation_ids", "backend_config",
     "backend_config_payload",
 )  # fmt: skip
-_WITHOUT_ATTRIBUTES: Final = (ELEMENTWISE | frozenset(ARITHMETIC) | CONTROL | FREE | {"fusion"}) - {
+_WITHOUT_ATTRIBUTES: Final = (ELEMENTWISE | CONTROL | FREE | {"fusion"}) - {
     "compare",
     "constant",
     "get-tuple-element",

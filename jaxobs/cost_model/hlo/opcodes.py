@@ -22,9 +22,9 @@ ARITHMETIC: Final[dict[str, tuple[int, int]]] = {
 """Opcode: FLOPs for each real element and for each complex element."""
 
 TRANSCENDENTAL: Final = frozenset([
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "exponential",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf", "exponential",
     "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sine", "sinh", "sqrt", "tan",
-    "tanh", "cosine",
+    "tanh",
 ])  # fmt: skip
 
 FREE: Final = frozenset([
@@ -35,10 +35,10 @@ FREE: Final = frozenset([
 ])  # fmt: skip
 """Opcodes that run nothing themselves; the done half of an asynchronous pair was counted at its start."""
 
-MOVEMENT: Final = frozenset([
-    "bitcast-convert", "broadcast", "concatenate", "copy", "copy-start", "dynamic-reshape", "dynamic-slice",
-    "dynamic-update-slice", "gather", "iota", "pad", "reshape", "reverse", "select", "set-dimension-size",
-    "slice", "transpose", "tuple-select",
+_MOVED_IN_PLACE: Final = frozenset(["bitcast-convert", "copy", "select"])
+MOVEMENT: Final = _MOVED_IN_PLACE | frozenset([
+    "broadcast", "concatenate", "copy-start", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "gather",
+    "iota", "pad", "reshape", "reverse", "set-dimension-size", "slice", "transpose", "tuple-select",
 ])  # fmt: skip
 """Opcodes that only move data."""
 
@@ -63,10 +63,7 @@ CONTROL: Final = frozenset(["call", "conditional", "while", "async-start"])
 """Opcodes that run whole computations of schedulable instructions."""
 
 ELEMENTWISE: Final = (
-    TRANSCENDENTAL
-    | frozenset(ARITHMETIC)
-    | _COMPARED_AND_ROUNDED
-    | {"abs", "bitcast-convert", "copy", "map", "select"}
+    TRANSCENDENTAL | frozenset(ARITHMETIC) | _COMPARED_AND_ROUNDED | _MOVED_IN_PLACE | {"abs", "map"}
 )
 """Opcodes whose each result element needs the element of every operand at the same place."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -51,11 +51,12 @@ def scope_of(operation_name: str) -> str:
 
 def operation_name(instruction: Instruction) -> str:
     """The operation's name as JAX gave it; empty for what the compiler made without one."""
-    serialized: bytes = instruction.message.metadata
-    if not serialized:
-        return ""
+    return str(_metadata(instruction).op_name, "utf-8", "replace") if instruction.message.metadata else ""
+
+
+def _metadata(instruction: Instruction) -> Any:
     try:
-        return str(MetadataMessage.FromString(serialized).op_name, "utf-8", "replace")
+        return MetadataMessage.FromString(instruction.message.metadata)
     except DecodeError as error:
         raise HloDecodeError(f"metadata of {instruction.name!r} cannot be read: {error}") from None
 
@@ -74,10 +75,7 @@ class Provenance:
         serialized: bytes = instruction.message.metadata
         known = self.known.get(serialized)
         if known is None:
-            try:
-                metadata = MetadataMessage.FromString(serialized)
-            except DecodeError as error:
-                raise HloDecodeError(f"metadata of {instruction.name!r} cannot be read: {error}") from None
+            metadata = _metadata(instruction)
             name = str(metadata.op_name, "utf-8", "replace")
             source = self._users_line(metadata.stack_frame_id)
             if not source and metadata.source_file:

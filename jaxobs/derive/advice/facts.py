@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jaxobs.derive.advice.reading import number
 from jaxobs.derive.compilation.compilations import FunctionView
 from jaxobs.derive.compilation.persistent_cache import PersistentCacheView
 from jaxobs.derive.devices.view import DeviceView
@@ -15,12 +14,15 @@ from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.view import ProfileView
 from jaxobs.derive.snapshot.view import SnapshotView
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.report.host_lines import main_thread_lines
+from jaxobs.report.document import main_thread_lines
 from jaxobs.vocabulary.wall_time import BUSY, IDLE
 
 LEAST_CONFIDENCE = 0.1
 """Of a bottleneck's confidence. With many steps it is the margin over the runner-up, and 0.1 is a largest share that is
 a fifth larger than the next; below it another half minute may name another cause."""
+
+LARGEST = math.sqrt(1.7e308)
+"""Products of two such numbers are still finite; nothing that is counted or timed comes near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +139,13 @@ def facts_of(view: SnapshotView) -> Facts:
         loops,
         tuple(_work(view, loops, wall)),
         tuple(_operations(view)),
-        _matrix_peaks(peaks),
-        number(peaks.memory.value) or None if peaks and peaks.memory else None,
-        (number(memory.limit_bytes.value) if memory else None)
-        or (number(peaks.memory_capacity) if peaks else None)
+        matrix_peaks(peaks),
+        _sound(peaks.memory.value) or None if peaks and peaks.memory else None,
+        (_sound(memory.limit_bytes.value) if memory else None)
+        or (_sound(peaks.memory_capacity) if peaks else None)
         or None,
-        sum(number(executable.seconds.value) or 0.0 for executable in unknown) / wall if wall else 0.0,
-        number(view.process.seconds) or None,
+        sum(_sound(executable.seconds.value) or 0.0 for executable in unknown) / wall if wall else 0.0,
+        _sound(view.process.seconds) or None,
         view.functions,
         view.executables,
         devices,
@@ -191,11 +193,11 @@ def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iter
     """Device seconds over the loops' `wall` time, and no more than the share in which the loops' device was busy."""
     busy = sum(loop.share(word) or 0.0 for loop in loops for word in BUSY)
     for executable in view.executables:
-        seconds, per_run = number(executable.seconds.value), number(executable.seconds_per_run.value)
+        seconds, per_run = _sound(executable.seconds.value), _sound(executable.seconds_per_run.value)
         cost, verdict = executable.cost.value.cost if executable.cost.value else None, executable.bottleneck
         if not (seconds and per_run and wall and cost and cost.exact):
             continue
-        amounts = [number(amount) for amount in (cost.flops, cost.matrix_flops, cost.bytes)]
+        amounts = [_sound(amount) for amount in (cost.flops, cost.matrix_flops, cost.bytes)]
         if verdict.confidence < LEAST_CONFIDENCE or None in amounts:
             continue
         flops, matrix, moved = (amount or 0.0 for amount in amounts)
@@ -219,7 +221,12 @@ def _operations(view: SnapshotView) -> Iterator[OperationFacts]:
         yield OperationFacts(row.executions, row.seconds, row.share.value, control, latency)
 
 
-def _matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
+def matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
     """FLOP/s of the matrix unit by element type."""
-    known = {dtype: number(peak.value) for dtype, peak in peaks.matrix.items()} if peaks else {}
+    known = {dtype: _sound(peak.value) for dtype, peak in peaks.matrix.items()} if peaks else {}
     return {dtype: rate for dtype, rate in known.items() if rate}
+
+
+def _sound(value: float | None) -> float | None:
+    """The number, where it is at least 0 and no larger than one that can be reckoned with."""
+    return value if value is not None and 0 <= value <= LARGEST else None

@@ -16,7 +16,7 @@ LEAST_RECOMPILATIONS = 2
 """Of one cause. A single small one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""
 
 LARGE = 1.0
-"""Seconds that a single recompilation must take to be told: as long as JAX finds worth keeping on disk by default
+"""Seconds that a single recompilation must take to be advised on: as long as JAX finds worth keeping on disk by default
 (`jax_persistent_cache_min_compile_time_secs`). It is spent at each start."""
 
 MOST_FUNCTIONS = 3

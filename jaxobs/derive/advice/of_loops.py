@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import Facts, LoopFacts, WindowFacts
+from jaxobs.derive.advice.facts import LARGEST, Facts, LoopFacts, WindowFacts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.advice.reading import LARGEST
 from jaxobs.report.units import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
@@ -148,18 +147,18 @@ def _mix(facts: Facts) -> _Mix | None:
     """
     busy = small = in_operations = between = launched = 0.0
     for operation in facts.operations:
-        count, took, share = operation.executions, operation.seconds, operation.share
-        if not count or not took:
+        count, seconds, share = operation.executions, operation.seconds, operation.share
+        if not count or not seconds:
             continue
-        busy = max(busy, took / share if share else 0.0)
-        if not operation.is_control and took / count <= SMALL_OPERATION:
+        busy = max(busy, seconds / share if share else 0.0)
+        if not operation.is_control and seconds / count <= SMALL_OPERATION:
             small += count
         if not operation.is_latency:
             continue
         if operation.is_control:
-            between += took
+            between += seconds
         else:
-            in_operations += took
+            in_operations += seconds
             launched += count
     if not 0 < busy <= LARGEST:
         return None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
-from jaxobs.derive.advice.conditions import CONDITIONS
+from jaxobs.derive.advice.conditions import CONDITIONS, Condition
 from jaxobs.derive.advice.facts import Facts, facts_of
 from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
 from jaxobs.derive.advice.of_trace import facts_of_trace
-from jaxobs.derive.advice.reading import Document
 from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.roofline_model.traced import Profiled
 
 MOST: Final = 5
 """Pieces of advice at a time: what somebody reads."""
@@ -21,23 +22,18 @@ def advise(view: SnapshotView) -> list[dict[str, Any]]:
     Each: `condition`, `loop` or `function`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of the wall time) and
     `seconds_per_hour`; or instead of the last two `saves_bytes`.
     """
-    return _ranked(facts_of(view), [condition.name for condition in CONDITIONS])
+    return _ranked(facts_of(view), CONDITIONS)
 
 
-def advise_on_trace(document: Document) -> list[dict[str, Any]]:
-    """The advice on the document of `jaxobs analyze`, by the conditions that a trace alone can tell."""
+def advise_on_trace(profiled: Profiled, steps: int) -> list[dict[str, Any]]:
+    """The advice on a recorded trace in which the program marked so many steps, by what a trace alone can tell."""
     return _ranked(
-        facts_of_trace(document), [condition.name for condition in CONDITIONS if condition.in_a_trace]
+        facts_of_trace(profiled, steps), [condition for condition in CONDITIONS if condition.in_a_trace]
     )
 
 
-def _ranked(facts: Facts, names: list[str]) -> list[dict[str, Any]]:
-    found = [
-        (condition.name, finding)
-        for condition in CONDITIONS
-        if condition.name in names
-        for finding in condition.find(facts)
-    ]
+def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    found = [(condition.name, finding) for condition in conditions for finding in condition.find(facts)]
     enough = [pair for pair in found if _is_enough(pair[1])]
     enough.sort(key=_weight, reverse=True)
     # One piece a condition and place: of a function's several executables, that which would give back most.
@@ -49,7 +45,7 @@ def _ranked(facts: Facts, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _is_enough(finding: Finding) -> bool:
-    """Memory has its threshold in its condition: it cannot be told in seconds."""
+    """Memory has its threshold in its condition: it cannot be given in seconds."""
     return finding.saves_ratio is None or finding.saves_ratio >= LEAST_SAVED
 
 

@@ -61,21 +61,23 @@ class Compiles:
         self.recompilations = Recompilations(series)
         self.persistent_cache = PersistentCache(series)
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._told: dict[tuple[str, ...], float] = {}
+        self._counted: dict[tuple[str, ...], float] = {}
         self._weights: dict[str, tuple[float, ...]] = {}
         self._largest: Largest[str] = Largest(LISTED)
         self._listed: list[str] = []
         self._seconds_in_all = 0.0
         self._changed: set[str] = set()
         self._views: dict[str, FunctionView] = {}
-        self._made: defaultdict[int, deque[Compilation]] = defaultdict(lambda: deque(maxlen=INTERVALS_KEPT))
+        self._compiled: defaultdict[int, deque[Compilation]] = defaultdict(
+            lambda: deque(maxlen=INTERVALS_KEPT)
+        )
         self._in_flight: dict[int, CompilePhaseStarted] = {}
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for phase in PHASES:
             series.total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
-        # Only outermost phases are told, so a thread has one at most: a new one ends a lost one.
+        # Only outermost phases are reported, so a thread has one at most: a new one ends a lost one.
         self._in_flight[event.thread] = event
 
     def phase_ended(self, event: CompilePhaseEnded) -> None:
@@ -103,7 +105,7 @@ class Compiles:
         self.count[event.function] += 1
         self._changed.add(event.function)
         if event.function != EAGER:
-            self._made[event.thread].append(event)
+            self._compiled[event.thread].append(event)
         self._bridge(event)
         self.recompilations.compiled(event)
         self.persistent_cache.compiled(event)
@@ -129,27 +131,27 @@ class Compiles:
             elif following is None:
                 intervals[at] = (intervals[at][0], after)
 
-    def made_within(self, thread: int, start: int, end: int) -> set[str]:
-        """Functions whose executables that thread made in [start, end]; each is told once, to the innermost step."""
-        made = self._made.get(thread)
-        if not made:
+    def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
+        """Functions whose executables that thread made in [start, end]; each is given once, to the innermost step."""
+        compiled = self._compiled.get(thread)
+        if not compiled:
             return set()
         within, later = set(), []
-        while made and made[-1].time >= start:  # a thread's compiles end one after the other
-            last = made.pop()
+        while compiled and compiled[-1].time >= start:  # a thread's compiles end one after the other
+            last = compiled.pop()
             if last.time <= end:
                 within.add(last.function)
             else:
                 later.append(last)
-        made.extend(reversed(later))
-        if not made:
-            del self._made[thread]
+        compiled.extend(reversed(later))
+        if not compiled:
+            del self._compiled[thread]
         return within
 
     def is_apart(self, thread: int, start: int) -> bool:
         """Whether that thread has compiled nothing since `start`, as far as is known and not forgotten."""
-        intervals, made = self._intervals.get(thread), self._made.get(thread)
-        return not (intervals and intervals[-1][1] > start) and not (made and made[-1].time >= start)
+        intervals, compiled = self._intervals.get(thread), self._compiled.get(thread)
+        return not (intervals and intervals[-1][1] > start) and not (compiled and compiled[-1].time >= start)
 
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
         """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.
@@ -229,8 +231,8 @@ class Compiles:
 
     def _count(self, metric: Metric, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
         """What is new since the last time goes to the series that the function has now, so that no counter falls."""
-        told = (metric.name, *key)
-        new = total - self._told.get(told, 0.0)
-        if new or told not in self._told:
-            self._told[told] = total
+        counter = (metric.name, *key)
+        new = total - self._counted.get(counter, 0.0)
+        if new or counter not in self._counted:
+            self._counted[counter] = total
             self._series.add(metric, labels, new)

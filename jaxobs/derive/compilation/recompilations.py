@@ -107,7 +107,7 @@ class Recompilations:
         row.seconds += lost
 
     def _own_time(self, event: events.Compilation) -> int:
-        """Nanoseconds of its phases without the executables that were made within them, which were told before it."""
+        """Nanoseconds of its phases without the executables that were made within them, which were reported before it."""
         phases = joined(
             (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
         )
@@ -116,11 +116,11 @@ class Recompilations:
         earlier, within = self._inner[event.thread], []
         while earlier and earlier[-1][1] > phases[0][0]:
             within.append(earlier.pop())
-        told = sum(
+        inner = sum(
             max(0, min(stop, end) - max(begin, start)) for begin, stop in within for start, end in phases
         )
         earlier.extend(joined([*within, *phases]))
-        return sum(end - start for start, end in phases) - told
+        return sum(end - start for start, end in phases) - inner
 
     def views(self, function: str) -> list[RecompilationView]:
         """The most expensive reason first."""

@@ -24,7 +24,7 @@ NO_BACKEND = "JAX has made no backend yet"
 class Devices:
     """What the backend has, and its peaks by device kind."""
 
-    def __init__(self, series: Series, readings: tuple[DeviceReading, ...] = ()) -> None:
+    def __init__(self, series: Series, readings: tuple[DeviceReading, ...]) -> None:
         self._series = series
         self._readings = readings
         self.backend: BackendFound | None = None

@@ -29,7 +29,7 @@ GaugesOf = Callable[[str], Mapping[tuple[str, ...], float]]
 
 
 class Taken(NamedTuple):
-    """Share of the speed of computing and of memory that clocks which are held down take away; None: not told."""
+    """Share of the speed of computing and of memory that clocks which are held down take away; None: not known."""
 
     compute: float | None = None
     memory: float | None = None
@@ -58,7 +58,7 @@ class RecentlyTaken:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What collectors say of one device now; None: not told."""
+    """What collectors say of one device now; None: not known."""
 
     utilization: float | None = None
     clock: float | None = None

@@ -37,13 +37,13 @@ class Windows:
     seconds: float = 0.0
     """Of runs from their first operation to the end of their last, or of operations where runs are not told apart."""
     beside: tuple[tuple[float, float | None], ...] = ()
-    """Of the last windows that told runs apart: seconds a run there, and of runs sampled at about that time."""
+    """Of the last windows that tell runs apart: seconds a run there, and of runs sampled at about that time."""
     labels: Counter[str] = field(default_factory=Counter)
     """Device seconds by what they are charged to."""
     executions: Counter[str] = field(default_factory=Counter)
     """By operation, over all devices."""
     runs_counted: float = 0.0
-    """Runs on all devices in the windows that told them."""
+    """Runs on all devices in the windows that report them."""
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class Executable:
             return False
         if self.work.collective_bytes:
             return False  # how much of its time went to its collectives cannot be told from outside
-        return not any(name.startswith(("matrix", "memory")) for name in self.bound.missing)
+        return self.bound.knows_large_parts
 
     @property
     def working_set(self) -> float | None:

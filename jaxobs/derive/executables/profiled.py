@@ -23,7 +23,7 @@ def absorb(
     operations: Iterable[Operation],
     costs: Sequence[OperationCost] | None,
 ) -> None:
-    """Add a window's runs of the executable, with the operations of its module. Runs that were not told add nothing.
+    """Add a window's runs of the executable, with the operations of its module. Nothing where it reports no runs.
 
     `costs` are those of its operations; without them its repetitions stay as they are known.
     """
@@ -58,7 +58,7 @@ def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | 
 
 
 def verdict_of_operations(executable: Executable) -> Verdict | None:
-    """The bottleneck by what the executable's operations were charged to; None where no window told any."""
+    """The bottleneck by what the executable's operations were charged to; None where no window reports any."""
     total = sum(executable.windows.labels.values())
     if total <= 0:
         return None

@@ -45,7 +45,7 @@ class Executables:
 
     def created(self, event: ExecutableCreated) -> None:
         if event.executable in self._by_number:
-            return  # told again
+            return  # reported again
         executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
             executable.cost_reason = event.proto_reason
@@ -81,12 +81,12 @@ class Executables:
         if self.peaks is not None:
             bind(executable, self.peaks, self._operations.of(executable.fingerprint))
 
-    def profiled(self, joined: Profiled) -> None:
+    def profiled(self, profiled: Profiled) -> None:
         """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
         operations: dict[tuple[str, str], list[Operation]] = {}
-        for (module, fingerprint, _), operation in joined.operations.items():
+        for (module, fingerprint, _), operation in profiled.operations.items():
             operations.setdefault((module, fingerprint), []).append(operation)
-        for place, ran in joined.modules.items():
+        for place, ran in profiled.modules.items():
             executable = self._by_fingerprint.get(place[1])
             if executable is not None:
                 absorb(
@@ -122,11 +122,6 @@ class Executables:
         return (
             executable.function if executable is not None else watched.function if watched is not None else ""
         )
-
-    def seconds_of(self, run: int) -> float | None:
-        """Device seconds of one run, where some were timed."""
-        executable = self._by_number.get(run)
-        return None if executable is None else executable.timed_seconds_per_run
 
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""

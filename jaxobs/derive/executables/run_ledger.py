@@ -15,7 +15,7 @@ LONGEST_RUN = 1e8
 
 
 class RunLedger:
-    """Runs of the executables `by_number`. `ran_unseen` is told of calls of which it is not visible what they ran."""
+    """Runs of the executables `by_number`. `ran_unseen` is called for calls whose executables are not known."""
 
     def __init__(self, by_number: Mapping[int, Executable], ran_unseen: Callable[[int, int], None]) -> None:
         self._by_number = by_number
@@ -32,7 +32,7 @@ class RunLedger:
                 self.changed.add(run)
 
     def release(self, runs: Mapping[int, int]) -> None:
-        """Calls by run that were held, as by now it is known: whoever tells so counts them."""
+        """Calls by run that were held: it is known by now where they belong, and they are counted there."""
         for run, calls in runs.items():
             if (executable := self._by_number.get(run)) is not None:
                 executable.runs -= calls
@@ -52,6 +52,11 @@ class RunLedger:
         executable.runs += calls
         self.changed.add(run)
         return executable
+
+    def seconds_of(self, run: int) -> float | None:
+        """Device seconds of one run, where some were timed."""
+        executable = self._by_number.get(run)
+        return None if executable is None else executable.timed_seconds_per_run
 
     def spent(self, run: int, seconds: float) -> None:
         """Device seconds of runs in a loop."""

@@ -13,7 +13,7 @@ WORDS: Final = ("examples", "tokens")
 
 
 class Amounts:
-    """Totals by word; `refuse` is told of an amount that is none."""
+    """Totals by word; `refuse` is called where an amount is none."""
 
     def __init__(self, loop: str, refuse: Callable[[str], None]) -> None:
         self._loop = loop

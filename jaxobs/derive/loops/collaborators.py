@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.hardware.peaks import Peaks
 
 
 class Compilations(Protocol):
@@ -20,11 +21,60 @@ class Compilations(Protocol):
     def within(self, thread: int, start: int, end: int) -> int:
         """Nanoseconds of [start, end] in which it was compiling."""
 
-    def made_within(self, thread: int, start: int, end: int) -> set[str]:
+    def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
         """Functions whose executables it made in [start, end]."""
 
     def is_apart(self, thread: int, start: int) -> bool:
         """Whether it has compiled nothing since `start`."""
+
+
+class Executables(Protocol):
+    """Which executables there are. A `run` is a watched call, by number as in `StepEnded.runs`."""
+
+    @property
+    def peaks(self) -> Peaks | None:
+        """What their runs are held against; None before a backend was found."""
+
+    def get(self, run: int) -> Executable | None:
+        """None where it is not visible which one ran."""
+
+    def of_fingerprint(self, fingerprint: str) -> Executable | None:
+        """The newest with this content."""
+
+    def function_of(self, run: int) -> str:
+        """Empty where it is not known."""
+
+    def is_watched(self, function: str) -> bool:
+        """Whether a function of that name was given to `obs.watch()`."""
+
+    def why_unseen(self, runs: Iterable[int]) -> str | None:
+        """Where it is not visible which executable ran: the watched function, and why."""
+
+
+class Runs(Protocol):
+    """How often each executable ran, and how long the device took. A `run` is a watched call, as above."""
+
+    @property
+    def local_devices(self) -> int:
+        """At least one."""
+
+    def ran_in_loop(self, run: int, calls: int = 1) -> object:
+        """Calls whose seconds the loop tells (`spent`)."""
+
+    def seconds_of(self, run: int) -> float | None:
+        """Device seconds of one run, where some were timed."""
+
+    def spent(self, run: int, seconds: float) -> None:
+        """Device seconds of runs in a loop."""
+
+    def fitted(self, run: int, share: float) -> None:
+        """The loop recently had room for that share of the seconds of its timed runs."""
+
+    def is_sampled(self, run: int) -> bool:
+        """Whether runs were timed as they were, and not only while the profiler traced them."""
+
+    def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
+        """Steps that ran these, and nothing else, completed so many seconds apart."""
 
 
 class ProfilerWindows(Protocol):
@@ -48,4 +98,5 @@ class Collaborators(NamedTuple):
 
     compilations: Compilations
     executables: Executables
+    runs: Runs
     windows: ProfilerWindows

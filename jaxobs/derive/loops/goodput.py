@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loop_time import TOLD, LoopTime, told_by
+from jaxobs.derive.loops.loop_time import OF_LOOPS, LoopTime, seconds_by_category
 from jaxobs.derive.loops.wall_time.stalls import FACTOR
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
@@ -28,7 +28,7 @@ LONGEST_COMPILE = 3600 * NANOSECONDS
 """A compile or phase under way holds the charging back no longer: its end may have been dropped."""
 
 TELLING = 2.0
-"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is told
+"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is reported
 while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
@@ -41,7 +41,7 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
-    """A loop that has not said it is over. `iterated`: its end will be told, as each step begins where one ended."""
+    """A loop that has not said it is over. `iterated`: its end will be reported, as each step begins where one ended."""
 
     end: int
     iterated: bool
@@ -58,8 +58,8 @@ class RunTime:
 
     `stalled` is what steps took beyond their usual time for no reason that was seen, `other` has what they took while
     something was seen to go on (`Stalls`). While a long step is under way both grow already, if the loop is an iteration,
-    whose end would have been told: all but the last seconds, which a usual step takes. What the step then says of that
-    time comes too late.
+    whose end would have been reported: all but the last seconds, which a usual step takes. What the step then says of
+    that time comes too late.
     """
 
     def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
@@ -76,34 +76,35 @@ class RunTime:
         self._unexplained = 0.0
         self._late = {"checkpoint": 0.0, "initialisation": 0.0}
         self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
-        self._told = dict.fromkeys(TOLD, 0.0)
+        self._charged = dict.fromkeys(OF_LOOPS, 0.0)
+        """Of what loops have spent on each category, the seconds that need not be charged any more."""
         self.seconds = dict.fromkeys(CATEGORIES, 0.0)
         for category in CATEGORIES:
             series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
 
-    def reported(self, time: int, lost: float = 0.0) -> None:
-        """Of what happened in the job up to then everything has been told, but for that share of the events."""
+    def reported(self, time: int, lost: float) -> None:
+        """All that happened in the job up to `time` has arrived, but for the share `lost` of the events."""
         self._heard_until = max(time, self._heard_until or time)
         self._lost = lost
 
-    def step_ended(self, event: StepEnded, *, its_end_is_told: bool = True) -> None:
-        """`its_end_is_told`: where the loop is an iteration its end will be told, and until then it goes on."""
+    def step_ended(self, event: StepEnded, *, its_end_is_reported: bool = True) -> None:
+        """`its_end_is_reported`: where the loop is an iteration its end will be reported, and until then it goes on."""
         if self._first_step is None:
             self._first_step = event.start
         before = self._running.get(event.loop)
         end = event.end if before is None else max(event.end, before.end)
         self._running[event.loop] = _Running(
-            end, its_end_is_told and before is not None and event.start == before.end
+            end, its_end_is_reported and before is not None and event.start == before.end
         )
         self._signs.seen(event.end)
 
-    def steps_ended(self, steps: PlainSteps, *, its_end_is_told: bool = True) -> None:
+    def steps_ended(self, steps: PlainSteps, *, its_end_is_reported: bool = True) -> None:
         """The same of many, none of which lies far from the next."""
         if self._first_step is None:
             self._first_step = steps.starts[0]
         before = self._running.get(steps.loop)
         end = steps.ends[-1] if before is None else max(steps.ends[-1], before.end)
-        self._running[steps.loop] = _Running(end, its_end_is_told and steps.starts[-1] == steps.ends[-2])
+        self._running[steps.loop] = _Running(end, its_end_is_reported and steps.starts[-1] == steps.ends[-2])
         self._signs.seen(steps.ends[-1])
 
     def loop_ended(self, event: LoopEnded) -> None:
@@ -118,7 +119,7 @@ class RunTime:
         self._open_phases.pop(event.start, None)
         self._signs.seen(event.end)
         if event.inside is None and event.phase in self._phases:
-            # Where in the phase its loops lay is not told; they are charged first, and it gets what is left.
+            # Where in the phase its loops lay is not known; they are charged first, and it gets what is left.
             self._phases[event.phase].add(event.start, event.end)
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
@@ -139,7 +140,7 @@ class RunTime:
         """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
 
         `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
-        ends after it, and what it tells as productive is then charged already. `undecided_since`: when the first of the
+        ends after it, and what it reports as productive is then charged already. `undecided_since`: when the first of the
         calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
         if self._heard_until is not None and now - self._heard_until <= PAUSE:
@@ -154,13 +155,13 @@ class RunTime:
             now = max(now - PAUSE, min(now, undecided_since))
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
         self._note_late_phases()
-        known = told_by(loops)
+        known = seconds_by_category(loops)
         if usual is None:
             # The step has ended, or something else has: what it says of its time comes too late.
-            self._told["stalled"] = min(self._told["stalled"], known["stalled"])
-        new = {word: max(0.0, amount - self._told[word]) for word, amount in known.items()}
-        before = dict(self._told)
-        told_stalled, stalled = self._told["stalled"], self.seconds["stalled"]
+            self._charged["stalled"] = min(self._charged["stalled"], known["stalled"])
+        new = {word: max(0.0, amount - self._charged[word]) for word, amount in known.items()}
+        before = self._charged
+        stalled = self.seconds["stalled"]
         begun = min((at for at in (self._first_step, self._first_executable) if at is not None), default=None)
         if begun is None or self._charged_until < begun:
             self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
@@ -177,12 +178,12 @@ class RunTime:
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
         left_over, ahead = sum(new.values()), seconds(now - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
-        self._told = {word: amount - new[word] * kept for word, amount in known.items()}
-        if usual is not None:  # the step will tell of them when it ends
-            self._told["stalled"] = max(
-                self._told["stalled"], told_stalled + self.seconds["stalled"] - stalled
+        self._charged = {word: amount - new[word] * kept for word, amount in known.items()}
+        if usual is not None:  # the step will report them when it ends
+            self._charged["stalled"] = max(
+                self._charged["stalled"], before["stalled"] + self.seconds["stalled"] - stalled
             )
-        self._told["productive"] = max(self._told["productive"], before["productive"] + early)
+        self._charged["productive"] = max(self._charged["productive"], before["productive"] + early)
         self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
     def goodput(self) -> Figure[float]:
@@ -228,7 +229,7 @@ class RunTime:
         return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
 
     def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
-        """Charge the time up to `until`: what loops told first, then compiles and phases outside them, then the rest.
+        """Charge the time up to `until`: what loops report first, then compiles and phases outside them, then the rest.
 
         Returns what of `inside` found no time.
         """

@@ -36,7 +36,7 @@ class SignsOfLife:
         self._arrays: tuple[int | None, int | None] | None = None
 
     def seen(self, time: int) -> None:
-        """Something happened; what is told late, after something later, tells nothing new."""
+        """Something happened; what arrives late, after something later, changes nothing."""
         if time - self.last > SHORTEST:
             self._silences.append((self.last, time))
         self.last = max(self.last, time)

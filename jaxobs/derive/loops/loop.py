@@ -50,7 +50,7 @@ class Loop:
 
     def __init__(self, name: str, series: Series, signs: SignsOfLife, collaborators: Collaborators) -> None:
         self.name = name
-        self._compilations, self._executables, self._windows = collaborators
+        self._compilations, self._executables, self._runs, self._windows = collaborators
         self._series = series
         self._signs = signs
         self.inferred = False
@@ -66,8 +66,8 @@ class Loop:
         self.window = Window()
         self._pending = Slice(0)
         self.host = HostLines(name, series)
-        self._work = LoopWork(name, series, collaborators.executables)
-        self._device_time = LoopDeviceTime()
+        self._work = LoopWork(name, series, collaborators.executables, collaborators.runs)
+        self._device_time = LoopDeviceTime(self._runs)
         self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
         self._owed: Mapping[str, float] = {}
@@ -77,7 +77,7 @@ class Loop:
         self.why_no_profile = ""
         self._compiled_here: set[str] = set()
         self.stalls = Stalls()
-        self.times = StepTimes(name, series)
+        self.times = StepTimes(name, series, self._runs.spaced)
         self.last_end: int | None = None
         """When its last step ended, in monotonic nanoseconds."""
 
@@ -91,7 +91,7 @@ class Loop:
         compiling = min(
             turn, self._compilations.overlap(event.thread, event.start - event.gap, event.end, forget=True)
         )
-        functions = self._compilations.made_within(event.thread, event.start - event.gap, event.end)
+        functions = self._compilations.compiled_within(event.thread, event.start - event.gap, event.end)
         if functions:
             self._compiled_here |= functions
             self._windows.compiled(self.name, functions, event.end)
@@ -111,13 +111,13 @@ class Loop:
         self._judge(event, max(0, own))
         for run in event.runs:
             self._work.ran(run)
-            self._executables.runs.ran_in_loop(run)
-        self._device_time.step_ended(event, self._executables)
+            self._runs.ran_in_loop(run)
+        self._device_time.step_ended(event)
         self.last_end = event.end
-        self.times.step_ended(event, turn, self._executables, compiling)
+        self.times.step_ended(event, turn, compiling)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        """The same of many at once. Raises NotPlainError, and changes nothing, where they must be told one by one."""
+        """The same of many at once. Raises NotPlainError, and changes nothing, where they must be handled one by one."""
         apart = self._compilations.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
         if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError
@@ -133,12 +133,12 @@ class Loop:
         for run, calls in steps.runs.items():
             self._pending.runs[run] += calls
             self._work.ran(run, calls)
-            self._executables.runs.ran_in_loop(run, calls)
-        self._device_time.steps_ended(steps, self._executables)
+            self._runs.ran_in_loop(run, calls)
+        self._device_time.steps_ended(steps)
         amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
         self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))
         self.last_end = steps.ends[-1]
-        self.times.steps_ended(steps, self._executables)
+        self.times.steps_ended(steps)
 
     def _judge(self, event: StepEnded, own: int) -> None:
         """Whether it was a stall. What is explained of its time may have been silent, too."""
@@ -150,7 +150,7 @@ class Loop:
         self.stalls.step(seconds(own), seconds(silent))
 
     def completed(self, event: StepCompleted) -> None:
-        self.times.completed(event, self._executables)
+        self.times.completed(event)
         self._device_time.completed(event)
 
     def sampled(self, run: int) -> None:
@@ -189,10 +189,10 @@ class Loop:
         self.profile = self._windows.of(self.name, now)
         self.why_no_profile = self._windows.why_none(self.name)
         self._host_wall += self._pending.wall
-        self._device_time.count(self._host_wall, now, self._executables)
+        self._device_time.count(self._host_wall, now)
         after = self._device_time.take(self._pending.spent)
         self._pending.wall += after
-        self.times.went_on(after)
+        self.times.device_went_on(after)
         if self._pending.wall <= 0.0:
             self._settle(now)
             return
@@ -215,7 +215,13 @@ class Loop:
         ahead = host_is_ahead(self.profile, self.recent)
         host = host_shares(piece.host, piece.wall, self.recent.host)
         return components_of(
-            piece, self._executables, self.profile, all_watched=all_watched, ahead=ahead, owed=owed, host=host
+            piece,
+            self._executables.get,
+            self.profile,
+            all_watched=all_watched,
+            ahead=ahead,
+            owed=owed,
+            host=host,
         )
 
     def _settle(self, now: int) -> None:
@@ -226,7 +232,7 @@ class Loop:
         if self.quiet is not None:
             self.recent = Slice(now)
         self.settled = self.recent.settled()
-        self.did = work_of(self.settled.runs, self._executables)
+        self.did = work_of(self.settled.runs, self._executables.get)
         # By what is known now: a window tells what the steps before it did, too.
         self.charged = self._charged(self.recent)
 

@@ -1,4 +1,4 @@
-"""What loops tell of where the process's time went."""
+"""Where the process's time went, as far as its loops know."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from jaxobs.derive.loops.wall_time.stalls import Stalls
 
-TOLD = ("productive", "input", "checkpoint", "stalled", "other")
-"""Categories that loops tell."""
+OF_LOOPS = ("productive", "input", "checkpoint", "stalled", "other")
+"""Categories of which loops know the seconds."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
@@ -16,7 +16,7 @@ NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 class LoopTime(NamedTuple):
     """Of one loop so far: wall seconds, its components, and its stalls.
 
-    `saves_are_phases`: its checkpoints are also told as phases of the run, as those of a loop that nobody marked are.
+    `saves_are_phases`: its checkpoints are also reported as phases of the run, as those of a loop that nobody marked are.
     """
 
     wall: float
@@ -25,9 +25,9 @@ class LoopTime(NamedTuple):
     saves_are_phases: bool = False
 
 
-def told_by(loops: Mapping[str, LoopTime]) -> dict[str, float]:
-    """Seconds of each category that loops tell."""
-    known = dict.fromkeys(TOLD, 0.0)
+def seconds_by_category(loops: Mapping[str, LoopTime]) -> dict[str, float]:
+    """Seconds of each of these categories in all loops."""
+    known = dict.fromkeys(OF_LOOPS, 0.0)
     for loop in loops.values():
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
         beyond = loop.stalls.seconds + loop.stalls.busy_seconds

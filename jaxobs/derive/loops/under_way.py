@@ -10,7 +10,7 @@ from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.model.figure import Figure
 
 FRESH = 5 * NANOSECONDS
-"""A run that was not seen for this long may have ended. It is told of once a second, and arrives a second later."""
+"""A run that was not seen for this long may have ended. It is reported once a second, and arrives a second later."""
 
 NONE_SEEN = "no run of a watched function is known to have lasted for two seconds by now"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.executable import Executable
+from jaxobs.derive.loops.collaborators import Executables, Runs
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.wall_time.window import Slice
@@ -33,11 +34,11 @@ class Work:
     untimed_runs: int = 0
 
 
-def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
+def work_of(runs: Mapping[int, int], executable_of: Callable[[int], Executable | None]) -> Work:
     """The work of watched calls by number, as in `StepEnded.runs`."""
     work = Work()
     for run, count in runs.items():
-        executable = executables.get(run)
+        executable = executable_of(run)
         per_run = executable.seconds_per_run if executable is not None else None
         if executable is None or executable.work is None:
             work.uncosted_runs += count
@@ -53,9 +54,10 @@ def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
 class LoopWork:
     """Counters of one loop. A module may be decoded, and peaks found, after its first runs: those wait."""
 
-    def __init__(self, name: str, series: Series, executables: Executables) -> None:
+    def __init__(self, name: str, series: Series, executables: Executables, runs: Runs) -> None:
         self._name = name
         self._executables = executables
+        self._runs = runs
         self._series = series
         self._waiting_for_cost: Counter[int] = Counter()
         self._waiting_for_bound: Counter[int] = Counter()
@@ -106,11 +108,7 @@ class LoopWork:
             sampled = _sampled_cost(recent, self._executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
-        own = (
-            None
-            if self.model_flops is None
-            else self.model_flops * recent.steps / self._executables.runs.local_devices
-        )
+        own = None if self.model_flops is None else self.model_flops * recent.steps / self._runs.local_devices
         used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
         if used.mfu is not None and sampled is None and did.untimed_runs and not times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")

@@ -98,7 +98,7 @@ class Series:
         if not math.isfinite(value):
             self.refuse(f"{metric.name}: {value:g} is no finite number")
             return
-        # Compared with what was told, not with the series: beyond the limit that is everybody's.
+        # Compared with what was given, not with the series: beyond the limit that is everybody's.
         before = self._totals.get((metric.name, labels), 0.0)
         self.add(metric, labels, max(0.0, value - before))
         self._totals[metric.name, labels] = max(before, value)

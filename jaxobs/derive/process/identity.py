@@ -15,9 +15,9 @@ def run_labels(resource: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def run_attributes(
-    resource: Mapping[str, str], steps: int, goodput: float | None, *, said: bool
+    resource: Mapping[str, str], steps: int, goodput: float | None, *, by_itself: bool
 ) -> Attributes:
-    """Attributes of the span of the whole run; `said` is false where it died without a word."""
+    """Attributes of the span of the whole run; `by_itself` is false where it died without a word."""
     known: Attributes = tuple((name, resource[name]) for name in _LABELS[:3] if name in resource)
-    known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if said else "killed"))
+    known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "killed"))
     return known if goodput is None else (*known, ("jax.run.goodput", goodput))

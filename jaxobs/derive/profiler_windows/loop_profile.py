@@ -179,26 +179,26 @@ class LoopProfiles:
 
 
 def loop_profile(
-    name: str, part: LoopPart, joined: Profiled, functions: Mapping[str, str], end: int
+    name: str, part: LoopPart, profiled: Profiled, functions: Mapping[str, str], end: int
 ) -> LoopProfile | None:
     """What one window says of a loop, or None where no device did anything in it, or nothing whole (`only_parts_of`).
 
     `functions` gives the function of each executable's fingerprint, `end` is the window's.
     """
-    devices = [device for device in joined.devices if name in device.trace.stretches]
+    devices = [device for device in profiled.devices if name in device.trace.stretches]
     most = max((device.trace.stretches[name].busy_seconds for device in devices), default=0.0)
     devices = [
         device for device in devices if device.trace.stretches[name].busy_seconds >= IDLE_DEVICE * most
     ]
     if not devices:
         return None
-    if only_parts_of(name, joined) is not None:
+    if only_parts_of(name, profiled) is not None:
         return None
-    labels = {key: operation.label for key, operation in joined.operations.items()}
+    labels = {key: operation.label for key, operation in profiled.operations.items()}
     length = seconds(sum(stop - start for start, stop in part.spans))
     found = LoopProfile(end, 1, part.steps, length, part.active_seconds, part.input_seconds)
     for device in devices:
-        _add_device(found, name, device, joined, labels, functions, 1 / len(devices))
+        _add_device(found, name, device, profiled, labels, functions, 1 / len(devices))
     if not part.whole:
         found.uneven = bool(part.whole_steps)
         edges = sum(device.trace.stretches[name].edge_seconds for device in devices) / len(devices)
@@ -206,23 +206,23 @@ def loop_profile(
     whole_steps = part.steps if part.whole else part.whole_steps
     if whole_steps:
         found.whole_steps = whole_steps
-        _add_calls(found, joined.calls.get(name if part.whole else name + CALLS, {}), functions)
+        _add_calls(found, profiled.calls.get(name if part.whole else name + CALLS, {}), functions)
     return found
 
 
-def only_parts_of(name: str, joined: Profiled) -> str | None:
+def only_parts_of(name: str, profiled: Profiled) -> str | None:
     """The module of which a device ran only parts in the loop's steps; None where there is none.
 
     Then the device seems idle while the operation runs that is longer than the window, and was not recorded.
     """
-    for device in joined.devices:
+    for device in profiled.devices:
         if name not in device.trace.stretches:
             continue
         stretch = device.trace.stretches[name]
         inside: Counter[tuple[str, str]] = Counter()
         for key, charged in zip(device.keys, stretch.charged_seconds, strict=True):
             inside[key[:2]] += charged  # type: ignore[assignment]  # Counter adds floats as well
-        for place in joined.only_parts():
+        for place in profiled.only_parts():
             if inside[place] > 0:
                 return place[0]
     return None
@@ -252,7 +252,7 @@ def _add_device(
     found: LoopProfile,
     name: str,
     device: ProfiledDevice,
-    joined: Profiled,
+    profiled: Profiled,
     labels: Mapping[tuple[str, str, str], str],
     functions: Mapping[str, str],
     share: float,
@@ -268,7 +268,7 @@ def _add_device(
     inside: Counter[int | None] = Counter()
     fingerprints: dict[int | None, str] = {}
     for time, key, charged in zip(device.trace.operations, device.keys, stretch.charged_seconds, strict=True):
-        fingerprint = joined.operations[key].fingerprint or ""
+        fingerprint = profiled.operations[key].fingerprint or ""
         fingerprints[time.program_id] = fingerprint
         function = functions.get(fingerprint) or (time.module or "").removeprefix("jit_")
         part = found.parts.setdefault(fingerprint, Part(function if fingerprint else ""))

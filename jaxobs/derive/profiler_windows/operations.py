@@ -95,10 +95,10 @@ class Operations:
         self.scopes: Figure[list[ScopeView]] = Figure(None, NO_WINDOW)
         """Each with the most time first."""
 
-    def add(self, joined: Profiled, functions: Mapping[str, str]) -> None:
+    def add(self, profiled: Profiled, functions: Mapping[str, str]) -> None:
         """One window. `functions` gives the function of each executable's fingerprint."""
-        only_parts = joined.only_parts()
-        for (module, identity, _), operation in joined.operations.items():
+        only_parts = profiled.only_parts()
+        for (module, identity, _), operation in profiled.operations.items():
             if (module, identity) in only_parts:
                 continue  # what is longer than the window is not in it
             fingerprint = operation.fingerprint or ""

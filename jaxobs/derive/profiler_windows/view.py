@@ -31,9 +31,7 @@ class ProfileView:
     """Time of a step in the windows over that of a step outside them."""
 
 
-def profile_view(
-    profile: LoopProfile, untraced_step: float | None, *, host_is_ahead: bool = False
-) -> ProfileView:
+def profile_view(profile: LoopProfile, untraced_step: float | None, *, host_is_ahead: bool) -> ProfileView:
     """`untraced_step` is a step's time outside the windows, s; None where no such step is known."""
     labels = profile.labels()
     busy = profile.device_seconds

@@ -68,8 +68,9 @@ class WindowToRead:
 class Profiles:
     """All windows of the job. `limit` operations keep series of their own."""
 
-    def __init__(self, series: Series, limit: int) -> None:
+    def __init__(self, series: Series, executables: Executables, limit: int) -> None:
         self._series = series
+        self._executables = executables
         self._spans: dict[str, LoopSpans] = {}
         self._waiting: deque[ProfileWindow] = deque()
         self._of_loops: dict[str, LoopProfiles] = {}
@@ -104,7 +105,7 @@ class Profiles:
         else:
             self._count(event.outcome)
 
-    def to_read(self, now: int, executables: Executables, *, final: bool = False) -> list[WindowToRead]:
+    def to_read(self, now: int, *, final: bool) -> list[WindowToRead]:
         """Windows that may be read now; `final`: nothing more will be known of their steps."""
         found = []
         while self._waiting and (
@@ -112,26 +113,24 @@ class Profiles:
         ):
             event = self._waiting.popleft()
             parts = parts_of(event.start, event.end, self._spans)
-            peaks = executables.peaks or Peaks("unknown", {}, {}, None, None, (), None, None, NO_PEAKS)
-            found.append(WindowToRead(event, parts, peaks, executables.working_sets()))
+            peaks = self._executables.peaks or Peaks("unknown", {}, {}, None, None, (), None, None, NO_PEAKS)
+            found.append(WindowToRead(event, parts, peaks, self._executables.working_sets()))
         return found
 
-    def read(
-        self, window: WindowToRead, joined: Profiled | None, executables: Executables, reason: str
-    ) -> None:
+    def read(self, window: WindowToRead, profiled: Profiled | None, reason: str) -> None:
         """What reading a window gave; None and why where it could not be read."""
-        if joined is None:
+        if profiled is None:
             self._count("unreadable")
             self._why |= dict.fromkeys(window.parts, f"the last window could not be read: {reason}")
             return
         self._count(window.event.outcome)
-        functions = executables.functions()
-        executables.profiled(joined)
-        self.operations.add(joined, functions)
+        functions = self._executables.functions()
+        self._executables.profiled(profiled)
+        self.operations.add(profiled, functions)
         for name, part in window.parts.items():
-            profile = loop_profile(name, part, joined, functions, window.event.end)
+            profile = loop_profile(name, part, profiled, functions, window.event.end)
             if profile is None:
-                cut = only_parts_of(name, joined)
+                cut = only_parts_of(name, profiled)
                 self._why[name] = (
                     "the windows so far recorded no operation of a device in its steps"
                     if cut is None

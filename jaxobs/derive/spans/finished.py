@@ -8,7 +8,7 @@ from typing import Protocol
 from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.spans.spans import Spans
-from jaxobs.derive.spans.unattributed import PATIENCE, UnclaimedCompiles
+from jaxobs.derive.spans.unattributed import PATIENCE, UnattributedCompiles
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
@@ -33,7 +33,7 @@ class FinishedSpans:
         self._clock = clock
         self._spans = Spans(instance, job)
         self._finished: list[Span] = []
-        self._unattributed = UnclaimedCompiles()
+        self._unattributed = UnattributedCompiles()
 
     def take(self) -> list[Span]:
         """Spans since this was last asked."""

@@ -67,7 +67,7 @@ class Spans:
         own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
         return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
 
-    def of_compilation(self, event: Compilation, step: Span | None = None) -> list[Span]:
+    def of_compilation(self, event: Compilation, step: Span | None) -> list[Span]:
         """`jax.compile` first, then its children.
 
         It is a child of the step it delayed, unless the application has a span of its own inside that step.

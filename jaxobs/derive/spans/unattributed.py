@@ -11,7 +11,7 @@ PATIENCE = 60 * NANOSECONDS
 """After this a compile is shown without a step: there is no loop, or the first run of what was compiled takes longer."""
 
 
-class UnclaimedCompiles:
+class UnattributedCompiles:
     """By thread, in the order in which they ended: a step looks at those that ended since it began, and no others."""
 
     def __init__(self) -> None:
@@ -49,5 +49,5 @@ def began(compilation: Compilation) -> int:
 
 
 def ended(compilation: Compilation) -> int:
-    """When its last phase ended, or it was told of."""
+    """When its last phase ended, or it was reported."""
     return max([compilation.time, *(stop for _, _, stop in compilation.phases)])

@@ -60,9 +60,9 @@ class WaitForProcessor:
     def __init__(self) -> None:
         self._file = _opened("/proc/thread-self/schedstat")
         self._before = 0.0
-        self.lately()
+        self.seconds()
 
-    def lately(self) -> float:
+    def seconds(self) -> float:
         """Seconds since this was last asked; 0 where the system does not tell."""
         text = _read(self._file).split()
         if len(text) <= BEHIND:

@@ -102,14 +102,14 @@ class MainThreadSampler:
 
     def _sleep(self, pause: float, waited: WaitForProcessor) -> float | None:
         """Seconds for which somebody else kept the interpreter lock when the time was over; None at the end."""
-        waited.lately()
+        waited.seconds()
         due = monotonic() + pause
         if self._ended.acquire(timeout=pause):
             self._ended.release()
             return None
         self._delay = late = monotonic() - due
         # Waiting for a processor is nobody's keeping the lock.
-        return late if late <= PROMPT else late - waited.lately()
+        return late if late <= PROMPT else late - waited.seconds()
 
     def _sample(self, late: float) -> None:
         begin, self._last = self._last, now()

@@ -57,23 +57,23 @@ class Tally:
         if not rows:
             return []
         factors = {True: 1.0, False: 1.0} if ran is None else self._factors(rows, ran)
-        told = [
+        shown = [
             (row.loop, *row.place, factors[row.on_processor] * seconds, samples)
             for row, (seconds, samples) in rows.items()
         ]
-        return [MainThreadSampled(start, self._end, tuple(told))]
+        return [MainThreadSampled(start, self._end, tuple(shown))]
 
     def _factors(self, rows: Spent, ran: float) -> dict[bool, float]:
         """By what samples on a processor, and the others, are multiplied; together they stay as long as they are."""
         whole = sum(seconds for seconds, _ in rows.values())
         running = sum(seconds for row, (seconds, _) in rows.items() if row.on_processor)
         self._owed = min(MOST_OWED, max(-MOST_OWED, self._owed + min(1.0, max(0.0, ran)) * whole))
-        told = running
+        shown = running
         if 0.0 < running < whole:
-            told = min(whole, max(0.0, self._owed))
-        self._owed -= told
+            shown = min(whole, max(0.0, self._owed))
+        self._owed -= shown
         waiting = whole - running
         return {
-            True: told / running if running > 0 else 1.0,
-            False: (whole - told) / waiting if waiting > 0 else 1.0,
+            True: shown / running if running > 0 else 1.0,
+            False: (whole - shown) / waiting if waiting > 0 else 1.0,
         }

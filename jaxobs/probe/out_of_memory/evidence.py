@@ -125,9 +125,9 @@ def _known_parts(
     profile = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("recent.json", lambda: ask.snapshot(left)) or {}
-    report["process"] = parts.get("recent.json", lambda: _known(document, "process"))
+    report["process"] = parts.get("recent.json", lambda: _process(document))
     report["executables"] = document.get("executables") or parts.get(
-        "executables.json", lambda: [_entry(made) for made in ask.executables()]
+        "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )
     outputs = parts.get("executables.json", lambda: _outputs(ask.executables())) or {}
     for entry in report["executables"] or ():
@@ -178,7 +178,7 @@ def _live_arrays(deadline: float) -> dict[str, Any] | None:
 
 
 def _statistics() -> list[dict[str, Any]] | None:
-    return [told._asdict() for told in device_statistics()] if backend_exists() else None
+    return [device._asdict() for device in device_statistics()] if backend_exists() else None
 
 
 def _allocations() -> bytes | None:
@@ -192,11 +192,11 @@ def _allocations() -> bytes | None:
     return profile
 
 
-def _outputs(made: Iterable[ExecutableCreated]) -> dict[tuple[str, int | None], tuple[int, ...]]:
+def _outputs(executables: Iterable[ExecutableCreated]) -> dict[tuple[str, int | None], tuple[int, ...]]:
     """Bytes of each output, by function and by the sum that the executable's memory analysis tells."""
     return {
         (one.function, dict(one.memory).get("output")): sizes
-        for one in made
+        for one in executables
         if (sizes := output_sizes(one.proto))
     }
 
@@ -205,21 +205,20 @@ def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:
     return dict(zip(("in_use_bytes", "limit_bytes"), addresses, strict=True)) if addresses else None
 
 
-def _entry(made: ExecutableCreated) -> dict[str, Any]:
+def _entry(executable: ExecutableCreated) -> dict[str, Any]:
     """As in the document of a snapshot; the hash is the agent's to tell."""
     return {
-        "function": made.function,
+        "function": executable.function,
         "executable": None,
-        "memory": dict(made.memory),
-        "devices": made.devices,
+        "memory": dict(executable.memory),
+        "devices": executable.devices,
     }
 
 
-def _known(document: Mapping[str, Any], key: str) -> Any:
-    value = document.get(key)
-    if value is None:
-        raise LookupError(document.get(f"{key}_reason") or "the agent did not tell it")
-    return value
+def _process(document: Mapping[str, Any]) -> Any:
+    if document.get("process") is None:
+        raise LookupError(document.get("process_reason") or "the agent did not tell it")
+    return document["process"]
 
 
 def _error_text(found: Exhaustion) -> bytes:

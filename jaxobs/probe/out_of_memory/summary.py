@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxobs.derive.memory.view import memory_need
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
-from jaxobs.report.units import ABSENT, byte_size, count, duration
+from jaxobs.report.units import byte_size, count, duration, or_absent
 
 PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10
@@ -34,21 +34,25 @@ def _head(report: Mapping[str, Any]) -> str:
 def _memory(report: Mapping[str, Any]) -> str:
     lines = []
     for device in report.get("memory_statistics") or ():
-        told = device["statistics"]
+        statistics = device["statistics"]
         names = {
             "bytes_in_use": "in use", "peak_bytes_in_use": "peak", "bytes_limit": "limit",
             "largest_free_block_bytes": "largest free block",
         }  # fmt: skip
-        amounts = [f"{words} {byte_size(told[key])}" for key, words in names.items() if told and key in told]
+        amounts = [
+            f"{words} {byte_size(statistics[key])}"
+            for key, words in names.items()
+            if statistics and key in statistics
+        ]
         lines.append(
             f"  device {device['device']} ({device['platform']}): " + (", ".join(amounts) or "tells nothing")
         )
     process = (report.get("process") or {}).get("memory") or {}
     if process:
-        told = {"in use": "in_use_bytes", "peak": "peak_bytes", "limit": "limit_bytes"}
+        figures = {"in use": "in_use_bytes", "peak": "peak_bytes", "limit": "limit_bytes"}
         amounts = [
             f"{words} {byte_size(process[key])}"
-            for words, key in told.items()
+            for words, key in figures.items()
             if process.get(key) is not None
         ]
         lines.append("  process: " + ", ".join(amounts))
@@ -68,7 +72,7 @@ def _executables(report: Mapping[str, Any]) -> str:
     )  # fmt: skip
     for entry in known[:SHOWN]:
         amounts = (memory_need(entry["memory"]), *(entry["memory"].get(part) for part in PARTS))
-        shown = (ABSENT if amount is None else byte_size(amount) for amount in amounts)
+        shown = (or_absent(amount, byte_size) for amount in amounts)
         table.add(entry["function"], *shown, entry["executable"] or "")
     return _text(table)
 
@@ -88,25 +92,25 @@ def _arrays(report: Mapping[str, Any]) -> str:
         left=("sharding", "made by"),
     )
     for group in arrays["groups"][:SHOWN]:
-        told = (byte_size(group["bytes"]), count(group["count"]), group["sharding"])
-        table.add(f"{group['dtype']}{group['shape']}", *told, group["line"] or "not known")
+        cells = (byte_size(group["bytes"]), count(group["count"]), group["sharding"])
+        table.add(f"{group['dtype']}{group['shape']}", *cells, group["line"] or "not known")
     return _text(table)
 
 
 def _steps(report: Mapping[str, Any]) -> str:
     table = TextTable(("loop", "step", "took", "ended before", ""), title="last steps", left=("",))
     for step in _recent(report, "steps"):
-        told = (str(step["step"]), duration(step["seconds"]), duration(step["ago"]))
-        table.add(step["loop"], *told, "failed" if step["failed"] else "")
+        cells = (str(step["step"]), duration(step["seconds"]), duration(step["ago"]))
+        table.add(step["loop"], *cells, "failed" if step["failed"] else "")
     return _text(table)
 
 
 def _compilations(report: Mapping[str, Any]) -> str:
     table = TextTable(("function", "took", "ended before", "cause"), title="last compiles", left=("cause",))
     for compilation in _recent(report, "compilations"):
-        took = duration(sum(compilation["seconds"].values()))
+        spent = duration(sum(compilation["seconds"].values()))
         cause = compilation["recompilation"] or ""
-        table.add(compilation["function"], took, duration(compilation["ago"]), cause)
+        table.add(compilation["function"], spent, duration(compilation["ago"]), cause)
     return _text(table)
 
 

@@ -26,13 +26,13 @@ def hook_annotations(
     """
     from jax.profiler import StepTraceAnnotation as Annotation
 
-    make, enter, leave = Annotation.__init__, Annotation.__enter__, Annotation.__exit__
+    initialise, enter, leave = Annotation.__init__, Annotation.__enter__, Annotation.__exit__
     begin = contained(lambda annotation: _begin(loops, annotation))
     end = contained(_end)
 
-    def made(self: Any, name: str, **kwargs: Any) -> None:
+    def initialised(self: Any, name: str, **kwargs: Any) -> None:
         vars(self)[_LOOP] = name
-        make(self, name, **kwargs)
+        initialise(self, name, **kwargs)
 
     def entered(self: Any) -> Any:
         result = enter(self)
@@ -43,7 +43,7 @@ def hook_annotations(
         end(self, error)
         return leave(self, *error)
 
-    added: dict[str, Callable[..., Any]] = {"__init__": made, "__enter__": entered, "__exit__": left}
+    added: dict[str, Callable[..., Any]] = {"__init__": initialised, "__enter__": entered, "__exit__": left}
     before = {name: vars(Annotation).get(name) for name in added}
     for name, function in added.items():
         setattr(Annotation, name, function)

@@ -1,1 +1,1 @@
-"""Between the job and its agent: the process that is started, the pipe, requests and answers, and what is told again."""
+"""Between the job and its agent: the process that is started, the pipe, requests and answers, and what is sent again."""

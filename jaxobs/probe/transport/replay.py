@@ -1,4 +1,4 @@
-"""What the agents have been told: what a new one must be told again, and what goes with one that dies.
+"""What was sent to the agents: what a new one must be sent again, and what is lost with one that dies.
 
 For the sender, on its thread.
 """
@@ -18,7 +18,7 @@ from jaxobs.model.events import (
 )
 
 RETAINED_BYTES = 8 * 2**20
-"""Modules kept to tell an agent that had to be started again; beyond it their costs are lost with the agent."""
+"""Modules kept for an agent that had to be started again; beyond it their costs are lost with the agent."""
 
 
 class Retained:
@@ -30,7 +30,7 @@ class Retained:
         self._declared: dict[str | int, Event] = {}  # loops by name, watched functions by number
 
     def keep(self, events: Iterable[Event | StepRows]) -> int:
-        """Keep those that a new agent is told again. Returns how many these are."""
+        """Keep those that a new agent is sent again. Returns how many these are."""
         return sum(map(self._keep, events))
 
     def _keep(self, event: Event | StepRows) -> bool:
@@ -65,16 +65,16 @@ class Retained:
 class Unfolded:
     """Frames of events that were handed over and that the agent has not said to have folded.
 
-    What is in them goes with the agent if it dies, but for what a new one is told again.
+    What is in them is lost with the agent if it dies, but for what a new one is sent again.
     """
 
     def __init__(self) -> None:
         self._frames: deque[int] = deque()
         self.lost = 0
-        """Events that went with an agent."""
+        """Events that were lost with an agent."""
 
     def handed_over(self, events: int) -> None:
-        """One frame, with so many events that no new agent would be told again."""
+        """One frame, with so many events that no new agent would be sent again."""
         self._frames.append(events)
 
     def folded(self, frames: int) -> None:

@@ -2,7 +2,7 @@
 
 It is the only user of the pipe on this side. What the pipe does not take stays in the ring, which loses its oldest and
 counts them: an agent that hangs costs the job nothing. An agent that is gone is started again a bounded number of times
-and told what it must know.
+and sent what it must know.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Agents(NamedTuple):
     connect: Callable[[], Connection]
     """Starts one. Raises OSError, TypeError or ValueError where it cannot."""
     greeting: Callable[[], dict[str, Any]]
-    """What each is told first."""
+    """What each is sent first."""
     heard: Callable[[bytes, Any], None]
     """Takes (kind, body) of each frame that an agent sends, on the sender's thread."""
 
@@ -63,7 +63,7 @@ class Sender:
         self._interval = interval
         self._other_cpu = other_cpu
         self.retained = retained or Retained()
-        """What each new agent is told; some of it from an observer before this one."""
+        """What each new agent is sent; some of it from an observer before this one."""
         self._unfolded = Unfolded()
         self._starts = 0
         self._refused = 0
@@ -234,8 +234,8 @@ class Sender:
             if not (chunk := self._ring.drain(EVENTS_A_FRAME)):
                 break
             retained = self.retained.keep(chunk)
-            told, traces = wire.payloads_apart(chunk)
-            encoded, refused = wire.events_frame(told)
+            light, traces = wire.payloads_apart(chunk)
+            encoded, refused = wire.events_frame(light)
             self._refused += refused
             self._unfolded.handed_over(max(0, wire.count(chunk) - refused - retained))
             self._unsent += map(memoryview, traces)

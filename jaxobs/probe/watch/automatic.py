@@ -42,16 +42,16 @@ def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any
     @functools.wraps(original)
     def jitting(*args: Any, **kwargs: Any) -> Any:
         try:
-            made = original(*args, **kwargs)
+            jitted = original(*args, **kwargs)
         except BaseException as error:
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next  # without this frame
             raise
         if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
-            return made
+            return jitted
         if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
-            return lambda fun: watched(made(fun))
-        return watched(made)
+            return lambda fun: watched(jitted(fun))
+        return watched(jitted)
 
     jitting.__module__ = jax.__name__  # where pickle finds it
     return jitting

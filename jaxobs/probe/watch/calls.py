@@ -150,18 +150,18 @@ class Calls:
         """
         try:
             self.run, self.read, self.complete = known
-            made = self.executables.since(count, self._name)
+            numbers = self.executables.since(count, self._name)
             if self.new:
                 self.new = False
-                if not made and self._earlier == 1 and self._name != LAMBDA:
+                if not numbers and self._earlier == 1 and self._name != LAMBDA:
                     # Called before it was watched: the one executable seen under its name is it.
                     seen = self.executables.of(self._name)
-                    made = seen if len(seen) == 1 else []
-                    self.complete = bool(made)
+                    numbers = seen if len(seen) == 1 else []
+                    self.complete = bool(numbers)
                 else:
-                    self.complete = bool(made) and not self._earlier
-            if made and self.complete:
-                self._remember(signature(args, kwargs), made[-1])
+                    self.complete = bool(numbers) and not self._earlier
+            if numbers and self.complete:
+                self._remember(signature(args, kwargs), numbers[-1])
         except BaseException as error:
             self.complete = False
             self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
@@ -189,15 +189,15 @@ class Calls:
             self.read, self.run = None, self._known[0][1]
             return
         self.run = self.number
-        for of_leaf, told in (
+        for of_leaf, signatures in (
             (leaf_signature, [unplaced(known) for known, _ in self._known]),
             (placed_signature, [known for known, _ in self._known]),
         ):
-            paths = telling_paths(told)
+            paths = telling_paths(signatures)
             if paths is not None:
                 self._table = {
                     tuple(known[path] for path in paths): number
-                    for known, (_, number) in zip(told, self._known, strict=True)
+                    for known, (_, number) in zip(signatures, self._known, strict=True)
                 }
                 self.read = reader(paths, of_leaf)
                 return

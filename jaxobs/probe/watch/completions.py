@@ -189,7 +189,7 @@ class Completions:
         begun = sample.started
         if before is not None and before.ready is not None and not sample.idle_before:
             begun = max(begun, before.ready)
-        told = begun + LONG_RUN
+        next_report = begun + LONG_RUN
         latencies = self._latencies.setdefault((sample.run, before is not None), deque(maxlen=5))
         if len(self._latencies) > LATENCIES_KEPT:
             del self._latencies[next(iter(self._latencies))]
@@ -209,8 +209,8 @@ class Completions:
                     sample.uncertainty = (ready - last_not_ready) // 2
                     break
                 last_not_ready = asked
-                if asked >= told:
-                    told = asked + NANOSECONDS
+                if asked >= next_report:
+                    next_report = asked + NANOSECONDS
                     self._emit(RunUnderWay(sample.run, begun, asked))
                 waited = seconds(asked - begun)
                 if waited > PATIENCE or self._stop.is_set():

@@ -45,11 +45,11 @@ class Executables:
         """Executables made for that function by the current thread after `count` was read."""
         thread = threading.get_ident()
         return [
-            made.executable
-            for made in self._created[count:]
-            if made.function == function and made.thread == thread
+            created.executable
+            for created in self._created[count:]
+            if created.function == function and created.thread == thread
         ]
 
     def of(self, function: str) -> list[int]:
         """All executables made for a function of that name so far, by any thread."""
-        return [made.executable for made in self._created if made.function == function]
+        return [created.executable for created in self._created if created.function == function]

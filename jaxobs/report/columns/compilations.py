@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jaxobs.report.columns.column import Column, Row, last_name
+from jaxobs.report.document import compile_seconds
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.units import count, duration, times
-
-
-def total_seconds(function: Row) -> float:
-    """Seconds of all phases of a function's, or of one, compilation."""
-    return sum(seconds or 0.0 for seconds in (function.get("seconds") or {}).values())
 
 
 def functions(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each compiled function, the one that took longest first; `all` is its seconds in all phases."""
     found = document.get("functions") or {}
-    rows = [{"name": name, **function, "all": total_seconds(function)} for name, function in found.items()]
+    rows = [{"name": name, **function, "all": compile_seconds(function)} for name, function in found.items()]
     return sorted(rows, key=lambda row: -float(row["all"]))
 
 
@@ -76,13 +72,9 @@ def _phase(name: str) -> Column:
     )
 
 
-def _cause(name: str) -> Column:
-    return Column("why", lambda row: str(row.get(name) or "").replace("_", " "), text=True)
-
-
 AGAIN: Final = (
     Column("function", lambda row: row["name"], text=True),
-    _cause("cause"),
+    Column("why", lambda row: str(row.get("cause") or "").replace("_", " "), text=True),
     Column("what changed", _change, text=True),
     Column("called at", _place, text=True),
     Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),
@@ -91,7 +83,7 @@ AGAIN: Final = (
 NEWEST: Final = (
     Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
     Column("function", lambda row: row["function"], text=True),
-    Column("took", lambda row: duration(total_seconds(row)), value=total_seconds),
+    Column("took", lambda row: duration(compile_seconds(row)), value=compile_seconds),
     Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
     Column("what changed", lambda row: _change(row["change"]) if row.get("change") else None, text=True),
     Column("called at", lambda row: _place(row["change"]) if row.get("change") else None, text=True),

@@ -1,7 +1,6 @@
 """Two records of runs side by side: what became slower or faster, why, and what lies within the noise."""
 
 from jaxobs.report.comparison.compare import compare
-from jaxobs.report.comparison.finding import Cause, Comparison, Effect, Finding, Row
-from jaxobs.report.comparison.noise import Change
+from jaxobs.report.comparison.finding import Cause, Comparison, Effect
 
-__all__ = ["Cause", "Change", "Comparison", "Effect", "Finding", "Row", "compare"]
+__all__ = ["Cause", "Comparison", "Effect", "compare"]

@@ -14,12 +14,12 @@ from jaxobs.report.units import count, duration
 
 def compare(before: Record, after: Record) -> Comparison:
     """What became of the first run in the second. Pure: the same records give the same comparison."""
-    loops = _common(before, after, "loops")
+    loops = _common(before, after)
     shown: dict[str, tuple[Row, ...]] = {}
-    told = []
+    times = []
     for loop in loops:
         time = step_time.step_time(loop, before, after)
-        told.append(time)
+        times.append(time)
         rows = (step_time.step_row(time), *step_time.component_rows(loop, before, after))
         shown[f"seconds a step of {loop}"] = rows
         shown[f"rates of {loop}"] = tuple(tables.rate_rows(loop, before, after))
@@ -31,7 +31,7 @@ def compare(before: Record, after: Record) -> Comparison:
         before.name,
         after.name,
         tuple(_headers(before, after)),
-        tuple(told),
+        tuple(times),
         tuple(_findings(loops, before, after)),
         {title: rows for title, rows in shown.items() if rows},
         tuple(_not_compared(before, after)),
@@ -60,9 +60,9 @@ def _findings(loops: list[str], before: Record, after: Record) -> Iterator[Findi
     yield from surroundings.settings_findings(before, after)
 
 
-def _common(before: Record, after: Record, key: str) -> list[str]:
+def _common(before: Record, after: Record) -> list[str]:
     """Loops of both, the longest first."""
-    one, other = (record.part("snapshot", key) for record in (before, after))
+    one, other = (record.part("snapshot", "loops") for record in (before, after))
     wall = {name: _wall(one, name) + _wall(other, name) for name in one.keys() & other.keys()}
     return sorted(wall, key=lambda name: (-wall[name], name))
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row
+from jaxobs.report.document import all_compile_seconds, compile_seconds
 from jaxobs.report.record import Record
 from jaxobs.report.units import duration, times
-
-EAGER: Final = "(eager)"
-"""Primitives outside jit share this name: each is compiled once, and again is none of them."""
+from jaxobs.vocabulary.labels import EAGER
 
 SHOWN: Final = 10
 
@@ -20,7 +19,7 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
     one, other = (record.part("snapshot", "functions") for record in (before, after))
     for name in sorted(one.keys() | other.keys()):
         old, new = _again(one, name), _again(other, name)
-        if old == new or name == EAGER:
+        if old == new or name == EAGER:  # primitives share that name: each is compiled once
             continue
         more = (other if new > old else one).get(name) or {}
         because = _reasons(more) or "for a reason that is not known"
@@ -29,7 +28,7 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
         yield Finding(
             Cause.RECOMPILE,
             name,
-            Effect.SLOWER if new > old else Effect.FASTER,
+            Effect.of(new > old),
             f"`{name}` was compiled again {often} instead of {before_that}: {because}; it took {duration(lost)}",
         )
 
@@ -37,7 +36,8 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
 def compile_rows(before: Record, after: Record) -> Iterator[Row]:
     """Seconds of compiling: all of them, and of the dearest functions."""
     one, other = (record.part("snapshot", "functions") for record in (before, after))
-    yield Row("all functions", duration(_seconds_of_all(before)), duration(_seconds_of_all(after)))
+    whole_before, whole_after = (duration(all_compile_seconds(record.snapshot)) for record in (before, after))
+    yield Row("all functions", whole_before, whole_after)
     ranked = sorted(
         one.keys() | other.keys(), key=lambda name: -max(_seconds(one, name), _seconds(other, name))
     )
@@ -59,13 +59,7 @@ def _count(functions: Mapping[str, Any], name: str) -> int:
 
 
 def _seconds(functions: Mapping[str, Any], name: str) -> float:
-    return sum(float(value) for value in ((functions.get(name) or {}).get("seconds") or {}).values())
-
-
-def _seconds_of_all(record: Record) -> float:
-    functions = record.part("snapshot", "functions")
-    left_out = float(record.snapshot.get("functions_left_out_seconds") or 0.0)
-    return left_out + sum(_seconds(functions, name) for name in functions)
+    return compile_seconds(functions.get(name) or {})
 
 
 def _rows(function: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -31,6 +31,11 @@ class Effect(StrEnum):
     FASTER = "faster"
     OPEN = "open"
 
+    @classmethod
+    def of(cls, more: bool) -> Effect:
+        """`slower` where there is more of what takes time, `faster` where there is less."""
+        return cls.SLOWER if more else cls.FASTER
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -15,22 +15,22 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     return {
         "before": comparison.before,
         "after": comparison.after,
-        "step_times": [_step_time(told) for told in comparison.step_times],
+        "step_times": [_step_time(time) for time in comparison.step_times],
         "findings": [{**asdict(finding)} for finding in comparison.findings],
         "tables": {title: [asdict(row) for row in rows] for title, rows in comparison.tables.items()},
         "not_compared": list(comparison.not_compared),
     }
 
 
-def _step_time(told: StepTime) -> dict[str, Any]:
-    change = told.change
+def _step_time(time: StepTime) -> dict[str, Any]:
+    change = time.change
     return {
-        "loop": told.loop,
-        "before_seconds": told.before,
-        "after_seconds": told.after,
+        "loop": time.loop,
+        "before_seconds": time.before,
+        "after_seconds": time.after,
         "factor": None if change is None else factor(change.estimate),
         "factor_low": None if change is None else factor(change.low),
         "factor_high": None if change is None else factor(change.high),
-        "factor_reason": told.reason or None,
-        "verdict": verdict(told),
+        "factor_reason": time.reason or None,
+        "verdict": verdict(time),
     }

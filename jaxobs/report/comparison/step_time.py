@@ -10,7 +10,7 @@ from typing import Any, Final
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row, StepTime
 from jaxobs.report.comparison.noise import RUN_TO_RUN, Change, factor, ratio, shift
 from jaxobs.report.record import Record
-from jaxobs.report.units import ABSENT, duration, percent
+from jaxobs.report.units import duration, or_absent, percent
 
 APART: Final = ("compile", "checkpoint")
 """Components that come in few steps: they are compared as seconds of the run, and step time is without them."""
@@ -39,19 +39,19 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     return StepTime(loop, old, new, change)
 
 
-def verdict(told: StepTime) -> str:
+def verdict(time: StepTime) -> str:
     """`slower`, `faster`, `within the noise`, or that it cannot be told."""
-    if told.change is None:
+    if time.change is None:
         return "cannot be told"
-    if not told.change.beyond(math.log1p(RUN_TO_RUN)):
+    if not time.change.beyond(math.log1p(RUN_TO_RUN)):
         return "within the noise"
-    return "slower" if told.change.estimate > 0 else "faster"
+    return "slower" if time.change.estimate > 0 else "faster"
 
 
-def step_row(told: StepTime) -> Row:
+def step_row(time: StepTime) -> Row:
     """Step time of both, and the change with its interval."""
-    old, new = (ABSENT if value is None else duration(value) for value in (told.before, told.after))
-    return Row("step", old, new, "" if told.change is None else relative(told.change), verdict(told))
+    old, new = (or_absent(value, duration) for value in (time.before, time.after))
+    return Row("step", old, new, "" if time.change is None else relative(time.change), verdict(time))
 
 
 def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
@@ -70,7 +70,7 @@ def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]
     The other components are charged by profiler windows: what is `unknown` in one run may be `compute` in the other, and
     nothing has changed.
     """
-    one, other = (_component(record.part("windows", loop), "input") for record in (before, after))
+    one, other = (_input_waits(record.part("windows", loop)) for record in (before, after))
     steps = [_step_seconds(record.part("windows", loop)) for record in (before, after)]
     change = shift(one, other)
     if change is None or not all(steps):
@@ -84,7 +84,7 @@ def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]
     yield Finding(
         Cause.INPUT,
         loop,
-        Effect.SLOWER if grew else Effect.FASTER,
+        Effect.of(grew),
         f"`{loop}` waits {words[0]} for its input: {duration(new)} a step instead of {duration(old)}; "
         f"the loader is {words[1]}, or less of its work is hidden behind the device's",
     )
@@ -113,8 +113,9 @@ def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
     return found
 
 
-def _component(columns: Columns | Mapping[str, Any], name: str) -> list[float]:
-    pairs = zip(columns.get("steps", ()), columns.get(f"component/{name}", ()), strict=False)
+def _input_waits(columns: Columns | Mapping[str, Any]) -> list[float]:
+    """Seconds a step, of each stretch."""
+    pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
     return [spent / steps for steps, spent in pairs if steps and spent is not None]
 
 

@@ -38,7 +38,7 @@ def load_findings(before: Record, after: Record) -> Iterator[Finding]:
         yield Finding(
             Cause.LOAD,
             "host",
-            _effect(new > old),
+            Effect.of(new > old),
             f"other processes kept {new:.2g} of {digits(cpus)} processors busy instead of {old:.2g}: the machine was "
             f"{'more' if new > old else 'less'} loaded" + _switches(one, other),
         )
@@ -47,7 +47,7 @@ def load_findings(before: Record, after: Record) -> Iterator[Finding]:
         yield Finding(
             Cause.LOAD,
             "container",
-            _effect(now > held),
+            Effect.of(now > held),
             f"the container's processor limit held back {digits(now)} processors instead of {digits(held)}",
         )
 
@@ -65,7 +65,7 @@ def settings_findings(before: Record, after: Record) -> Iterator[Finding]:
         one, other = before.part(part), after.part(part)
         for name in sorted(one.keys() | other.keys()):
             if one.get(name) != other.get(name) and name not in NOT_SPEED:
-                old, new = (_shown(told.get(name)) for told in (one, other))
+                old, new = (_shown(values.get(name)) for values in (one, other))
                 yield Finding(
                     Cause.SETTINGS, name, Effect.OPEN, f"the {words} {name} is {new} instead of {old}"
                 )
@@ -76,7 +76,7 @@ def version_findings(before: Record, after: Record) -> Iterator[Finding]:
     one, other = before.part("versions"), after.part("versions")
     for name in sorted(one.keys() | other.keys()):
         if one.get(name) != other.get(name):
-            old, new = (_shown(told.get(name)) for told in (one, other))
+            old, new = (_shown(values.get(name)) for values in (one, other))
             yield Finding(Cause.VERSIONS, name, Effect.OPEN, f"{name} is {new} instead of {old}")
 
 
@@ -122,7 +122,3 @@ def _number(host: Mapping[str, Any], name: str) -> float:
 
 def _shown(value: object) -> str:
     return "not there" if value is None else f"`{value}`"
-
-
-def _effect(more: bool) -> Effect:
-    return Effect.SLOWER if more else Effect.FASTER

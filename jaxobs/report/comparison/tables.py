@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Row
 from jaxobs.report.record import Record
-from jaxobs.report.units import ABSENT, amount, byte_size, digits, duration, percent, rough_percent
+from jaxobs.report.units import ABSENT, amount, byte_size, digits, duration, or_absent, percent, rough_percent
 
 EXECUTABLES_SHOWN: Final = 8
 OPERATIONS_SHOWN: Final = 10
@@ -156,7 +156,7 @@ def _device_peak(record: Record) -> float | None:
 def _row(
     title: str, old: float | None, new: float | None, write: Callable[[float], str], verdict: str = ""
 ) -> Row:
-    before, after = (ABSENT if value is None else write(value) for value in (old, new))
+    before, after = (or_absent(value, write) for value in (old, new))
     return Row(title, before, after, _growth(old, new), verdict)
 
 

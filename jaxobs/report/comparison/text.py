@@ -25,12 +25,12 @@ def text(comparison: Comparison, *, width: int = PLAIN_WIDTH, bold: bool = False
 
 def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
     yield _table("", comparison.headers)
-    for told in comparison.step_times:
+    for time in comparison.step_times:
         yield ""
-        yield sentence_of(told)
-        why = reasons_of(told, comparison.findings)
+        yield sentence_of(time)
+        why = reasons_of(time, comparison.findings)
         yield from (f"  because {finding.sentence}" for finding in why)
-        if not why and verdict(told) in {"slower", "faster"}:
+        if not why and verdict(time) in {"slower", "faster"}:
             yield f"  {NO_REASON}"
     if others := without_bearing(comparison):
         yield from ("", "also different in B:")
@@ -44,20 +44,20 @@ def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
     yield from ("", INTERVALS)
 
 
-def sentence_of(told: StepTime) -> str:
+def sentence_of(time: StepTime) -> str:
     """How much slower or faster this loop became."""
-    if told.change is None:
-        return f"Whether `{told.loop}` became slower cannot be told: {told.reason}."
-    figures = f"{duration(told.after or 0.0)} a step instead of {duration(told.before or 0.0)}, {relative(told.change)}"
-    judged = verdict(told)
+    if time.change is None:
+        return f"Whether `{time.loop}` became slower cannot be told: {time.reason}."
+    figures = f"{duration(time.after or 0.0)} a step instead of {duration(time.before or 0.0)}, {relative(time.change)}"
+    judged = verdict(time)
     if judged == "within the noise":
-        return f"`{told.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
-    return f"`{told.loop}` is {judged} in B: {figures}."
+        return f"`{time.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
+    return f"`{time.loop}` is {judged} in B: {figures}."
 
 
-def reasons_of(told: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
+def reasons_of(time: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
     """What bears on the change in its direction; what is open (a version, a setting) may, too."""
-    judged = verdict(told)
+    judged = verdict(time)
     if judged not in {"slower", "faster"}:
         return []
     return [finding for finding in findings if finding.effect in {Effect(judged), Effect.OPEN}]
@@ -65,7 +65,7 @@ def reasons_of(told: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
 
 def without_bearing(comparison: Comparison) -> list[Finding]:
     """What differs, and is no reason for what became of any loop."""
-    reasons = {finding for told in comparison.step_times for finding in reasons_of(told, comparison.findings)}
+    reasons = {finding for time in comparison.step_times for finding in reasons_of(time, comparison.findings)}
     return [finding for finding in comparison.findings if finding not in reasons]
 
 

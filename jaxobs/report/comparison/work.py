@@ -75,7 +75,7 @@ def batch_findings(loop: str, before: Record, after: Record) -> Iterator[Finding
             yield Finding(
                 Cause.BATCH,
                 loop,
-                _effect(other[word] > one[word]),
+                Effect.of(other[word] > one[word]),
                 f"a step of `{loop}` takes {digits(other[word])} {word} instead of {digits(one[word])}",
             )
             return
@@ -110,14 +110,14 @@ def _amount(name: str, old: Work, new: Work, batch: float | None) -> Iterator[Fi
         figures += f", for {digits(batch)} times as many examples"
     elif batch is None and old.output_bytes and _is_near(new.output_bytes / old.output_bytes, SAME_WORK):
         yield Finding(
-            Cause.BATCH, name, _effect(growth > 1),
+            Cause.BATCH, name, Effect.of(growth > 1),
             f"`{name}` does {figures}, and returns as many bytes as before: a larger batch, or longer sequences"
             if growth > 1 else
             f"`{name}` does {figures}, and returns as many bytes as before: a smaller batch, or shorter sequences",
         )  # fmt: skip
         return
     size = "larger" if growth / (batch or 1.0) > 1 else "smaller"
-    yield Finding(Cause.MODEL, name, _effect(growth > 1), f"`{name}` is a {size} computation: {figures}")
+    yield Finding(Cause.MODEL, name, Effect.of(growth > 1), f"`{name}` is a {size} computation: {figures}")
 
 
 def _types(name: str, old: Work, new: Work) -> Iterator[Finding]:
@@ -158,7 +158,3 @@ def _listed(shares: Mapping[str, float]) -> str:
 
 def _is_near(growth: float, margin: float) -> bool:
     return 1 / (1 + margin) <= growth <= 1 + margin
-
-
-def _effect(more: bool) -> Effect:
-    return Effect.SLOWER if more else Effect.FASTER

@@ -37,11 +37,11 @@ def shares_bar(parts: Mapping[str, float]) -> Element | None:
     for name in _ordered(parts):
         share = parts[name] / whole
         if share >= _LEAST_SHARE:
-            said = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
+            title = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
             shapes.append(
                 tag(
                     "svg",
-                    tag("title", said),
+                    tag("title", title),
                     tag("rect", class_=f"is-{name}", width="100%", height=_BAR),
                     tag("text", name, class_=f"on-{name}", x="8", y=_BAR / 2 + 4)
                     if share >= _ROOM_FOR_A_NAME
@@ -68,7 +68,7 @@ def shares_over_time(
     edges: Sequence[float],
     shares: Mapping[str, Sequence[float]],
     span: float,
-    marks: Sequence[tuple[float, str]] = (),
+    marks: Sequence[tuple[float, str]],
 ) -> Element | None:
     """Parts of the time as a stack that adds up to 1; None where there is no stretch of time.
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jaxobs.report.document import longest_loops
+
 POINTS: Final = 360
 SECONDS: Final = 3600.0
 COLUMNS: Final = 120
@@ -118,8 +120,7 @@ class History:
 
 def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
     loops = document.get("loops") or {}
-    longest = sorted(loops, key=lambda name: -(loops[name].get("wall_seconds") or 0.0))
-    for name in longest[:_LOOPS]:
+    for name in longest_loops(document)[:_LOOPS]:
         loop = loops[name]
         yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
         yield from _numbers(("loops", name, "components"), loop.get("components"))

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jaxobs.report.columns import Column, Row
+from jaxobs.report.document import Document, main_thread_shares
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.host_lines import LEAST_SHARE, THE_DEVICES, words
 from jaxobs.report.page.parts import card, folded, quiet, table
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, byte_size, percent, rough_percent
 
 _LINES: Final = 6
@@ -18,15 +18,6 @@ _LINES: Final = 6
 def host_lines(view: View) -> Element | None:
     """Where the main thread is while it does not wait for the device; None where nobody knows."""
     whose = view.loops[view.loop] if view.loop is not None else view.document.get("process") or {}
-    rows = [row for row in whose.get("host_lines") or () if row.get("activity") not in THE_DEVICES]
-    shares: dict[str, float] = {}
-    for row in rows:
-        shares[words(row)] = shares.get(words(row), 0.0) + float(row.get("share") or 0.0)
-    shown = [
-        (line, share)
-        for line, share in sorted(shares.items(), key=lambda pair: -pair[1])
-        if share >= LEAST_SHARE
-    ]
     idle = whose.get("device_idle")
     items = [
         tag(
@@ -35,7 +26,7 @@ def host_lines(view: View) -> Element | None:
             tag("span", rough_percent(share), class_="share"),
             _meter(share),
         )
-        for line, share in shown[:_LINES]
+        for line, share in main_thread_shares(whose)[:_LINES]
     ]
     if not items:
         return None
@@ -129,14 +120,14 @@ def _peaks(row: Row) -> Element | None:
 
 def _clocks(row: Row) -> str | None:
     clocks: Document = row.get("clocks") or {}
-    told = [
+    parts = [
         f"utilisation {rough_percent(clocks['utilization_ratio'])}"
         if clocks.get("utilization_ratio") is not None
         else None,
         f"clock at {rough_percent(clocks['clock_ratio'])}" if clocks.get("clock_ratio") is not None else None,
         f"held down by {', '.join(clocks['throttle_reasons'])}" if clocks.get("throttle_reasons") else None,
     ]
-    return ", ".join(text for text in told if text) or None
+    return ", ".join(text for text in parts if text) or None
 
 
 def _reasons(found: list[Row]) -> Iterator[str]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from jaxobs.report.columns import Column, last_name
+from jaxobs.report.document import Document, devices_with_memory, fullest
 from jaxobs.report.drawing import Element, line_chart, tag
 from jaxobs.report.page.parts import card, folded, quiet, table
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.page.view import View
 from jaxobs.report.units import byte_size, duration
 
 _HOLDERS: Final = 10
@@ -28,8 +29,7 @@ def memory(view: View) -> Element | None:
     live = (view.document.get("process") or {}).get("live_arrays") or {}
     devices = [
         {"name": f"device {device.get('device')}", **device["memory"]}
-        for device in view.document.get("devices") or ()
-        if (device.get("memory") or {}).get("in_use_bytes") is not None
+        for device in devices_with_memory(view.document)
     ]
     return card(
         "Memory",
@@ -56,14 +56,9 @@ def memory(view: View) -> Element | None:
 
 
 def _fullest(document: Document) -> tuple[str, Document | None]:
-    devices = [
-        (device["memory"], f"device {device.get('device')}")
-        for device in document.get("devices") or ()
-        if (device.get("memory") or {}).get("in_use_bytes") is not None
-    ]
-    if devices:
-        found, name = max(devices, key=lambda pair: float(pair[0]["in_use_bytes"]))
-        return name, found
+    if devices := devices_with_memory(document):
+        device = fullest(devices)
+        return f"device {device.get('device')}", device["memory"]
     process = (document.get("process") or {}).get("memory") or {}
     return "process", process if process.get("in_use_bytes") is not None else None
 

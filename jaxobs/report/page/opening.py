@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
+from jaxobs.report.document import Document, longest_loops
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, prose, quiet
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence as in_a_sentence
 from jaxobs.report.units import amount, duration, percent, rough_percent
 
@@ -26,14 +27,14 @@ def facts(document: Document) -> list[str]:
     """Which process this is: its rank, host, devices, version of JAX, and age."""
     process = document.get("process") or {}
     index, count = process.get("process_index"), process.get("process_count")
-    told = (
+    known = (
         f"rank {index} of {count}" if index is not None and (count or 1) > 1 else None,
         process.get("host_name"),
         _devices(document),
         f"JAX {process['jax']}" if process.get("jax") else None,
         f"observed for {duration(process['seconds'])}" if process.get("seconds") is not None else None,
     )
-    return [str(fact) for fact in told if fact]
+    return [str(fact) for fact in known if fact]
 
 
 def header(view: View) -> Element:
@@ -44,10 +45,11 @@ def header(view: View) -> Element:
         else tag("a", rank.name, aria_current="page", href="#top")
         for rank in view.ranks
     ]
-    ranked = sorted(view.loops, key=lambda loop: -(view.loops[loop].get("wall_seconds") or 0.0))
+    ranked = longest_loops(view.document)
     loops = [
-        tag("a", loop, href=f"?loop={_quoted(loop)}", aria_current="true" if loop == view.loop else None)
+        tag("a", loop, href=f"?loop={quoted}", aria_current="true" if loop == view.loop else None)
         for loop in (ranked if len(ranked) > 1 else ())
+        for quoted in [quote(loop, safe="", errors="replace")]
     ]
     return tag(
         "header",
@@ -65,10 +67,9 @@ def sentence(view: View) -> Element:
     name = view.loop
     if name is None:
         return tag("p", without_loops(view.document), class_="sentence", id="sentence")
-    said = (
-        tag("b", part.words) if part.strong else part.words for part in in_a_sentence(view.document, name)
-    )
-    return tag("p", *said, class_="sentence", id="sentence")
+    parts = in_a_sentence(view.document, name)
+    words = (tag("b", part.words) if part.strong else part.words for part in parts)
+    return tag("p", *words, class_="sentence", id="sentence")
 
 
 def figures(view: View) -> Element | None:
@@ -132,7 +133,11 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
         same = key == "hfu" and loop.get("hfu") == loop.get("mfu")
         if loop.get(key) is not None and not same:
             yield title, write(loop[key])
-    recorded = [(name, value) for name, value in (loop.get("recorded") or {}).items() if _is_number(value)]
+    recorded = [
+        (name, value)
+        for name, value in (loop.get("recorded") or {}).items()
+        if isinstance(value, int | float)
+    ]
     yield from ((name, amount(value)) for name, value in recorded[:_RECORDED_SHOWN])
     if process.get("goodput") is not None:
         yield "goodput", rough_percent(process["goodput"])
@@ -157,11 +162,3 @@ def _devices(document: Document) -> str | None:
         for kind in dict.fromkeys(kinds)
     ]
     return ", ".join(named) or None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="replace")

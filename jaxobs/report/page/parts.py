@@ -37,8 +37,8 @@ def prose(text: str) -> list[Element | str]:
 
 def quiet(*reasons: str | None) -> Element | None:
     """Why something is not shown, each reason once; None where there is none."""
-    told = list(dict.fromkeys(reason for reason in reasons if reason))[:REASONS_SHOWN]
-    return tag("p", *_lines(told), class_="quiet") if told else None
+    shown = list(dict.fromkeys(reason for reason in reasons if reason))[:REASONS_SHOWN]
+    return tag("p", *_lines(shown), class_="quiet") if shown else None
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more: str = "") -> Element | None:

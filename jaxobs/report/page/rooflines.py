@@ -7,9 +7,10 @@ from typing import Final
 
 from jaxobs.report.columns import Row, last_name
 from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS, label_of
+from jaxobs.report.document import Document
 from jaxobs.report.drawing import Element, Point, Roof, legend, roofline
 from jaxobs.report.page.parts import card, folded, quiet, table
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, duration, percent
 
 _ROWS: Final = 40
@@ -73,13 +74,13 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
         if not intensity or not rate:
             continue
         label = label_of(row.get("bottleneck"))
-        took = row.get("seconds_per_run")
+        per_run = row.get("seconds_per_run")
         lines = [
             f"{row.get('function')}  {str(row.get('executable'))[:8]}",
             f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}",
             f"efficiency {percent(row['efficiency'])}" if row.get("efficiency") is not None else None,
             f"limited by {label}" if label != "unknown" else None,
-            f"{duration(took)} a run" if took is not None else None,
+            f"{duration(per_run)} a run" if per_run is not None else None,
         ]
         yield Point(
             str(row.get("function")), "executable", intensity, rate,

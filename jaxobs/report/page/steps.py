@@ -36,14 +36,16 @@ def where_steps_go(view: View) -> Element | None:
     bar = shares_bar(parts)
     if bar is None:
         return card("Where a step goes", quiet("No step has ended yet."), name="steps")
-    took = sum(parts.values())
+    step_seconds = sum(parts.values())
     edges, shares = shares_of(view.trend, view.loop)
     over_time = shares_over_time(edges, shares, view.span, recompilations_of(view.trend))
     names = [
-        name for name in COMPONENTS if parts.get(name, 0.0) >= _SEEN * took or _ever(shares.get(name, ()))
+        name
+        for name in COMPONENTS
+        if parts.get(name, 0.0) >= _SEEN * step_seconds or _ever(shares.get(name, ()))
     ]
     rows = [
-        {"name": name, "seconds": parts[name], "share": parts[name] / took}
+        {"name": name, "seconds": parts[name], "share": parts[name] / step_seconds}
         for name in COMPONENTS
         if parts.get(name)
     ]
@@ -58,14 +60,14 @@ def where_steps_go(view: View) -> Element | None:
         over_time,
         legend(names),
         folded("As a table", table(columns, rows, caption="Where a step goes"), name="steps-table"),
-        _why_unknown(view, parts, took),
+        _why_unknown(view, parts, step_seconds),
         name="steps",
-        note=f"{duration(took)} on average {since}, all its parts together",
+        note=f"{duration(step_seconds)} on average {since}, all its parts together",
     )
 
 
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
-    """Seconds by component on average, and over which time: lately where the history reaches so far."""
+    """Seconds by component on average, and over which time: the last half minute where the history reaches so far."""
     assert view.loop is not None
     trend, name = view.trend, view.loop
     steps = trend.column("loops", name, "steps")
@@ -74,9 +76,9 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     begin = max((index for index, time in enumerate(trend.times) if time <= -_RECENT), default=None)
     if begin is not None and columns and steps[-1] > steps[begin]:
         turns = steps[-1] - steps[begin]
-        lately = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
-        if all(map(math.isfinite, lately.values())):
-            return lately, f"over the last {duration(-trend.times[begin])}"
+        recent = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
+        if all(map(math.isfinite, recent.values())):
+            return recent, f"over the last {duration(-trend.times[begin])}"
     loop = view.loops[name]
     turns = loop.get("steps") or 0
     spent = loop.get("components") or {}
@@ -136,8 +138,8 @@ def _ever(shares: object) -> bool:
     return isinstance(shares, list) and max(shares, default=0.0) >= _SEEN
 
 
-def _why_unknown(view: View, parts: Mapping[str, float], took: float) -> Element | None:
-    if parts.get("unknown", 0.0) < 0.05 * took or view.loop is None:
+def _why_unknown(view: View, parts: Mapping[str, float], step_seconds: float) -> Element | None:
+    if parts.get("unknown", 0.0) < 0.05 * step_seconds or view.loop is None:
         return None
     loop = view.loops[view.loop]
     reason = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from jaxobs.report.document import Document
 from jaxobs.report.page.history import NO_TREND, SECONDS, Trend
-
-Document = Mapping[str, Any]
+from jaxobs.report.sentence import main_loop
 
 _LEAST_SPAN: Final = 60.0
 """Seconds that a time axis has at least, so that the first moments of a run do not race across it."""
@@ -42,7 +42,7 @@ class View:
         """The loop that is shown in full; None where none was seen."""
         if self.wanted_loop in self.loops:
             return self.wanted_loop
-        return max(self.loops, key=lambda name: self.loops[name].get("wall_seconds") or 0.0, default=None)
+        return main_loop(self.document)
 
     @property
     def span(self) -> float:

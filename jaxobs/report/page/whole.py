@@ -38,8 +38,7 @@ def page(view: View, pause: Callable[[], None] | None = None) -> str:
 
 
 def _pieces(view: View, pause: Callable[[], None] | None) -> Iterator[str]:
-    process = view.document.get("process") or {}
-    title = tag("title", f"{process.get('run') or process.get('service_name') or 'JAX'} · jaxobs")
+    title = tag("title", f"{opening.run_name(view.document)} · jaxobs")
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield markup(title) + "\n" + markup(tag("link", rel="icon", href=_ICON)) + "\n"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from jaxobs.report.document import Document, compile_seconds
 from jaxobs.report.summary.reasons import MARK, Reasons
-from jaxobs.report.text_table import TextTable
-from jaxobs.report.units import ABSENT, amount, count, duration, percent
+from jaxobs.report.text_table import TextTable, end_of
+from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
 
 LARGEST_EXECUTABLES: Final = 8
 """So many rows fit a screen beside the other tables."""
@@ -29,8 +30,6 @@ CLOSE: Final = 0.25
 """A verdict with less confidence has a runner-up of three fifths of its weight or more, or few samples."""
 
 SAMPLED: Final = "runs and time in profiler windows alone: a sample of all"
-
-Document = Mapping[str, Any]
 
 
 def loops(document: Document, reasons: Reasons) -> TextTable | None:
@@ -57,11 +56,11 @@ def loops(document: Document, reasons: Reasons) -> TextTable | None:
     )
     for name, loop in found.items():
         shown = _row(loop, name if len(found) > 1 else "", reasons)
-        took = shown("step_seconds", duration)
-        source = " (host)" if loop.get("step_seconds_source") == "host" and took != ABSENT else ""
+        step_time = shown("step_seconds", duration)
+        source = " (host)" if loop.get("step_seconds_source") == "host" and step_time != ABSENT else ""
         cells = (
             shown("steps", count),
-            took + source,
+            step_time + source,
             shown("steps_per_second", amount),
             *(shown(f"{word}_per_second", amount) for word in work),
             shown("mfu", percent),
@@ -82,7 +81,7 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
     titles = [phase.replace("_", " ") for phase in phases]
     columns = ("function", "compiles", "recompiles", "seconds", *titles)
     table = TextTable(columns, title="compiled functions", left=("recompiles",))
-    rows = [(total(function.get("seconds")), name, function) for name, function in found.items()]
+    rows = [(compile_seconds(function), name, function) for name, function in found.items()]
     rows.sort(key=lambda row: (-row[0], row[1]))
     for spent, name, function in rows[:DEAREST_FUNCTIONS]:
         seconds = function.get("seconds") or {}
@@ -117,10 +116,10 @@ def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  #
         title="compiled again", left=left,
     )  # fmt: skip
     for row, name in found[:DEAREST_RECOMPILATIONS]:
-        told = [str(row.get(key) or ABSENT) for key in ("argument", "old", "new")]
+        change = [str(row.get(key) or ABSENT) for key in ("argument", "old", "new")]
         site = str(row.get("call_site") or ABSENT).rpartition("/")[2]
         table.add(
-            name, str(row["cause"]), *told, count(row["count"]), f"{row.get('seconds') or 0.0:.3f}", site
+            name, str(row["cause"]), *change, count(row["count"]), f"{row.get('seconds') or 0.0:.3f}", site
         )
     if len(found) > DEAREST_RECOMPILATIONS:
         table.caption = f"{len(found) - DEAREST_RECOMPILATIONS} cheaper ones are not shown"
@@ -217,8 +216,7 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
 
 def _scope(operation: Document) -> str:
     """The innermost part of a long scope tells more than its beginning."""
-    scope = str(operation.get("scope") or "")
-    return scope if len(scope) <= LONGEST_SCOPE else f"…{scope[1 - LONGEST_SCOPE :]}"
+    return end_of(str(operation.get("scope") or ""), LONGEST_SCOPE)
 
 
 def _line(operation: Document) -> str:
@@ -227,16 +225,6 @@ def _line(operation: Document) -> str:
 
 def _function(operation: Document) -> str:
     return str(operation.get("function") or "")
-
-
-def or_absent(value: float | None, write: Callable[[float], str]) -> str:
-    """The value as text, or `–`."""
-    return ABSENT if value is None else write(value)
-
-
-def total(phases: Mapping[str, float | None] | None) -> float:
-    """Seconds of all phases; one that is not known adds nothing."""
-    return sum(seconds or 0.0 for seconds in (phases or {}).values())
 
 
 def _row(values: Document, row: str, reasons: Reasons) -> Callable[[str, Callable[[float], str]], str]:

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
-from jaxobs.report.host_lines import main_thread_lines, waiting_for_device
+from jaxobs.report.document import (
+    Document,
+    all_compile_seconds,
+    devices_with_memory,
+    fullest,
+    main_thread_lines,
+    waiting_for_device,
+)
 from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
 from jaxobs.report.summary import tables
 from jaxobs.report.summary.reasons import Reasons
-from jaxobs.report.summary.tables import NO_VERDICT, or_absent, total
+from jaxobs.report.summary.tables import NO_VERDICT
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
-from jaxobs.report.units import ABSENT, byte_size, count, duration, percent, rough_percent
+from jaxobs.report.units import ABSENT, byte_size, count, duration, or_absent, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
 LEAST_SHARE: Final = 0.005
@@ -26,8 +33,6 @@ SENTENCE_WIDTH: Final = 100
 
 REFUSALS_SHOWN: Final = 3
 HOST_LINES: Final = 4
-
-Document = Mapping[str, Any]
 
 
 def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
@@ -49,10 +54,9 @@ def digest(document: Document) -> str:
         label = (loop.get("bottleneck") or {}).get("label")
         parts.append(", ".join([*words, *([f"bottleneck {label}"] if label else [])]))
     functions = document.get("functions") or {}
-    spent = sum(total(function.get("seconds")) for function in functions.values())
-    spent += document.get("functions_left_out_seconds") or 0.0
     number = len(functions) + (document.get("functions_left_out") or 0)
-    parts += [f"{number:,} functions compiled in {duration(spent)}"] if functions else []
+    if functions:
+        parts.append(f"{number:,} functions compiled in {duration(all_compile_seconds(document))}")
     return printable("; ".join(parts) or "nothing has run yet")
 
 
@@ -77,8 +81,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
         yield from ("", table)
         if build is tables.loops:
             yield from _where_time_went(document["loops"])
-    told = list(reasons.lines())
-    yield from ["", *told] if told else []
+    lines = list(reasons.lines())
+    yield from ["", *lines] if lines else []
     if "peak" in reasons:
         yield from _how_to_know_peaks(document, reasons)
     advice = document.get("advice") or []
@@ -122,8 +126,7 @@ def _about_the_run(document: Document, reasons: Reasons) -> Iterator[str]:
             for word, seconds in ranked
             if seconds >= LEAST_SHARE * sum(spent.values())
         ]
-        known = ABSENT if goodput is None else rough_percent(goodput)
-        yield f"  the run: {', '.join(shown)}; goodput {known}"
+        yield f"  the run: {', '.join(shown)}; goodput {or_absent(goodput, rough_percent)}"
         if goodput is None and process.get("goodput_reason"):
             reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
     if running := process.get("running"):
@@ -135,15 +138,10 @@ def _about_the_run(document: Document, reasons: Reasons) -> Iterator[str]:
 
 def _memory(document: Document) -> Iterator[str]:
     """That of the fullest device, and of the process."""
-    devices = [
-        (device["memory"], device.get("device"))
-        for device in document.get("devices") or []
-        if (device.get("memory") or {}).get("in_use_bytes") is not None
-    ]
-    if devices:
-        fullest, number = max(devices, key=lambda pair: float(pair[0]["in_use_bytes"]))
-        whose = f"device {number}" + (f", the fullest of {len(devices)}," if len(devices) > 1 else "")
-        yield f"{whose} {_filled(fullest)}"
+    if devices := devices_with_memory(document):
+        device = fullest(devices)
+        rank = f", the fullest of {len(devices)}," if len(devices) > 1 else ""
+        yield f"device {device.get('device')}{rank} {_filled(device['memory'])}"
     process = document["process"].get("memory") or {}
     if process.get("in_use_bytes") is not None:
         yield f"process {_filled(process)}"
@@ -160,10 +158,10 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
     if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
         yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
     for name, loop in loops.items():
-        turns, took = loop.get("iterations_per_step"), loop.get("step_seconds")
-        if turns and took is not None:
-            each = duration(took / turns)
-            yield f"  a step of {name} is one call with {count(turns)} iterations of {each}"
+        iterations, step_seconds = loop.get("iterations_per_step"), loop.get("step_seconds")
+        if iterations and step_seconds is not None:
+            each = duration(step_seconds / iterations)
+            yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
         bottleneck = loop.get("bottleneck") or {}
         label, reason, second = (bottleneck.get(key) for key in ("label", "reason", "runner_up"))
         shares = _shares(loop.get("components") or bottleneck.get("shares") or {})
@@ -184,7 +182,7 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
 
 def _main_thread(whose: str, document: Document) -> Iterator[str]:
     """Where the main thread is, beside how long the device is idle meanwhile."""
-    lines = list(main_thread_lines(document))[:HOST_LINES]
+    lines = main_thread_lines(document)[:HOST_LINES]
     waits = waiting_for_device(document)
     lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= LEAST_SHARE else []
     if lines:
@@ -200,11 +198,11 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(large, key=lambda pair: -pair[1])[:LARGEST_SHARES]
 
 
-def _how_to_know_peaks(document: Document, told: Reasons) -> Iterator[str]:
+def _how_to_know_peaks(document: Document, shown: Reasons) -> Iterator[str]:
     """What to run where a peak is not known, unless a reason has said it already."""
     reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
     for reason in sorted(filter(None, reasons)):
-        if reason not in told:
+        if reason not in shown:
             yield from ("", f"peaks: {reason}")
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.report.columns import Column, Row, figure, text
-from jaxobs.report.page.view import Document, View
+from jaxobs.report.document import Document
+from jaxobs.report.page.view import View
 from jaxobs.report.units import count, duration, percent, rough_percent
 
 LAGS: Final = 0.1

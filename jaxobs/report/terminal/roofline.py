@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat, zip_longest
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any, Final
+from textwrap import wrap
+from typing import Final
 
+from jaxobs.report.document import Document
 from jaxobs.report.drawing import Point, Roof
 from jaxobs.report.drawing.axes import LogScale, short
 from jaxobs.report.page.rooflines import points_of, roofs_of, why_incomplete
-from jaxobs.report.page.view import Document
-from jaxobs.report.terminal.spans import Line, Span, cut, joined
+from jaxobs.report.terminal.spans import Line, Span, line_of
+from jaxobs.report.text_table import cut
 from jaxobs.report.units import ABSENT, amount, rough_percent
 
 _GUTTER: Final = 7
@@ -49,7 +51,7 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
     about += [
         (Span(line, "quiet"),)
         for reason in why_incomplete(document, points)
-        for line in _wrapped(reason, key or width)
+        for line in wrap(reason, max(12, key or width))
     ]
     if not drawn or not key:
         yield from drawn or about[:height]
@@ -87,7 +89,7 @@ def _plot(
         cells[min(rows - 1, max(0, y))][min(columns - 1, max(0, x))] = (letter, point.bottleneck)
     for index, row in enumerate(cells):
         name = levels.get(index, "")
-        yield (Span(f"{name:>{_GUTTER - 1}}{'┤' if name else '│'}", "quiet"), *joined(row))
+        yield (Span(f"{name:>{_GUTTER - 1}}{'┤' if name else '│'}", "quiet"), *line_of(row))
     yield (Span(f"{'FLOP/s':>{_GUTTER - 1}}└{'─' * columns}", "quiet"),)
     yield (Span(" " * _GUTTER + _intensities(across, columns), "quiet"),)
 
@@ -154,9 +156,3 @@ def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
             Span(f"{name:<{room}}"),
             Span(f"{near:>8} {point.bottleneck}", "quiet"),
         )
-
-
-def _wrapped(text: Any, width: int) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(str(text), max(12, width))

@@ -16,7 +16,7 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 
-def joined(cells: Iterable[tuple[str, str]]) -> Line:
+def line_of(cells: Iterable[tuple[str, str]]) -> Line:
     """Letters with their styles as a line: neighbours of one style share a span."""
     spans: list[Span] = []
     for letter, style in cells:
@@ -33,8 +33,3 @@ def prose(sentence: str, style: str = "") -> Line:
     if len(words) % 2 == 0:  # one that is not closed
         return (Span(sentence, style),)
     return tuple(Span(word, "strong" if at % 2 else style) for at, word in enumerate(words) if word)
-
-
-def cut(words: str, width: int) -> str:
-    """The words in at most `width` letters, with an ellipsis where that is not all."""
-    return words if len(words) <= width else words[: max(0, width - 1)] + "…"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from jaxobs.report.document import main_thread_lines
 from jaxobs.report.drawing.time_shares import COMPONENTS
-from jaxobs.report.host_lines import main_thread_lines
 from jaxobs.report.page.opening import known_figures, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
-from jaxobs.report.terminal.spans import Line, Span, cut, prose
+from jaxobs.report.terminal.spans import Line, Span, prose
+from jaxobs.report.text_table import cut
 from jaxobs.report.units import count, duration, rough_percent
 
 _LEAST_SHARE: Final = 0.005
@@ -50,17 +51,17 @@ def steps(view: View, width: int) -> Iterator[Line]:
 def bars(view: View, width: int) -> Iterator[Line]:
     """A bar for each component of a step, in the order of the stack that the page draws."""
     parts, since = parts_of_a_step(view)
-    took = sum(parts.values())
-    if took <= 0:
+    seconds = sum(parts.values())
+    if seconds <= 0:
         yield (Span("No step has ended yet.", "quiet"),)
         return
     names = max(map(len, COMPONENTS))
     room = max(8, min(_LONGEST_BAR, width - names - len("  100 %  999 ms") - 4))
-    for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= _LEAST_SHARE * took]:
-        share = parts[name] / took
+    for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= _LEAST_SHARE * seconds]:
+        share = parts[name] / seconds
         figures = f"{rough_percent(share):>6}  {duration(parts[name]):>8}"
         yield (Span(f"{name:<{names}} ", ""), Span(bar(share, room), name), Span(figures))
-    yield (Span(f"{duration(took)} a step {since}, all its parts together", "quiet"),)
+    yield (Span(f"{duration(seconds)} a step {since}, all its parts together", "quiet"),)
 
 
 def bar(share: float, width: int) -> str:
@@ -72,6 +73,6 @@ def bar(share: float, width: int) -> str:
 
 def _host(view: View, width: int) -> Iterator[Line]:
     assert view.loop is not None
-    lines = list(main_thread_lines(view.loops[view.loop]))[:_HOST_LINES]
+    lines = main_thread_lines(view.loops[view.loop])[:_HOST_LINES]
     if lines:
         yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))

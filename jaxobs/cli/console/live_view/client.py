@@ -133,7 +133,7 @@ class SnapshotClient:
         return Answer(float(found["unix_seconds"]), found["snapshot"], addresses)
 
     def _refusal(self, status: int, body: bytes) -> str:
-        said = body[:200].decode("utf-8", "replace").strip().splitlines()[:1]
+        first_line = body[:200].decode("utf-8", "replace").strip().splitlines()[:1]
         if status == HTTPStatus.UNAUTHORIZED:
             if self._access.token is None:
                 return (
@@ -142,8 +142,8 @@ class SnapshotClient:
             return f"{self._target} refuses this token: give the one in the job's JAXOBS_METRICS_TOKEN_FILE"
         if status == HTTPStatus.GONE:
             return f"{self._target}: this rank has ended, and another process has its port"
-        if status == HTTPStatus.MISDIRECTED_REQUEST and said:
-            return f"{self._target}: {said[0]}"
+        if status == HTTPStatus.MISDIRECTED_REQUEST and first_line:
+            return f"{self._target}: {first_line[0]}"
         return f"{self._target} is no metrics server of jaxobs: it answers {status} to GET /snapshot"
 
     def _explained(self, error: OSError | HTTPException) -> NoSnapshotError:

@@ -12,8 +12,7 @@ from textual.widgets import DataTable
 from jaxobs.cli.console.live_view.palette import BAD
 from jaxobs.report.columns import Column, Row, plain, sorted_rows
 from jaxobs.report.terminal.ranks import GONE, LAGGING
-from jaxobs.report.terminal.spans import cut
-from jaxobs.report.text_table import printable
+from jaxobs.report.text_table import cut, printable
 from jaxobs.report.units import ABSENT
 
 _SPARE_WIDTH: Final = 4

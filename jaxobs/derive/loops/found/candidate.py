@@ -38,7 +38,7 @@ class Candidate:
     last_call: int = 0
     beside: Counter[str] = field(default_factory=Counter)
     held: list[tuple[list[Call], int]] = field(default_factory=list)
-    """Turns that are told when it has become a loop: their calls, and when each ended."""
+    """Turns that are reported when it has become a loop: their calls, and when each ended."""
 
     def is_loop(self, longest: float) -> bool:
         """By what its turns are so far; `longest` seconds is the longest of them."""

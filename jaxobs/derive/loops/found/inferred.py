@@ -3,7 +3,7 @@
 That is the first that each turn calls, unless the device is known to work far longer on another one of each turn. A turn
 lasts from one call of the main function to the next. Whatever else is called between belongs to the turn, unless
 it begins to repeat there as it does not in the other turns: then it is the main function of another loop, as an
-evaluation between epochs is. Turns are told as rows of plain steps, under the function's name, once they are a loop.
+evaluation between epochs is. Turns are reported as rows of plain steps, under the function's name, once they are a loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORGOTTEN = 60 * NANOSECONDS
 """A candidate that was not called for this long is given up, and so what it ran belongs to no loop. As `LONGEST_GAP`."""
 
 CALLS_REMEMBERED = 10_000
-"""Calls whose completion may still be told. Completions are seconds late at most."""
+"""Calls whose completion may still arrive. Completions are seconds late at most."""
 
 FAR_LONGER = 2.0
 """A function on which the device works this many times as long as on the first one of each turn gives the loop its name:
@@ -199,18 +199,18 @@ class InferredLoops:
         start = turn[0].start
         cuts = self._phases if of.found else (*self._phases, *self._checkpoints)
         end = min([end, *(begin for begin, _ in cuts if start < begin < end)])
-        took = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
+        lasted = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
         of.turns += 1
-        of.seconds += took
+        of.seconds += lasted
         for function, count in self._counts.items():
             of.beside[function] = max(count, of.beside[function])
         if of.found:
             self._tell(of, turn, end)
             return
         of.held.append((turn, end))
-        if of.is_loop(took) and by_next_call and self._is_minor(of):
+        if of.is_loop(lasted) and by_next_call and self._is_minor(of):
             self._begin_elsewhere(of)
-        elif of.is_loop(took) and len(self.names) < LOOPS:
+        elif of.is_loop(lasted) and len(self.names) < LOOPS:
             of.found = True
             for calls, ended in of.held:
                 self._remember(calls[0], of)
@@ -224,16 +224,16 @@ class InferredLoops:
 
         Of a single one whose runs are not told apart, that may be all the time of the turns but the others'.
         """
-        took: defaultdict[str, float] = defaultdict(float)
+        device_seconds: defaultdict[str, float] = defaultdict(float)
         for calls, _ in of.held:
             for call in calls:
-                took[call.function] += self._seconds_of(call.run) or 0.0
+                device_seconds[call.function] += self._seconds_of(call.run) or 0.0
         in_each = set.intersection(*({call.function for call in calls} for calls, _ in of.held))
-        untimed = [function for function in in_each if not took[function]]
+        untimed = [function for function in in_each if not device_seconds[function]]
         if len(untimed) == 1:
-            took[untimed[0]] = of.seconds - sum(took.values())
-        others = [took[function] for function in in_each - {of.function}]
-        return 0.0 < FAR_LONGER * took[of.function] < max(others, default=0.0)
+            device_seconds[untimed[0]] = of.seconds - sum(device_seconds.values())
+        others = [device_seconds[function] for function in in_each - {of.function}]
+        return 0.0 < FAR_LONGER * device_seconds[of.function] < max(others, default=0.0)
 
     def _begin_elsewhere(self, of: Candidate) -> None:
         """Find the turns anew in which this function is not the main one."""
@@ -257,7 +257,7 @@ class InferredLoops:
         of.steps += 1
 
     def _remember(self, call: Call, of: Candidate) -> None:
-        """The completion of this call is that of the step that is told next."""
+        """The completion of this call is that of the step that is reported next."""
         self._steps_of_calls[call.number] = (of.function, of.steps)
         if len(self._steps_of_calls) > CALLS_REMEMBERED:
             del self._steps_of_calls[next(iter(self._steps_of_calls))]

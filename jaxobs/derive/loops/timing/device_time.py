@@ -1,15 +1,15 @@
 """The device time of a loop's watched runs, shared out to their executables: never more than the loop's wall time.
 
 The time of a run is the median of sampled ones, a few per cent off; and a host that dispatches ahead has counted runs
-that the device has not begun. So what the wall time has no room for is owed, and told as time goes by. A host that leaves
-the loop while the device is behind waits for it elsewhere: the loop's own time goes on until the device is done.
+that the device has not begun. So what the wall time has no room for is owed, and charged as time goes by. A host that
+leaves the loop while the device is behind waits for it elsewhere: the loop's own time goes on until the device is done.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.collaborators import Runs
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
@@ -27,9 +27,10 @@ LEAST_FIT = 0.5
 
 
 class LoopDeviceTime:
-    """Of one loop. `seconds` were told to executables so far."""
+    """Of one loop. `seconds` were charged to executables so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
         self.seconds = 0.0
         self._wall = self._settled_wall = 0.0
         """Of the loop, and how much of it there was when what is owed was last known to be no error of the samples."""
@@ -42,9 +43,9 @@ class LoopDeviceTime:
         self._owed_in_all = 0.0
         self._paid_lately: defaultdict[int, float] = defaultdict(float)
         self._in_wall = 0.0
-        """Seconds of those told in which the host was in the loop."""
+        """Seconds of those charged in which the host was in the loop."""
         self._untaken: defaultdict[int, float] = defaultdict(float)
-        """Seconds told that nobody has taken yet, by run, and how many of them lie after the loop."""
+        """Seconds charged that nobody has taken yet, by run, and how many of them lie after the loop."""
         self._untaken_after = 0.0
         self._steps = 0
         self._ended: int | None = None
@@ -54,26 +55,26 @@ class LoopDeviceTime:
         self._completed: StepCompleted | None = None
         self._newest_completed: StepCompleted | None = None
 
-    def step_ended(self, event: StepEnded, executables: Executables) -> None:
-        self._began(event.start - event.gap, executables)
+    def step_ended(self, event: StepEnded) -> None:
+        self._began(event.start - event.gap)
         self._elsewhere += seconds(event.nested)
         self._last = (event.step, event.end)
         self._steps += 1
         self._untimed.update(event.runs)
 
-    def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
+    def steps_ended(self, steps: PlainSteps) -> None:
         """The same of many."""
-        self._began(steps.starts[0] - steps.gaps[0], executables)
+        self._began(steps.starts[0] - steps.gaps[0])
         self._last = (steps.last, steps.ends[-1])
         self._steps += len(steps)
         self._untimed.update(steps.runs)
 
-    def _began(self, time: int, executables: Executables) -> None:
+    def _began(self, time: int) -> None:
         """A step began: the loop goes on. Where the step before it ended earlier, the host was elsewhere meanwhile."""
         if self._ended is None and self._last is not None and time > self._last[1]:
             self._ended = self._last[1]
         if self._ended is not None:
-            self._outside(time, executables)
+            self._outside(time)
             self._settled_wall = self._wall
         self._ended = self._ran_ahead = None
 
@@ -83,20 +84,19 @@ class LoopDeviceTime:
     def loop_ended(self, time: int) -> None:
         self._ended = time
 
-    def count(self, wall: float, now: int, executables: Executables) -> None:
+    def count(self, wall: float, now: int) -> None:
         """Tell the executables what they took, of the `wall` seconds that the host has been in the loop so far."""
         self._wall = wall
         for run in list(self._untimed):
-            made = executables.get(run)
-            per_run = made.timed_seconds_per_run if made is not None else None
+            per_run = self._runs.seconds_of(run)
             if per_run is not None:
                 amount = per_run * self._untimed.pop(run)
                 self._owed[run] += amount
                 self._owed_in_all += amount
-        self._pay(executables)
-        self._fit(executables)
-        self._outside(now, executables)
-        self._pay(executables)
+        self._pay()
+        self._fit()
+        self._outside(now)
+        self._pay()
 
     def behind(self) -> float:
         """Seconds that the device still had to work for the loop's steps when the host had made the newest of them."""
@@ -110,21 +110,21 @@ class LoopDeviceTime:
         return max(0.0, min(most, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
 
     def take(self, spent: dict[int, float]) -> float:
-        """Add to `spent` the seconds by run that were told since the last time; those of them after the loop."""
+        """Add to `spent` the seconds by run that were charged since the last time; those of them after the loop."""
         for run, amount in self._untaken.items():
             spent[run] = spent.get(run, 0.0) + amount
         after = self._untaken_after
         self._untaken, self._untaken_after = defaultdict(float), 0.0
         return after
 
-    def _pay(self, executables: Executables) -> None:
+    def _pay(self) -> None:
         room, owed = max(0.0, self._wall + self._after - self.seconds), sum(self._owed.values())
         if owed <= 0 or room <= 0:
             return
         share = min(1.0, room / owed)
         inside = min(share, max(0.0, self._wall - self._in_wall) / owed)
         for run, amount in self._owed.items():
-            executables.runs.spent(run, amount * share)
+            self._runs.spent(run, amount * share)
             self._paid_lately[run] += amount * share
             self._untaken[run] += amount * share
         self.seconds += min(room, owed)
@@ -132,7 +132,7 @@ class LoopDeviceTime:
         self._untaken_after += owed * (share - inside)
         self._keep(1 - share)
 
-    def _fit(self, executables: Executables) -> None:
+    def _fit(self) -> None:
         """Where the device was seen to be done with a step, no more is owed than what was dispatched after it."""
         done, last = self._completed, self._last
         if done is None or last is None or done.time > last[1]:
@@ -141,24 +141,24 @@ class LoopDeviceTime:
         kept = max(0, last[0] - done.step) * self._owed_in_all / self._steps
         self._after += max(0.0, min(sum(self._owed.values()) - kept, self._elsewhere))
         self._elsewhere = 0.0
-        self._pay(executables)
+        self._pay()
         paid, owed = sum(self._paid_lately.values()), sum(self._owed.values())
         kept = min(owed, kept)
         share = paid / (paid + owed - kept) if paid > 0 else 0.0
         if share >= LEAST_FIT:
             for run in self._paid_lately:
-                executables.runs.fitted(run, share)
+                self._runs.fitted(run, share)
         self._paid_lately.clear()
         self._keep(kept / owed if owed > 0 else 0.0)
 
-    def _outside(self, now: int, executables: Executables) -> None:
+    def _outside(self, now: int) -> None:
         """Time outside the loop, if the device still has work of it."""
         if self._ended is None or now <= self._ended:
             return
         owed = sum(self._owed.values())
         if self._ran_ahead is None:
             recent = self._wall - self._settled_wall
-            self._ran_ahead = owed > RUN_AHEAD * recent and all(map(executables.runs.is_sampled, self._owed))
+            self._ran_ahead = owed > RUN_AHEAD * recent and all(map(self._runs.is_sampled, self._owed))
         elapsed = seconds(now - self._ended)
         worked = min(owed, elapsed) if self._ran_ahead else 0.0
         self._after += worked

@@ -8,9 +8,9 @@ turns, averaged over a second at least.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
-from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.timing.synchrony import Synchrony
 from jaxobs.derive.loops.timing.turns import TurnLog, Turns
 from jaxobs.derive.metrics.catalogue import loop_metrics
@@ -41,11 +41,15 @@ checkpoint that waits for it, is not known: the spacing would be too short."""
 
 
 class StepTimes:
-    """Of one loop. Step time is absent until it is known from completions, or from a second of the host's turns."""
+    """Of one loop. Step time is absent until it is known from completions, or from a second of the host's turns.
 
-    def __init__(self, name: str, series: Series) -> None:
+    `spaced` is called with what steps ran, and nothing else, that completed so many seconds apart.
+    """
+
+    def __init__(self, name: str, series: Series, spaced: Callable[[tuple[int, ...], float], None]) -> None:
         self._labels = (name,)
         self._series = series
+        self._spaced = spaced
         self._turns = TurnLog()
         self._last_end: int | None = None
         self._first_run: int | None = None
@@ -69,19 +73,17 @@ class StepTimes:
         """Whether any step has called a watched function."""
         return self._first_run is not None
 
-    def step_ended(self, event: StepEnded, turn: int, executables: Executables, compiling: int = 0) -> None:
+    def step_ended(self, event: StepEnded, turn: int, compiling: int = 0) -> None:
         """`turn` is the host's, in nanoseconds, without what is nested in it; for `compiling` of them it compiled."""
         turns = Turns.of_step(event, turn, self._last_end)
-        self._ended(turns, event.end, executables, runs=bool(event.runs), compiling=compiling)
+        self._ended(turns, event.end, runs=bool(event.runs), compiling=compiling)
 
-    def steps_ended(self, steps: PlainSteps, executables: Executables) -> None:
+    def steps_ended(self, steps: PlainSteps) -> None:
         """The same of many."""
         turns = Turns.of_steps(steps, self._last_end)
-        self._ended(turns, steps.ends[-1], executables, runs=bool(steps.runs))
+        self._ended(turns, steps.ends[-1], runs=bool(steps.runs))
 
-    def _ended(
-        self, turns: Turns, end: int, executables: Executables, *, runs: bool, compiling: int = 0
-    ) -> None:
+    def _ended(self, turns: Turns, end: int, *, runs: bool, compiling: int = 0) -> None:
         if runs and self._first_run is None:
             self._first_run = end
             self._expected_until = end + COMPLETIONS_MISSING
@@ -96,17 +98,17 @@ class StepTimes:
         self._series.observe_all(loop_metrics.STEP_HOST_SECONDS, self._labels, durations)
         self._observe_host_turns(sum(turns.durations) - compiling, len(durations), end)
         while self._waiting and self._waiting[0].step <= turns.last:
-            self._space(self._waiting.popleft(), executables)
+            self._space(self._waiting.popleft())
 
-    def completed(self, event: StepCompleted, executables: Executables) -> None:
+    def completed(self, event: StepCompleted) -> None:
         """The device is done with a step. Used as soon as all of the host's turns up to that step are known."""
         self.completions_seen = True
         if self._turns.last is not None and self._turns.last >= event.step:
-            self._space(event, executables)
+            self._space(event)
         else:
             self._waiting.append(event)
 
-    def went_on(self, after: float) -> None:
+    def device_went_on(self, after: float) -> None:
         """The device worked on for so many seconds after the host had left the loop: they are its steps' time too.
 
         Where no two completions were seen in one go of the loop none are to be expected: it is over too soon.
@@ -148,7 +150,7 @@ class StepTimes:
         """Average of the host's last turns."""
         return sum(self._host) / len(self._host) if self._host else None
 
-    def _space(self, event: StepCompleted, executables: Executables) -> None:
+    def _space(self, event: StepCompleted) -> None:
         """The spacing since the last known completion, averaged over the steps between."""
         before, self._completed = self._completed, event
         self._synchrony.completed(event, self._turns)
@@ -176,7 +178,7 @@ class StepTimes:
         self._last_spacing = (event.step, spacing)
         known = between.steps == steps >= STEPS_FOR_A_SPACING
         if between.runs and known and left_out <= most:
-            executables.runs.spaced(between.runs, spacing)
+            self._spaced(between.runs, spacing)
 
     def _awaits_completions(self, at: int) -> bool:
         """Whether two completions are to be expected, or have come of late."""

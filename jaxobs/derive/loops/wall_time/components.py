@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxobs.derive.executables.executable import Executable
-from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
@@ -24,7 +23,7 @@ class Charged(NamedTuple):
 
     components: dict[str, float]
     by_operation: float
-    """Device seconds that were told operation by operation."""
+    """Device seconds that were charged operation by operation."""
     sampled: float
     """Device seconds of watched runs."""
     doubtful: float
@@ -37,7 +36,7 @@ class Charged(NamedTuple):
 
 def components_of(
     piece: Slice,
-    executables: Executables,
+    executable_of: Callable[[int], Executable | None],
     profile: LoopProfile | None,
     *,
     all_watched: bool,
@@ -48,20 +47,21 @@ def components_of(
     """What the wall time of a stretch is charged to.
 
     Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
-    What it is charged to is told by the windows, else by each executable as a whole. `all_watched`: nothing but watched
-    functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds of
-    earlier steps that are not watched, by what they are charged to.
+    What it is charged to is known from the windows, else by each executable as a whole. `all_watched`: nothing but
+    watched functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds
+    of earlier steps that are not watched, by what they are charged to.
     `host` is what samples say of the main thread meanwhile.
     """
-    busy, told, doubtful, complete = _watched(piece, executables, profile)
+    busy, by_operation, doubtful, complete = _watched(piece, executable_of, profile)
     sampled = sum(busy.values())
     unwatched: dict[str, float] = {}
     if profile is not None and profile.steps > 0:
-        seen = {made.fingerprint for run in piece.runs if (made := executables.get(run)) is not None}
+        ran = filter(None, map(executable_of, piece.runs))
+        seen = {executable.fingerprint for executable in ran}
         unwatched = unwatched_device_time(profile, seen, piece, ahead=ahead)
         for word, amount in [*unwatched.items(), *(owed or {}).items()]:
             busy[word] += amount
-            told += amount
+            by_operation += amount
         known = complete
     else:
         known = complete and bool(piece.runs) and all_watched
@@ -76,7 +76,7 @@ def components_of(
     device = _device_time(components, busy) - (unexplained if "unknown" in busy else 0.0)
     charged = device / total if total > 0 else 0.0
     return Charged(
-        components, charged * min(told, total), charged * sampled, charged * min(doubtful, total),
+        components, charged * min(by_operation, total), charged * sampled, charged * min(doubtful, total),
         {} if not ahead else _left_over(unwatched, owed or {}, piece.steps, 1 - charged),
         unexplained if known else None,
     )  # fmt: skip
@@ -94,19 +94,19 @@ def _left_over(
 
 
 def _watched(
-    piece: Slice, executables: Executables, profile: LoopProfile | None
+    piece: Slice, executable_of: Callable[[int], Executable | None], profile: LoopProfile | None
 ) -> tuple[defaultdict[str, float], float, float, bool]:
     """Device time of watched runs by what it is charged to, of it by operations and in doubt, and whether it is all."""
     busy: defaultdict[str, float] = defaultdict(float)
-    told, doubtful, complete = 0.0, 0.0, True
+    by_operation, doubtful, complete = 0.0, 0.0, True
     for run in dict.fromkeys([*piece.runs, *piece.spent]):
-        made = executables.get(run)
-        if made is None:
+        executable = executable_of(run)
+        if executable is None:
             # It is not visible which executable ran. Windows see it all the same.
             complete = complete and profile is not None
             continue
-        part = profile.parts.get(made.fingerprint) if profile is not None and made.fingerprint else None
-        per_run = made.seconds_per_run
+        part = profile.parts.get(executable.fingerprint) if profile and executable.fingerprint else None
+        per_run = executable.seconds_per_run
         traced = part.seconds_per_run if part is not None else None
         if per_run is None:
             per_run = traced
@@ -114,20 +114,20 @@ def _watched(
             complete = False
             continue
         spent = piece.spent.get(run, 0.0)
-        doubtful += made.doubt * spent
+        doubtful += executable.doubt * spent
         if part is not None and traced is not None:
             for word, amount in split(part, per_run).items():
                 busy[word] += amount * (spent / per_run if per_run else 0.0)
-            told += spent
+            by_operation += spent
         else:
-            busy[_label_of_whole(made, per_run)] += spent
-    return busy, told, doubtful, complete
+            busy[_label_of_whole(executable, per_run)] += spent
+    return busy, by_operation, doubtful, complete
 
 
-def _label_of_whole(made: Executable, per_run: float) -> str:
-    if not made.is_analysed or (made.work is not None and made.bound is None):
+def _label_of_whole(executable: Executable, per_run: float) -> str:
+    if not executable.is_analysed or (executable.work is not None and executable.bound is None):
         return "unknown"  # not yet, or no peaks to hold it against
-    return label_of_busy(made.bound, per_run, complete=made.is_modelled)
+    return label_of_busy(executable.bound, per_run, complete=executable.is_modelled)
 
 
 def _device_time(components: Mapping[str, float], busy: Mapping[str, float]) -> float:

@@ -25,9 +25,9 @@ class HostShares(NamedTuple):
 NOTHING_KNOWN = HostShares()
 
 
-def host_shares(sampled: Mapping[str, float], wall: float, lately: Mapping[str, float]) -> HostShares:
+def host_shares(sampled: Mapping[str, float], wall: float, recent: Mapping[str, float]) -> HostShares:
     """From sampled seconds by activity, of a stretch and of the last half minute."""
-    found = sampled if sum(sampled.values()) >= ENOUGH * wall else lately
+    found = sampled if sum(sampled.values()) >= ENOUGH * wall else recent
     total = sum(found.values())
     if total <= 0:
         return NOTHING_KNOWN

@@ -20,20 +20,20 @@ ALIKE = 1.25
 """Step times that differ by no more than this factor may be the same."""
 
 
-def host_is_ahead(profile: LoopProfile | None, lately: Slice) -> bool:
+def host_is_ahead(profile: LoopProfile | None, recent: Slice) -> bool:
     """Whether the host runs ahead of the device, so that a step's time on the host is not its work's on the device.
 
     Either the windows show that, or its checkpoints wait for the device: it worked for longer than the rest of the traced
     steps took, or these take as long as the loop's steps do only with the checkpoints.
     """
-    if profile is None or profile.steps <= 0 or not lately.steps:
+    if profile is None or profile.steps <= 0 or not recent.steps:
         return False
     traced = profile.active_seconds / profile.steps
-    now = _own(lately) / lately.steps
+    now = _own(recent) / recent.steps
     waits = profile.device_seconds > ALIKE * profile.active_seconds or (
-        SLOW_MOMENT * now < traced <= ALIKE * (now + lately.checkpoint / lately.steps)
+        SLOW_MOMENT * now < traced <= ALIKE * (now + recent.checkpoint / recent.steps)
     )
-    return profile.host_is_ahead or (lately.checkpoint > 0 and waits)
+    return profile.host_is_ahead or (recent.checkpoint > 0 and waits)
 
 
 def unwatched_device_time(
@@ -53,14 +53,14 @@ def unwatched_device_time(
             alone = alone and part.runs <= 0
             continue
         called, per_run = profile.calls_a_step(part), part.seconds_per_run
-        told: Mapping[str, float] = part.seconds
+        seconds: Mapping[str, float] = part.seconds
         if not ahead:
             times = factor * piece.steps / profile.steps
         elif called and per_run is not None:
-            told, times = split(part, per_run), called * piece.steps
+            seconds, times = split(part, per_run), called * piece.steps
         else:  # how often it is called is not known: it is under way for the same share of the time
             times = per_second
-        for word, amount in told.items():
+        for word, amount in seconds.items():
             found[word] += amount * times
     if alone and not ahead:  # else the gaps are in the time of the runs
         found["latency"] += profile.gap_seconds * factor * piece.steps / profile.steps
