@@ -149,7 +149,7 @@ class RunTime:
         phases = {at: inside for at, inside in self._open_phases.items() if now - at <= LONGEST_COMPILE}
         self._open_phases = phases
         under_way = compiling_since is not None or phases
-        usual = None if under_way else self._usual_of_the_stalled(now, loops)
+        reported, usual = now, None if under_way else self._usual_of_the_stalled(now, loops)
         if undecided_since is not None and running_since is None:
             now = max(now - PAUSE, min(now, undecided_since))
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
@@ -175,7 +175,7 @@ class RunTime:
         elif begun is not None:
             new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
-        left_over, ahead = sum(new.values()), seconds(now - until)
+        left_over, ahead = sum(new.values()), seconds(reported - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._told = {word: amount - new[word] * kept for word, amount in known.items()}
         if usual is not None:  # the step will tell of them when it ends
