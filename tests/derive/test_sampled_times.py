@@ -12,9 +12,20 @@ from jaxobs.derive.executables.executable import LATEST, SAMPLES_KEPT, Executabl
 from jaxobs.derive.executables.profiled import absorb
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.wall_time.bottleneck import decide
-from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.model.events import CompilePhaseStarted, ExecutableRan, FunctionCalled, FunctionWatched
 from jaxobs.roofline_model.traced import ProfiledModule
-from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
+from tests.derive.made_up import (
+    PEAKS,
+    applied,
+    at,
+    backend,
+    compiled,
+    created,
+    main_thread,
+    module,
+    new_fold,
+    step,
+)
 
 
 def executable(*samples: float) -> Executable:
@@ -177,3 +188,19 @@ def test_runs_that_another_device_may_do_beside_each_other_keep_their_own_time(r
         executables.runs.sampled(ExecutableRan(run, 4e-3, 0.0, 0))
     executables.runs.spaced(runs, 4e-3)
     assert [executables.get(run).timed_seconds_per_run for run in (1, 2)] == pytest.approx([4e-3, 4e-3])
+
+
+@pytest.mark.parametrize(("platform", "known"), [("cpu", False), ("gpu", True)])
+def test_a_run_beside_a_compile_is_not_timed_on_the_processors_that_both_need(
+    platform: str, known: bool
+) -> None:
+    fold = applied(new_fold(), [backend()._replace(platform=platform), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    applied(fold, [FunctionWatched(-1, "f", "", at(0)), FunctionCalled(1, 1, at(1))])
+    applied(fold, [CompilePhaseStarted("g", "backend", 1, at(1.02)), ExecutableRan(1, 0.1, 0.001, at(1.1))])
+    (made,) = fold.snapshot(at(2)).to_dict()["executables"]
+    assert made["seconds_per_run"] == (pytest.approx(0.1) if known else None)
+    applied(fold, [compiled(1.02, 1.3, function="g"), ExecutableRan(1, 0.004, 0.0001, at(2.0))])
+    (made,) = fold.snapshot(at(3)).to_dict()["executables"]
+    assert made["seconds_per_run"] is not None
