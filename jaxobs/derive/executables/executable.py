@@ -59,6 +59,8 @@ class Executable:
     """Turns of the loop in which a run does most of its work."""
     cost: Cost | None = None
     bound: Bound | None = None
+    title: str = ""
+    """Its function, told apart from others of that name."""
     fingerprint: str = ""
     cost_reason: str = "its module is being analysed"
     runs: int = 0

@@ -25,7 +25,7 @@ class Loops:
         self._collaborators = collaborators
         self.by_name: dict[str, Loop] = {}
         known = collaborators.executables
-        self.inferred = InferredLoops(known.function_of, collaborators.compilations.within, known.seconds_of)
+        self.inferred = InferredLoops(known.title_of, collaborators.compilations.within, known.seconds_of)
         self.outside = HostLines("", series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
