@@ -231,3 +231,16 @@ def test_work_of_a_loop_is_not_lost_while_other_calls_are_undecided() -> None:
     spent = run_seconds(fold, 21)
     assert spent["productive"] == pytest.approx(20, abs=1)
     assert spent["other"] < 1
+
+
+def test_steps_that_come_before_the_report_of_their_time_are_not_lost() -> None:
+    """A snapshot falls between the steps of a second and the report that everything of that second was told."""
+    fold = new_fold()
+    for second in range(1, 11):
+        applied(fold, [step(10 * second + n, second + n / 10, second + (n + 1) / 10) for n in range(10)])
+        if second % 3:
+            fold.apply(ProbeReported(10, 0, 0, 0, 0.0, at(second + 1)))
+        spent = run_seconds(fold, second + 1.1)
+    fold.end(at(11), said=True)
+    spent = run_seconds(fold, 12.0)
+    assert spent["productive"] == pytest.approx(10.0, abs=0.2)

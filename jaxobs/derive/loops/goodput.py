@@ -142,14 +142,13 @@ class RunTime:
         ends after it, and what it tells as productive is then charged already. `undecided_since`: when the first of the
         calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
-        if self._heard_until is not None and now - self._heard_until <= PAUSE:
-            now = min(now, self._heard_until)
+        told_at, now = now, self._reported_until(now)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
             compiling_since = None
         phases = {at: inside for at, inside in self._open_phases.items() if now - at <= LONGEST_COMPILE}
         self._open_phases = phases
         under_way = compiling_since is not None or phases
-        reported, usual = now, None if under_way else self._usual_of_the_stalled(now, loops)
+        usual = None if under_way else self._usual_of_the_stalled(now, loops)
         if undecided_since is not None and running_since is None:
             now = max(now - PAUSE, min(now, undecided_since))
         until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
@@ -175,7 +174,7 @@ class RunTime:
         elif begun is not None:
             new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
-        left_over, ahead = sum(new.values()), seconds(reported - until)
+        left_over, ahead = sum(new.values()), seconds(told_at - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._told = {word: amount - new[word] * kept for word, amount in known.items()}
         if usual is not None:  # the step will tell of them when it ends
@@ -184,6 +183,11 @@ class RunTime:
             )
         self._told["productive"] = max(self._told["productive"], before["productive"] + early)
         self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
+
+    def _reported_until(self, now: int) -> int:
+        if self._heard_until is not None and now - self._heard_until <= PAUSE:
+            return min(now, self._heard_until)
+        return now
 
     def goodput(self) -> Figure[float]:
         """The productive share of the process's age; absent where too little says what was productive."""
