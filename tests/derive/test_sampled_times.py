@@ -204,3 +204,21 @@ def test_a_run_beside_a_compile_is_not_timed_on_the_processors_that_both_need(
     applied(fold, [compiled(1.02, 1.3, function="g"), ExecutableRan(1, 0.004, 0.0001, at(2.0))])
     (made,) = fold.snapshot(at(3)).to_dict()["executables"]
     assert made["seconds_per_run"] is not None
+
+
+def test_where_runs_differ_by_far_nothing_is_said_of_an_idle_device() -> None:
+    """One run in ten takes eighteen times as long, as a branch of `lax.cond` does: the device is busy throughout."""
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    end = 1.0
+    for number in range(100):
+        took = 0.072 if number % 10 == 9 else 0.004
+        fold.apply(step(number, end, end + took, runs=(1,)))
+        end += took
+        fold.apply(ExecutableRan(1, took, 0.0001, at(end)))
+    fold.apply(main_thread(1.0, end, processor=end - 1.0))
+    loop = fold.snapshot(at(end + 0.1)).to_dict()["loops"]["train"]
+    assert loop["device_idle"] is None
+    assert loop["device_idle_reason"].startswith("the runs of f take too different times")
+    assert loop["components"]["host"] == 0
