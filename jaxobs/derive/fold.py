@@ -10,6 +10,7 @@ from jaxobs.derive.advice import advise, show
 from jaxobs.derive.compilation.compilations import Compiles
 from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.run_ledger import LONGEST_RUN
 from jaxobs.derive.executables.table import ExecutableTable
 from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.found.candidate import Followed
@@ -31,7 +32,7 @@ from jaxobs.derive.spans.finished import FinishedSpans
 from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
-from jaxobs.model.clock import ClockAnchor
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Catalogue
@@ -41,6 +42,9 @@ from jaxobs.vocabulary.wall_time import CHECKPOINT
 
 SERIES_AN_OPERATION = 40
 """So many operations keep series of their own: one for 40 of the limit; each takes four, a tenth of the limit in all."""
+
+DISTURBED = 0.15
+"""Share of a run with a compile beside it from which on its time says nothing: to so much runs are timed."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
@@ -251,10 +255,19 @@ class Fold:
         self.spans.completed(event, loop)
 
     def _sampled(self, event: events.ExecutableRan) -> None:
-        self.executables.runs.sampled(event)
+        if not self._is_disturbed(event):
+            self.executables.runs.sampled(event)
         self._follow(self.loops.inferred.ran(event.run, event.time))
         for loop in self.loops.by_name.values():
             loop.sampled(event.run)
+
+    def _is_disturbed(self, event: events.ExecutableRan) -> bool:
+        """Whether the compiler had the processors of a CPU for a while that the run needed."""
+        backend = self.devices.backend
+        if backend is None or backend.platform != "cpu" or not 0 < event.seconds <= LONGEST_RUN:
+            return False
+        took = round(event.seconds * NANOSECONDS)
+        return self.compiles.anywhere_within(event.time - took, event.time) > DISTURBED * took
 
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.found(event)

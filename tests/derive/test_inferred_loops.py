@@ -93,6 +93,15 @@ def test_an_evaluation_between_epochs_is_a_loop_of_its_own() -> None:
     assert {turn.runs for turn in found["train"]} == {(1,)}
 
 
+def test_a_function_that_has_its_place_in_the_turns_of_a_loop_holds_nothing_back() -> None:
+    """A generator before five steps of its critic: its first call was a turn by itself, before anything was known."""
+    loops = inferred()
+    followed = loops.follow(calls([1, *[2] * 5] * 8, every=0.1))
+    assert set(steps(followed)) == {"evaluate"}
+    assert followed.outside == {1: 1}
+    assert loops.undecided_since is None
+
+
 def test_a_few_calls_of_many_programs_are_no_loop() -> None:
     loops = inferred()
     followed = loops.follow(calls([1, 2, 3, 4, 5, 1, 2, 3, 4, 5], every=0.05))

@@ -10,6 +10,7 @@ from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.model.events import (
     UNMARKED,
     CompilePhaseStarted,
+    FunctionWatched,
     LoopEnded,
     PhaseEnded,
     PhaseStarted,
@@ -208,3 +209,38 @@ def test_time_waits_for_a_loop_that_is_only_found_after_some_turns() -> None:
     charged = run_seconds(fold, 10.4)
     assert charged["initialisation"] == pytest.approx(1.0)
     assert charged["productive"] == pytest.approx(9.0)
+
+
+def test_work_of_a_loop_is_not_lost_while_other_calls_are_undecided() -> None:
+    """Two evaluations of a moment each may be a loop once; until that is known the loop beside them waits as well."""
+    watched = [FunctionWatched(-1, "train", "", at(0)), FunctionWatched(-2, "evaluate", "", at(0))]
+    fold = applied(new_fold(), watched)
+
+    def calls(runs: list[int], first: int) -> list[object]:
+        rows: list[object] = []
+        for number, run in enumerate(runs, first):
+            begin, end = at(number / 10), at(number / 10 + 0.01)
+            rows += (UNMARKED, number, begin, end, 0, 0, end - begin, None, None, 1, run)
+        return rows
+
+    runs = [-1, *[-2] * 4, *[-1] * 200]
+    for start in range(0, len(runs), 20):
+        fold.apply_steps(calls(runs[start : start + 20], start + 1))
+        spent = run_seconds(fold, (start + 20) / 10 + 0.01)
+    fold.end(at(21), said=True)
+    spent = run_seconds(fold, 21)
+    assert spent["productive"] == pytest.approx(20, abs=1)
+    assert spent["other"] < 1
+
+
+def test_steps_that_come_before_the_report_of_their_time_are_not_lost() -> None:
+    """A snapshot falls between the steps of a second and the report that everything of that second was told."""
+    fold = new_fold()
+    for second in range(1, 11):
+        applied(fold, [step(10 * second + n, second + n / 10, second + (n + 1) / 10) for n in range(10)])
+        if second % 3:
+            fold.apply(ProbeReported(10, 0, 0, 0, 0.0, at(second + 1)))
+        spent = run_seconds(fold, second + 1.1)
+    fold.end(at(11), said=True)
+    spent = run_seconds(fold, 12.0)
+    assert spent["productive"] == pytest.approx(10.0, abs=0.2)

@@ -12,9 +12,20 @@ from jaxobs.derive.executables.executable import LATEST, SAMPLES_KEPT, Executabl
 from jaxobs.derive.executables.profiled import absorb
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.wall_time.bottleneck import decide
-from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.model.events import CompilePhaseStarted, ExecutableRan, FunctionCalled, FunctionWatched
 from jaxobs.roofline_model.traced import ProfiledModule
-from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
+from tests.derive.made_up import (
+    PEAKS,
+    applied,
+    at,
+    backend,
+    compiled,
+    created,
+    main_thread,
+    module,
+    new_fold,
+    step,
+)
 
 
 def executable(*samples: float) -> Executable:
@@ -177,3 +188,37 @@ def test_runs_that_another_device_may_do_beside_each_other_keep_their_own_time(r
         executables.runs.sampled(ExecutableRan(run, 4e-3, 0.0, 0))
     executables.runs.spaced(runs, 4e-3)
     assert [executables.get(run).timed_seconds_per_run for run in (1, 2)] == pytest.approx([4e-3, 4e-3])
+
+
+@pytest.mark.parametrize(("platform", "known"), [("cpu", False), ("gpu", True)])
+def test_a_run_beside_a_compile_is_not_timed_on_the_processors_that_both_need(
+    platform: str, known: bool
+) -> None:
+    fold = applied(new_fold(), [backend()._replace(platform=platform), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    applied(fold, [FunctionWatched(-1, "f", "", at(0)), FunctionCalled(1, 1, at(1))])
+    applied(fold, [CompilePhaseStarted("g", "backend", 1, at(1.02)), ExecutableRan(1, 0.1, 0.001, at(1.1))])
+    (made,) = fold.snapshot(at(2)).to_dict()["executables"]
+    assert made["seconds_per_run"] == (pytest.approx(0.1) if known else None)
+    applied(fold, [compiled(1.02, 1.3, function="g"), ExecutableRan(1, 0.004, 0.0001, at(2.0))])
+    (made,) = fold.snapshot(at(3)).to_dict()["executables"]
+    assert made["seconds_per_run"] is not None
+
+
+def test_where_runs_differ_by_far_nothing_is_said_of_an_idle_device() -> None:
+    """One run in ten takes eighteen times as long, as a branch of `lax.cond` does: the device is busy throughout."""
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    end = 1.0
+    for number in range(100):
+        took = 0.072 if number % 10 == 9 else 0.004
+        fold.apply(step(number, end, end + took, runs=(1,)))
+        end += took
+        fold.apply(ExecutableRan(1, took, 0.0001, at(end)))
+    fold.apply(main_thread(1.0, end, processor=end - 1.0))
+    loop = fold.snapshot(at(end + 0.1)).to_dict()["loops"]["train"]
+    assert loop["device_idle"] is None
+    assert loop["device_idle_reason"].startswith("the runs of f take too different times")
+    assert loop["components"]["host"] == 0

@@ -48,6 +48,33 @@ def test_transformations_of_one_function_are_programs_of_their_own(observed: Any
     assert [event.recompilation for event in observed.of(Compilation)] == [None, None, None]
 
 
+def test_functions_of_one_name_are_told_apart_by_where_their_source_is(observed: Any) -> None:
+    class Generator:
+        @staticmethod
+        def update(x: Any) -> Any:
+            return x + 1
+
+    def closure(by: float) -> Any:
+        def update(x: Any) -> Any:
+            return x + by
+
+        return update
+
+    x = np.ones(3, np.float32)
+    first = closure(2.0)
+    for function in (Generator.update, first, closure(3.0), jax.value_and_grad(lambda x: first(x).sum())):
+        jax.jit(function)(x)
+    jax.jit(functools.partial(first))(x)
+    jax.jit(jax.vmap(first))(x)
+    definitions = [event.definition for event in observed.of(ExecutableCreated)]
+    file = "test_compiled_functions.py:"
+    assert all(definition.startswith(file) for definition in definitions)
+    assert len({*definitions[:2]}) == 2
+    assert definitions[2] == definitions[4] == definitions[1]
+    assert definitions[3].endswith(" under value_and_grad")
+    assert definitions[5] == f"{definitions[1]} under vmap"
+
+
 def test_what_jax_compiles_by_itself_is_eager_and_no_recompile(observed: Any) -> None:
     for size in (11, 12):
         x = jnp.arange(float(size)) * 3

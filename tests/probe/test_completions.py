@@ -237,8 +237,34 @@ def test_the_training_thread_does_not_trip_over_a_round_that_ends_at_that_moment
     try:
         deadline = time.monotonic() + 0.3
         while time.monotonic() < deadline:
-            completions.before_call()
+            completions.before_call(OutputLeaf())
     finally:
         running = False
         thread.join()
         sys.setswitchinterval(interval)
+
+
+def test_a_run_behind_a_call_whose_output_cannot_be_asked_is_not_timed(polled: Any) -> None:
+    """As an update behind a gradient that is taken outside jit: what the device did first is not the update's."""
+    long, state = a_step()
+
+    @jax.jit
+    def nothing_to_ask(state: Any) -> Any:
+        return long(state)[0]
+
+    @jax.jit
+    def update(state: Any) -> Any:
+        return state * 0.5, state.sum()
+
+    asked = polled.side.watching.watch(update)
+    behind = polled.side.watching.watch(nothing_to_ask)
+    asked(behind(state))
+    behind._calls.leaf.exhausted = True
+    time.sleep(0.1)
+    first = len(polled.of(ExecutableRan))  # of its first call, which was timed by itself
+    for _ in Steps(polled.side.loops, range(STEPS), "train", None, None):
+        state, total = asked(behind(state))
+    total.block_until_ready()
+    time.sleep(0.1)
+    assert len(polled.of(ExecutableRan)) == first
+    assert polled.of(StepCompleted)

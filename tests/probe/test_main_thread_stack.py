@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner
@@ -97,37 +98,99 @@ def test_a_generator_of_the_users_that_a_loop_asks_is_input() -> None:
     assert seen(trains).activity == INPUT
 
 
-def test_a_generator_that_trains_is_no_input() -> None:
-    looks = stack()
-    done = threading.Event()
-    step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, y: jnp.tanh(y @ y), x))
-    x = jnp.eye(256)
-    step(x).block_until_ready()
+class Loader:
+    """An iterator that is no generator."""
 
-    def losses() -> Iterator[int]:
-        while not done.is_set():
-            jax.block_until_ready(step(x))
-            time.sleep(0.05)
-            yield 1
+    def __iter__(self) -> Iterator[int]:
+        return self
 
-    def logs() -> None:
-        for _ in losses():
+    def __next__(self) -> int:
+        time.sleep(0.4)
+        raise StopIteration
+
+    def read(self, _: int) -> int:
+        time.sleep(0.4)
+        return 1
+
+
+@pytest.mark.parametrize("how", ["class", "next", "map"])
+def test_an_iterator_of_the_users_that_is_no_generator_is_input(how: str) -> None:
+    def trains() -> None:
+        if how == "next":
+            next(Loader(), None)
+            return
+        for _ in Loader() if how == "class" else map(Loader().read, [1]):
             pass
 
-    thread = threading.Thread(target=logs, daemon=True)
+    assert seen(trains).activity == INPUT
+
+
+def test_a_method_that_is_called_next_is_no_input() -> None:
+    class Environment:
+        def next(self) -> None:
+            time.sleep(0.4)
+
+    environment = Environment()
+
+    def plays() -> None:
+        environment.next()
+
+    assert seen(plays).activity == WAITING
+
+
+def activities(looks: Stack, runs: Callable[[threading.Event], None]) -> set[str]:
+    """What a thread that runs this is seen to do until it is told to end."""
+    done = threading.Event()
+    thread = threading.Thread(target=runs, args=(done,), daemon=True)
     thread.start()
     assert thread.ident is not None
     found = set()
     for _ in range(200):
         time.sleep(0.005)
-        found.add(
-            looks.place(sys._current_frames()[thread.ident], on_processor=False, in_python=False).activity
-        )
+        frame = sys._current_frames()[thread.ident]
+        found.add(looks.place(frame, on_processor=False, in_python=False).activity)
+        del frame
     done.set()
     thread.join()
-    assert DEVICE in found
-    last = looks._training_generators
-    assert {code.name for code in last} == {"losses"}
+    return found
+
+
+def test_a_loader_that_puts_its_batches_on_the_device_is_input() -> None:
+    looks = stack()
+    large = np.ones((2048, 2048), np.float32)
+    jax.device_put(large + 1).block_until_ready()
+
+    def batches(done: threading.Event) -> Iterator[Any]:
+        while not done.is_set():
+            time.sleep(0.03)
+            yield jnp.asarray(jax.device_put(large + 1))
+
+    def trains(done: threading.Event) -> None:
+        for _ in batches(done):
+            pass
+
+    assert INPUT in activities(looks, trains)
+    assert not looks._training_iterators
+
+
+def test_a_generator_that_trains_is_no_input() -> None:
+    looks = stack()
+    step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, y: jnp.tanh(y @ y), x))
+    x = jnp.eye(256)
+    step(x).block_until_ready()
+
+    def losses(done: threading.Event) -> Iterator[int]:
+        while not done.is_set():
+            jax.block_until_ready(step(x))
+            time.sleep(0.05)
+            yield 1
+
+    def logs(done: threading.Event) -> None:
+        for _ in losses(done):
+            pass
+
+    assert DEVICE in activities(looks, logs)
+    assert {code.name for code in looks._training_iterators} == {"losses"}
 
 
 def test_a_manager_of_a_context_is_no_input() -> None:

@@ -78,6 +78,30 @@ def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: An
     assert "several executables" in reasons[-1]
 
 
+def test_calls_under_a_transformation_outside_jit_are_not_taken_for_those_of_the_function(
+    observed: Any,
+) -> None:
+    """The gradient runs two executables, forward and backward, and neither is the one that a plain call runs."""
+
+    @jax.jit
+    def loss(x: Any) -> Any:
+        return (x**2).sum()
+
+    watched = observed.side.watching.watch(loss)
+    x = jnp.ones(3)
+    watched(x)
+    (plain,) = executables(observed, "loss")
+    with step(observed):
+        watched(x)
+    for _ in range(3):
+        with step(observed):
+            jax.grad(watched)(x)
+    number = watched._calls.number
+    assert runs(observed) == {plain: 2, number: 3}
+    reasons = [event.reason for event in observed.of(FunctionWatched) if event.number == number]
+    assert "under jax.grad or jax.vmap outside jit" in reasons[-1]
+
+
 def test_a_function_that_was_compiled_before_it_was_watched(observed: Any) -> None:
     @jax.jit
     def early(x: Any) -> Any:

@@ -44,7 +44,9 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
         if work.label != "memory" or not peak or not facts.memory_peak or not work.bytes or not work.flops:
             continue
         ridge, intensity = peak / facts.memory_peak, work.flops / work.bytes
-        state = min(1.0, 2 * work.memory.get("alias", 0.0) / work.bytes)
+        state = 2 * work.memory.get("alias", 0.0) / work.bytes
+        if state > 1:  # not read and written as a whole: a table, or a cache that grows with the batch
+            continue
         if work.matrix_flops < MOSTLY_PRODUCTS * work.flops or intensity >= ridge or state < STATE_SHARE:
             continue
         yield Finding(

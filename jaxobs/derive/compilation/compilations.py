@@ -176,6 +176,12 @@ class Compiles:
         """Nanoseconds of [start, end] in which that thread was compiling, which others may ask about, too."""
         return self.overlap(thread, start, end, forget=False)
 
+    def anywhere_within(self, start: int, end: int) -> int:
+        """Nanoseconds of [start, end] in which a thread was compiling: of that which did so for longest."""
+        known = [self.within(thread, start, end) for thread in self._intervals]
+        under_way = [max(0, end - max(start, event.time)) for event in self._in_flight.values()]
+        return max([0, *known, *under_way])
+
     def update(self, now: int) -> None:
         """Bring the series up to what was folded. Takes as long as what changed, not as there are functions."""
         changed, self._changed = sorted(self._changed), set()

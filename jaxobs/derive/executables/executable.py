@@ -19,6 +19,10 @@ a change within a minute."""
 SAMPLES_AT_A_TIME = 3
 """Of a burst of four calls three are timed, and what disturbs one of them disturbs the next."""
 
+UNEVEN = 2.0
+"""Times the median that the mean of sampled runs may be. Where a tenth of the runs took eighteen times as long as the
+others, the device seemed idle for half of the time in which it was busy throughout."""
+
 LATEST = 5e-4
 """Seconds. Polls are at least 0.2 ms apart, and a thread wakes late on a busy machine: the end of a run is seen up to
 half a millisecond late."""
@@ -59,6 +63,8 @@ class Executable:
     """Turns of the loop in which a run does most of its work."""
     cost: Cost | None = None
     bound: Bound | None = None
+    title: str = ""
+    """Its function, told apart from others of that name."""
     fingerprint: str = ""
     cost_reason: str = "its module is being analysed"
     runs: int = 0
@@ -131,6 +137,14 @@ class Executable:
         ordered = sorted(self.samples)
         apart = ordered[3 * count // 4] - ordered[count // 4]
         return 0.93 * apart / math.sqrt(count / SAMPLES_AT_A_TIME) / statistics.median(ordered)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether its runs differ so much, as those of `lax.cond` do, that their median tells nothing of their sum."""
+        count = len(self.samples)
+        return count >= 2 * SAMPLES_AT_A_TIME and statistics.fmean(self.samples) > UNEVEN * statistics.median(
+            self.samples
+        )
 
     @property
     def lower_bound_reason(self) -> str | None:

@@ -24,6 +24,10 @@ NOT_JITTED = (
 )
 
 
+DEFINITIONS = 20
+"""Functions of one name that are told apart."""
+
+
 class Executables:
     """All executables of the job, by the probe's number."""
 
@@ -33,6 +37,8 @@ class Executables:
         self._by_fingerprint: dict[str, Executable] = {}
         self._watched: dict[int, FunctionWatched] = {}
         self._of_function: defaultdict[str, list[int]] = defaultdict(list)
+        self._titles: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """By name and definition of a function: the name alone for the first, with the definition for the others."""
         self._watched_names: set[str] = set()
         self._unseen_runs: Counter[int] = Counter()
         self._unseen: dict[str, int] = {}
@@ -54,6 +60,7 @@ class Executables:
         if self.largest is None or memory_need(executable.memory) > memory_need(self.largest.memory):
             self.largest = executable
         self._of_function[event.function].append(event.executable)
+        executable.title = self._title(event.function, event.definition)
         self.runs.changed.add(event.executable)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
@@ -115,6 +122,18 @@ class Executables:
         self.runs.changed.update(self._of_function[event.function])
         if self._unseen_runs[event.number]:
             self._lose_sight(event)
+
+    def _title(self, function: str, definition: str) -> str:
+        titles = self._titles[function]
+        known = titles.get(definition)
+        if known is None and definition and len(titles) < DEFINITIONS:
+            known = titles[definition] = f"{function} at {definition}" if titles else function
+        return known or function
+
+    def title_of(self, run: int) -> str:
+        """The function of a run, told apart from others of its name."""
+        executable = self._by_number.get(run)
+        return executable.title if executable is not None else self.function_of(run)
 
     def function_of(self, run: int) -> str:
         """The function that a watched call ran, by the number of its executable or its own; empty if that is unknown."""

@@ -143,8 +143,7 @@ class RunTime:
         ends after it, and what it reports as productive is then charged already. `undecided_since`: when the first of the
         calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
-        if self._heard_until is not None and now - self._heard_until <= PAUSE:
-            now = min(now, self._heard_until)
+        told_at, now = now, self._reported_until(now)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
             compiling_since = None
         phases = {at: inside for at, inside in self._open_phases.items() if now - at <= LONGEST_COMPILE}
@@ -176,7 +175,7 @@ class RunTime:
         elif begun is not None:
             new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
-        left_over, ahead = sum(new.values()), seconds(now - until)
+        left_over, ahead = sum(new.values()), seconds(told_at - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._charged = {word: amount - new[word] * kept for word, amount in known.items()}
         if usual is not None:  # the step will report them when it ends
@@ -185,6 +184,11 @@ class RunTime:
             )
         self._charged["productive"] = max(self._charged["productive"], before["productive"] + early)
         self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
+
+    def _reported_until(self, now: int) -> int:
+        if self._heard_until is not None and now - self._heard_until <= PAUSE:
+            return min(now, self._heard_until)
+        return now
 
     def goodput(self) -> Figure[float]:
         """The productive share of the process's age; absent where too little says what was productive."""

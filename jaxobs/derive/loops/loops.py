@@ -25,7 +25,7 @@ class Loops:
         self._collaborators = collaborators
         self.by_name: dict[str, Loop] = {}
         self.inferred = InferredLoops(
-            collaborators.executables.function_of,
+            collaborators.executables.title_of,
             collaborators.compilations.within,
             collaborators.runs.seconds_of,
         )

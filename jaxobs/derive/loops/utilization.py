@@ -16,7 +16,11 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
+from jaxobs.report.units import rough_percent
 from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
+
+MENTIONED = 0.05
+"""Share of the device's time in what is not counted from which on MFU says so: sampled times are off by as much."""
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
@@ -112,7 +116,10 @@ class LoopWork:
         used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
         if used.mfu is not None and sampled is None and did.untimed_runs and not times.completions_seen:
             return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
-        return used._replace(reason=SAMPLED) if sampled is not None and used.reason is None else used
+        if used.mfu is None:
+            return used
+        reason = _why_more(recent, self._executables, profile, sampled=sampled is not None)
+        return used._replace(reason=reason or used.reason or (SAMPLED if sampled is not None else None))
 
     def _count_bounds(self) -> None:
         """Bound times wait for the device's peaks too. Without peaks there are none, not 0 s."""
@@ -153,6 +160,28 @@ def _why_unknown(
     if not did.cost.matrix_flops and not any_watched:
         return "no function of the loop is watched: wrap it in obs.watch()"
     return None
+
+
+def _why_more(
+    recent: Slice, executables: Executables, profile: LoopProfile | None, *, sampled: bool
+) -> str | None:
+    """Why there is more work than was counted: that of programs outside jit, say. None where windows saw little of it."""
+    if profile is None or profile.busy_seconds <= 0:
+        return None
+    ran = map(executables.of_fingerprint, profile.parts) if sampled else map(executables.get, recent.runs)
+    counted = {executable.fingerprint for executable in ran if executable is not None}
+    computed = sum(
+        sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
+        for fingerprint, part in profile.parts.items()
+        if fingerprint not in counted
+    )
+    share = computed / profile.busy_seconds
+    if share <= MENTIONED:
+        return None
+    return (
+        f"a lower bound: for {rough_percent(share)} of the time that the device works it runs programs whose work is not "
+        "counted, as those outside jit are"
+    )
 
 
 def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile | None) -> Cost | None:

@@ -158,6 +158,9 @@ def _idle(loop: Loop) -> Figure[float]:
         reason = (
             "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
         )
+        uneven = next((each.function for each in loop.ran() if each.is_uneven), None)
+        if uneven is not None:
+            reason = f"the runs of {uneven} take too different times for some of them to tell of all"
         return Figure(None, loop.quiet or reason)
     idle = charged.idle_unknown + sum(charged.components[word] for word in IDLE)
     return Figure(min(1.0, idle / wall))

@@ -66,6 +66,7 @@ class ExecutableCreated(NamedTuple):
     """What is known of a new executable when it was made; `proto` is its serialised `HloModuleProto`.
 
     `memory` holds (kind, bytes) of XLA's memory analysis, per device. `devices` counts the local devices it runs on.
+    `definition` is where the function's source is, which tells functions of one name apart; empty if that is not known.
     """
 
     executable: int
@@ -75,3 +76,4 @@ class ExecutableCreated(NamedTuple):
     proto_reason: str
     memory: tuple[tuple[str, int], ...]
     devices: int
+    definition: str = ""

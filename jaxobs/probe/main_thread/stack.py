@@ -50,7 +50,19 @@ COMPILING = ("/_src/compiler.py", "/interpreters/partial_eval.py", "/interpreter
 JITTED = "PjitFunction"
 """The type of what `jax.jit` returns (0.6 to 0.10); its calls have no Python frame."""
 
-GENERATORS_KEPT = 1_000
+PLACING = frozenset(
+    {
+        "device_put",
+        "device_put_sharded",
+        "device_put_replicated",
+        "array",
+        "asarray",
+        "make_array_from_process_local_data",
+    }
+)
+"""Functions of JAX's that bring a batch to the device, as a loader does: they compute nothing."""
+
+ITERATORS_KEPT = 1_000
 
 
 class Place(NamedTuple):
@@ -76,7 +88,7 @@ class Stack:
         self._packages = Packages()
         self._sites = CallSites()
         self._step_iterator, self._dispatch = step_iterator, dispatch
-        self._training_generators: set[_Code] = set()
+        self._training_iterators: set[_Code] = set()
         self._known: dict[tuple[object, ...], Place] = {}
 
     def place(self, frame: FrameType, *, on_processor: bool | None, in_python: bool) -> Place:
@@ -136,9 +148,7 @@ class Stack:
     ) -> str:
         inner = owners[: len(owners) if mine is None else mine]
         own = self._of_jax(frames, inner, site, on_processor, in_python=in_python)
-        if own is not None:
-            for index in self._generators(frames, owners):
-                self._trains(frames[index].f_code)
+        self._notice_training(own, frames, owners, inner)
         if own in {COMPILE, DEVICE}:
             return own
         if any(found.f_code is self._step_iterator for found in frames):
@@ -198,33 +208,56 @@ class Stack:
             if owner == STANDARD_LIBRARY and (module(file), name) in QUEUES:
                 return True
         return any(
-            _named(frames[index].f_code) not in self._training_generators
-            for index in self._generators(frames, owners)
+            _named(frames[index].f_code) not in self._training_iterators
+            for index in self._iterators(frames, owners)
         )
 
-    def _generators(self, frames: list[FrameType], owners: list[str]) -> list[int]:
-        """The user's own generators among them, that another function of the user's asks for an item."""
+    def _iterators(self, frames: list[FrameType], owners: list[str]) -> list[int]:
+        """Functions of the user's own among them that a `for` or `next()` in another one of the user's runs.
+
+        They are generators, methods of a class, or given to `map()`.
+        """
         found = []
         for index, (frame, owner) in enumerate(zip(frames, owners, strict=True)):
-            if owner != USER or not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            if owner != USER:
                 continue
             asking = next(
                 (outer for outer in range(index + 1, len(frames)) if owners[outer] in {USER, OWN}), None
             )
             if asking is not None:
                 site = self._sites.at(frames[asking])
-                if site.iteration or site.names[-1:] == ("next",):
+                by_next = site.names[-1:] == ("next",) and _is_iterator(frame.f_code)
+                if site.iteration or by_next:
                     found.append(index)
         return found
 
+    def _notice_training(
+        self, own: str | None, frames: list[FrameType], owners: list[str], inner: list[str]
+    ) -> None:
+        """Where JAX computes (`own` says what), the iterators under way are no input."""
+        if own is not None and not _places_data(frames, inner):
+            for index in self._iterators(frames, owners):
+                self._trains(frames[index].f_code)
+
     def _trains(self, code: CodeType) -> None:
-        """Remember a generator in which JAX computes: a training loop that yields its losses is no input."""
-        if _named(code) in self._training_generators:
+        """Remember an iterator in which JAX computes: a training loop that yields its losses is no input."""
+        if _named(code) in self._training_iterators:
             return
-        if len(self._training_generators) >= GENERATORS_KEPT:
-            self._training_generators.clear()
-        self._training_generators.add(_named(code))
+        if len(self._training_iterators) >= ITERATORS_KEPT:
+            self._training_iterators.clear()
+        self._training_iterators.add(_named(code))
         self._known.clear()
+
+
+def _is_iterator(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_GENERATOR) or code.co_name == "__next__"
+
+
+def _places_data(frames: list[FrameType], inner: list[str]) -> bool:
+    """Whether what is called of JAX, below the user's own frames, only brings data to the device."""
+    return any(
+        owner in JAX and frame.f_code.co_name in PLACING for frame, owner in zip(frames, inner, strict=False)
+    )
 
 
 def _named(code: CodeType) -> _Code:

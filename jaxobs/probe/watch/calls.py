@@ -20,6 +20,7 @@ from jaxobs.probe.watch.first_calls import FirstCalls
 from jaxobs.probe.watch.output_leaf import OutputLeaf
 from jaxobs.probe.watch.signatures import (
     Signature,
+    is_transformed,
     leaf_signature,
     placed_signature,
     reader,
@@ -37,6 +38,10 @@ LAMBDA = "<lambda>"
 NOT_SEEN = "it was compiled before it was watched"
 NOT_JITTED = (
     "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
+)
+TRANSFORMED = (
+    "it is called under jax.grad or jax.vmap outside jit, which runs other executables than it has itself: put the "
+    "transformation inside jit"
 )
 NOT_TOLD = "it has several executables, and shapes and types of its arguments do not tell which one ran"
 
@@ -160,7 +165,10 @@ class Calls:
                     self.complete = bool(numbers)
                 else:
                     self.complete = bool(numbers) and not self._earlier
-            if numbers and self.complete:
+            if is_transformed(args, kwargs):
+                self.complete = False
+                self._give_up(TRANSFORMED)
+            elif numbers and self.complete:
                 self._remember(signature(args, kwargs), numbers[-1])
         except BaseException as error:
             self.complete = False

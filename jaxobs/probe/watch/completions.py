@@ -57,7 +57,10 @@ PATIENCE = 600.0
 
 @dataclass(slots=True)
 class Sample:
-    """One call that is being looked at. `idle_before`: the call before it had finished when this one began."""
+    """One call that is being looked at. `idle_before`: the call before it had finished when this one began.
+
+    `behind_unseen`: between the two a call was made of which no output can be looked at, so it may have waited for that.
+    """
 
     way: OutputLeaf
     leaf: Any
@@ -67,6 +70,7 @@ class Sample:
     started: int
     ended: int
     idle_before: bool
+    behind_unseen: bool = False
     ready: int | None = None
     uncertainty: int = 0
 
@@ -85,6 +89,7 @@ class Completions:
         self._thread_of_samples = 0
         self._wanted = 1
         self._idle = True
+        self._unseen = False
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
         self._looked_at: Counter[int] = Counter()
@@ -99,15 +104,19 @@ class Completions:
         """There is something to do `without_samples`."""
         self._arrived.put(None)
 
-    def before_call(self) -> None:
-        """On the training thread, in sampled calls only."""
+    def before_call(self, way: OutputLeaf) -> bool:
+        """On the training thread, while calls are sampled: whether this one is, which has an output to look at."""
+        if way.exhausted:
+            self._unseen = True
+            return False
         samples = self._samples  # read once: the polling thread may begin a new list at any time
         if not samples:
-            return
+            return True
         previous = samples[-1]
         self._idle = False
         with Suppressed(Exception):  # donated meanwhile, or no array of JAX's; never into the user's call
             self._idle = previous.ready is not None or is_ready(previous.leaf)
+        return True
 
     def after_call(
         self, way: OutputLeaf, result: Any, run: int, loop: str, step: int, started: int, ended: int
@@ -115,13 +124,16 @@ class Completions:
         """On the training thread, in sampled calls only: keep the leaf, disarm when there are enough."""
         try:
             leaf = way.take(result)
+            if leaf is None:
+                self._unseen = True
             if leaf is None or len(self._samples) >= self._wanted:
                 return
             thread = threading.get_ident()
             if self._samples and thread != self._thread_of_samples:
                 return
             self._thread_of_samples = thread
-            sample = Sample(way, leaf, run, loop, step, started, ended, self._idle and bool(self._samples))
+            idle_before, unseen, self._unseen = self._idle and bool(self._samples), self._unseen, False
+            sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen)
             if is_ready(leaf):  # the backend ran it within the call
                 sample.ready = ended
             self._samples.append(sample)
@@ -152,7 +164,7 @@ class Completions:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
         self._samples = []
         self._wanted = BURST if burst else 1
-        self._idle = True
+        self._idle, self._unseen = True, False
         self._forget_arrivals()
         self.armed = True
         position = 0
@@ -241,6 +253,8 @@ class Completions:
             begin = sample.started if sample.idle_before else max(sample.started, before.ready)
             uncertainty = sample.uncertainty + (0 if begin == sample.started else before.uncertainty)
             duration = sample.ready - begin
+            if sample.behind_unseen:
+                continue
             if burst and duration > 0 and uncertainty <= TOLERANCE * duration:
                 self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from jaxobs.jax_compat.foreign_objects import is_of, name_of
 from jaxobs.jax_compat.shardings import committed_to
+from jaxobs.jax_compat.tracing import is_tracer
 
 Path = tuple[tuple[str, Hashable], ...]
 Signature = Mapping[Path, tuple[Any, ...]]
@@ -71,6 +72,13 @@ def step_into(value: Any, how: str, key: Any) -> Any:
     if type(type(value).__getitem__) is FunctionType and not is_of(type(value), *CONTAINER_PACKAGES):
         raise LookupError(f"items of {name_of(type(value))} are the user's own")
     return value[key]
+
+
+def is_transformed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call outside any trace is given what `jax.grad`, `jax.vmap` and the like put in the place of arrays."""
+    from jax.tree_util import tree_leaves
+
+    return any(map(is_tracer, tree_leaves((args, kwargs))))
 
 
 def unplaced(seen: Signature) -> Signature:

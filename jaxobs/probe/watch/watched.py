@@ -33,7 +33,7 @@ class Watched(Generic[Parameters, Result]):
         self.original = original
         """The function that was given, where `function` is a twin of it."""
 
-    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901, PLR0912  # hot
+    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901  # hot
         calls = self._calls
         if calls is None:
             return self._function(*args, **kwargs)
@@ -43,9 +43,7 @@ class Watched(Generic[Parameters, Result]):
         if step is not None and step.hidden:
             return calls.function(*args, **kwargs)  # type: ignore[no-any-return]  # inside a trace nothing runs
         completions = calls.completions
-        sampling = completions.armed and not calls.leaf.exhausted
-        if sampling:
-            completions.before_call()
+        sampling = completions.armed and completions.before_call(calls.leaf)
         started = now()
         try:
             result: Result = calls.function(*args, **kwargs)

@@ -85,6 +85,10 @@ def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Doc
         (documents.small_batch(intensity=290.0), True),
         (documents.small_batch(intensity=300.0), False),  # the ridge is at 295 FLOP/byte
         (documents.small_batch(alias=2.51e9), True),
+        (
+            documents.small_batch(alias=10.1e9),
+            False,
+        ),  # a cache: less is moved than reading and writing all of it
         (documents.small_batch(alias=2.49e9), False),  # state is less than a quarter of 20 GB
         (documents.small_batch(label="latency"), False),
         (documents.single_precision(1.26 * 494.7e12), True),

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from itertools import pairwise
 
-from jaxobs.derive.loops.found.candidate import LONG_TURN, Call, Candidate, Followed
+from jaxobs.derive.loops.found.candidate import LONG_TURN, TURNS, Call, Candidate, Followed
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import ROW_LENGTH, StepCompleted, StepRows
 
@@ -168,6 +168,8 @@ class InferredLoops:
             self._open(mine, call)
             return
         self._turn.append(call)
+        if of.found and mine.held and mine.turns < TURNS:
+            self._forget_turns(mine)  # it has its place in the turns of a loop
         self._counts[call.function] += 1
         count, usual = self._counts[call.function], of.beside[call.function]
         if count >= REPEATED and count > 2 * usual:
@@ -273,10 +275,15 @@ class InferredLoops:
             found = self._candidates[call.function] = Candidate(call.function)
         return found
 
-    def _give_up(self, name: str) -> None:
-        candidate = self._candidates.pop(name)
+    def _forget_turns(self, candidate: Candidate) -> None:
         for turn, _ in candidate.held:
             self._leave(turn)
+        candidate.held.clear()
+        candidate.turns, candidate.seconds = 0, 0.0
+
+    def _give_up(self, name: str) -> None:
+        candidate = self._candidates.pop(name)
+        self._forget_turns(candidate)
         if candidate is self._of:
             self._leave_turn()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import FrameType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from jaxobs.jax_compat.compiling_frames import Lowering, call_being_traced, lowering
 from jaxobs.jax_compat.control_flow import plain_parameters
@@ -13,7 +13,7 @@ from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.call_site import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
-from jaxobs_plugins.probes.compile.functions import function_key
+from jaxobs_plugins.probes.compile.functions import definition_of, function_key
 from jaxobs_plugins.probes.compile.history import History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED
 from jaxobs_plugins.probes.compile.signature import (
@@ -38,6 +38,17 @@ NO_DIFFERENCE = (
 TOO_MANY = "nothing that is compared differs, and it takes more arrays than are compared"
 
 Noted = TypeVar("Noted")
+
+
+class Explained(NamedTuple):
+    """Why a function was compiled: None if it was its first time; what its span says of it; and where its source is."""
+
+    cause: str | None
+    attributes: Attributes
+    definition: str
+
+
+NO_CAUSE = Explained(None, (), "")
 
 
 class UnderWay(threading.local):
@@ -112,8 +123,8 @@ class Causes:
         shardings = shardings_of(told.shardings, len(signature.leaves)) if signature.complete else ()
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
 
-    def explained(self, function: str) -> tuple[str | None, Attributes]:
-        """The cause of this compile, None if it is the function's first, and what its span says of it."""
+    def explained(self, function: str) -> Explained:
+        """Of this compile, which has just ended."""
         thread = self._thread
         site = thread.sites.pop(function, None)
         where: Attributes = ()
@@ -128,8 +139,9 @@ class Causes:
         else:
             explanation = UNEXPLAINED if function in self._compiled else None
         self._compiled.add(function)
+        definition = "" if noted is None else definition_of(noted.key)
         if explanation is None:
-            return None, where
+            return Explained(None, where, definition)
         if explanation == UNEXPLAINED and noted is not None and noted.key[0] == CONTROL_FLOW:
             # Neither its arrays nor its length differ, so what it calls does: another function, or a new one.
             explanation = explanation._replace(cause="redefined")
@@ -143,7 +155,8 @@ class Causes:
             (names.MISS_DIFFERENCES, explanation.differences or None),
             (names.MISS_REASON, reason),
         )
-        return explanation.cause, where + tuple((name, value) for name, value in told if value is not None)
+        attributes = where + tuple((name, value) for name, value in told if value is not None)
+        return Explained(explanation.cause, attributes, definition)
 
 
 def _keep(noted: dict[str, Noted], function: str, what: Noted) -> None:

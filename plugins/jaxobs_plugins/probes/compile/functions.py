@@ -48,6 +48,27 @@ def function_key(function: Any) -> tuple[Any, ...]:
     return tuple(parts)
 
 
+def definition_of(key: tuple[Any, ...]) -> str:
+    """Where the source of a function with this key is, and what of JAX's transforms it.
+
+    The source is a file and line, or for what a module has by name the name in the module.
+    """
+    where, transformations = "", []
+    for part in key:
+        if type(part) is not tuple:
+            continue
+        name, place, *line = part
+        if line and "/jax/" in place:
+            transformations += [str(called).partition(".")[0] for called in line[1:] or [name]]
+        else:
+            where = f"{place.rpartition('/')[2]}:{line[0]}" if line else f"{place}.{name}"
+    return (
+        clipped(" under ".join([where.removeprefix("__main__."), *reversed(transformations)]))
+        if where
+        else ""
+    )
+
+
 def _transformation(function: FunctionType) -> tuple[str, ...]:
     """Which of JAX's transformations it is: they all wear the same wrapper, and only what that calls differs."""
     module = function.__globals__.get("__name__")

@@ -37,7 +37,7 @@ from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
-from jaxobs_plugins.probes.compile.causes import Causes
+from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
 from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
 from jaxobs_plugins.probes.compile.phases import PHASES, Phase, ThreadState
 
@@ -244,7 +244,7 @@ class CompileProbe(Probe):
             if (phase, function) in thread.ended
         )
         thread.ended.clear()
-        cause, attributes = (None, ()) if function == EAGER else self._causes.explained(function)
+        cause, attributes, definition = NO_CAUSE if function == EAGER else self._causes.explained(function)
         if thread.saved is not None:
             attributes += ((CACHE_SECONDS_SAVED, thread.saved),)
         created = None
@@ -252,7 +252,7 @@ class CompileProbe(Probe):
             if function != EAGER:  # whose cost is asked for by nobody, and there can be hundreds
                 proto, reason = module_of(executable, int(job.settings["maximum_module_bytes"]))
                 memory, devices = memory_of(executable), local_devices_of(executable)
-                created = ExecutableCreated(number, function, at, proto, reason, memory, devices)
+                created = ExecutableCreated(number, function, at, proto, reason, memory, devices, definition)
         finally:
             # Its time is now: what was done here since `at` is part of what the compile took.
             job.emit(
