@@ -41,8 +41,8 @@ class Executables(Protocol):
     def of_fingerprint(self, fingerprint: str) -> Executable | None:
         """The newest with this content."""
 
-    def function_of(self, run: int) -> str:
-        """Empty where it is not known."""
+    def title_of(self, run: int) -> str:
+        """Its function, told apart from others of that name; empty where it is not known."""
 
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""

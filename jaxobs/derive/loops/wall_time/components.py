@@ -113,7 +113,7 @@ def _watched(
         if per_run is None:
             complete = False
             continue
-        complete = complete and not made.is_uneven
+        complete = complete and not executable.is_uneven
         spent = piece.spent.get(run, 0.0)
         doubtful += executable.doubt * spent
         if part is not None and traced is not None:
