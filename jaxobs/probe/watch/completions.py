@@ -30,6 +30,10 @@ FIRST_SAMPLES = 12
 """Runs of an executable that are looked at as soon as possible: without any, its loop's time is unknown.
 Counted whether or not they could be timed: what is too short for polling is not polled closely for ever."""
 
+GOLDEN_RATIO = 0.618034
+"""Pauses between rounds are up to twice the interval, and multiples of this, the whole numbers taken off: no phase comes
+back. A host that dispatches an epoch ahead, waits and evaluates, once a second, was always met in its evaluation."""
+
 POLL_SHARE = 0.03
 """Spacing of polls as a share of the wait so far: the relative error is the same for a step of 1 ms or of a minute."""
 
@@ -151,8 +155,10 @@ class Completions:
 
     def run(self) -> None:
         """The polling thread's life."""
-        while not self._stop.wait(self._interval):
+        phase = 0.5
+        while not self._stop.wait(2 * phase * self._interval):
             self._round()
+            phase = (phase + GOLDEN_RATIO) % 1.0
             self.cpu_seconds = thread_time()
 
     def stop(self) -> None:

