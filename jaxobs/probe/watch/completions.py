@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
-from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
+from jaxobs.model.events import UNMARKED, ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.watch.output_leaf import BURST, OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
@@ -235,8 +235,15 @@ class Completions:
     def _report(self, done: list[Sample], *, burst: bool) -> None:
         last = done[-1]
         assert last.ready is not None
-        if last.loop or last.step:  # no step, and no call that is told by itself
-            self._emit(StepCompleted(last.loop, last.step, last.ready, last.uncertainty))
+        # Of calls that are told one by one it is not known here which function's are the steps: the last of each.
+        told: dict[int, Sample] = {}
+        for sample in done if last.loop == UNMARKED else [last]:
+            told.pop(sample.run, None)
+            told[sample.run] = sample
+        for sample in told.values():
+            assert sample.ready is not None
+            if sample.loop or sample.step:  # else it is no step, and no call that is told by itself
+                self._emit(StepCompleted(sample.loop, sample.step, sample.ready, sample.uncertainty))
         self._latest_run = last.run
         for index, sample in enumerate(done):
             assert sample.ready is not None
