@@ -268,3 +268,18 @@ def test_a_run_behind_a_call_whose_output_cannot_be_asked_is_not_timed(polled: A
     time.sleep(0.1)
     assert len(polled.of(ExecutableRan)) == first
     assert polled.of(StepCompleted)
+
+
+def test_where_turns_call_two_functions_the_ends_of_both_are_told(polled: Any) -> None:
+    """The host waits behind the second, so that the first call of each round is one of the first."""
+    long, state = a_step()
+    first = polled.side.watching.watch(long)
+    second = polled.side.watching.watch(jax.jit(lambda x: (x * 0.5).sum()))
+    told: list[int] = []
+    deadline = time.monotonic() + 10
+    while len(told) < 4 and time.monotonic() < deadline:
+        state, _ = first(state)
+        second(state).block_until_ready()
+        told = [event.step for event in polled.of(StepCompleted)]
+    assert {step % 2 for step in told[1:]} == {0, 1}
+    assert told == sorted(told)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
-from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
+from jaxobs.model.events import UNMARKED, ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.watch.output_leaf import BURST, OutputLeaf
 from jaxobs.probe.watch.readiness import is_ready
@@ -244,9 +244,9 @@ class Completions:
     def _report(self, done: list[Sample], *, burst: bool) -> None:
         last = done[-1]
         assert last.ready is not None
-        for sample in (_spaced_from(done), last):
-            # Else it is no step, and no call that is told by itself.
-            if sample is not None and sample.ready is not None and (sample.loop or sample.step):
+        for sample in _completions(done):
+            if sample.loop or sample.step:  # else it is no step, and no call that is told by itself
+                assert sample.ready is not None
                 self._emit(StepCompleted(sample.loop, sample.step, sample.ready, sample.uncertainty))
         self._latest_run = last.run
         for index, sample in enumerate(done):
@@ -263,6 +263,16 @@ class Completions:
                 continue
             if burst and duration > 0 and uncertainty <= TOLERANCE * duration:
                 self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))
+
+
+def _completions(done: list[Sample]) -> list[Sample]:
+    """Those of a burst whose ends are told, in their order.
+
+    Of calls that are told one by one it is not known here which function's are the steps: the last of each.
+    """
+    chosen = {sample.run: sample for sample in done} if done[-1].loop == UNMARKED else {0: done[-1]}
+    first = _spaced_from(done)
+    return [sample for sample in done if sample is first or any(sample is last for last in chosen.values())]
 
 
 def _spaced_from(done: list[Sample]) -> Sample | None:
