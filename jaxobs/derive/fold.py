@@ -24,7 +24,7 @@ from jaxobs.derive.process.identity import run_attributes
 from jaxobs.derive.process.observation import Observation
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
-from jaxobs.derive.refusal import described, require_types
+from jaxobs.derive.refusal import described, in_turn, require_types
 from jaxobs.derive.snapshot.snapshots import snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
@@ -212,27 +212,27 @@ class Fold:
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: self.spans.plugin_ended,
             events.StepEnded: self._step_ended,
-            events.StepCompleted: _each(self._step_completed, self._signs.happened, self.under_way.ended),
+            events.StepCompleted: in_turn(self._step_completed, self._signs.happened, self.under_way.ended),
             events.LoopDeclared: lambda event: self.loops.named(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
             events.PhaseStarted: self.run_time.phase_started,
             events.PhaseEnded: self._phase_ended,
-            events.Recorded: _each(self.loops.recorded, self._signs.happened),
+            events.Recorded: in_turn(self.loops.recorded, self._signs.happened),
             events.FunctionWatched: self.executables.watched,
-            events.FunctionCalled: _each(
+            events.FunctionCalled: in_turn(
                 lambda event: self.executables.runs.ran(event.run, event.calls), self._signs.happened
             ),
-            events.ExecutableRan: _each(self._sampled, self._signs.happened, self.under_way.ended),
+            events.ExecutableRan: in_turn(self._sampled, self._signs.happened, self.under_way.ended),
             events.RunUnderWay: self.under_way.seen,
             events.CompilePhaseStarted: self.compiles.phase_started,
-            events.CompilePhaseEnded: _each(self.compiles.phase_ended, self.run_time.compile_ended),
-            events.Compilation: _each(self.recent.compiled, self.compiles.compiled, self.spans.compiled),
+            events.CompilePhaseEnded: in_turn(self.compiles.phase_ended, self.run_time.compile_ended),
+            events.Compilation: in_turn(self.recent.compiled, self.compiles.compiled, self.spans.compiled),
             events.ExecutableCreated: self.executables.created,
             events.BackendFound: self._backend_found,
-            events.MemorySampled: _each(self.memory.sampled, self._signs.memory_sampled),
-            events.LiveArraysCounted: _each(self.memory.counted, self._signs.arrays_counted),
+            events.MemorySampled: in_turn(self.memory.sampled, self._signs.memory_sampled),
+            events.LiveArraysCounted: in_turn(self.memory.counted, self._signs.arrays_counted),
             events.MainThreadSampled: self.loops.main_thread_sampled,
-            events.ProfileWindow: _each(self.profiles.ended, self.spans.window_ended),
+            events.ProfileWindow: in_turn(self.profiles.ended, self.spans.window_ended),
             events.SourceReported: self.observation.source_reported,
             events.ProbeReported: self._probe_reported,
         }
@@ -290,13 +290,3 @@ class Fold:
         if self.observation.probe_reported(event):
             self.compiles.events_lost()
         self.run_time.reported(event.time, event.dropped / max(1, event.emitted))
-
-
-def _each(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
-    """One handler after the other; what the first refuses does not reach the next."""
-
-    def handle(event: Any) -> None:
-        for handler in handlers:
-            handler(event)
-
-    return handle

@@ -119,3 +119,13 @@ def _fields(event_type: type[Event]) -> _Fields:
 _FIELDS = {event_type: _fields(event_type) for event_type in EVENT_TYPES}
 _SEEN: dict[type, set[tuple[type, ...]]] = {event_type: set() for event_type in EVENT_TYPES}
 """Classes of fields that were looked at and are right: thousands of events a second are alike."""
+
+
+def in_turn(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
+    """One handler of an event after the other; what the first refuses does not reach the next."""
+
+    def handle(event: Any) -> None:
+        for handler in handlers:
+            handler(event)
+
+    return handle

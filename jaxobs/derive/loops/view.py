@@ -27,7 +27,7 @@ MENTIONED = 0.05
 
 NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched and was timed"
 
-NOT_TIMED = "too few steps have been timed: two completions, or a second of the host's turns"
+NOT_TIMED = "not known yet: it takes two steps seen to end on the device, or a second of the host's turns"
 
 NO_ITERATIONS = (
     "no step is a call of seconds whose executable does most of its work in a loop with a known trip count"
