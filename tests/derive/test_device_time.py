@@ -190,6 +190,20 @@ def test_a_loop_that_dispatches_ahead_and_waits_outside_lasts_until_the_device_i
     assert run["run_seconds"]["productive"] == pytest.approx(6.0, rel=0.1)
 
 
+def test_a_burst_that_was_too_slow_makes_no_epoch_longer_that_waits_for_its_device() -> None:
+    """Each epoch waits for its device, whose first runs took 1.4 times as long as all others."""
+    fold = watched({1: 0.014})
+    for epoch in range(5):
+        begin, first = 1 + 0.7 * epoch, 50 * epoch
+        for number in range(50):
+            start = begin + number / 100
+            fold.apply(step(first + number, start, start + 0.01, runs=(1,)))
+        fold.apply(LoopEnded("train", at(begin + 0.5), 0))
+    loop = fold.snapshot(at(6.0)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(100, rel=0.01)
+    assert loop["wall_seconds"] == pytest.approx(2.5, rel=0.01)
+
+
 def test_a_loop_that_dispatches_ahead_does_so_after_hundreds_of_epochs_too() -> None:
     """A snapshot a second, as the agent makes them: what is owed is never much beside all that went before."""
     fold = watched({1: 0.01})

@@ -227,7 +227,7 @@ def test_work_of_a_loop_is_not_lost_while_other_calls_are_undecided() -> None:
     for start in range(0, len(runs), 20):
         fold.apply_steps(calls(runs[start : start + 20], start + 1))
         spent = run_seconds(fold, (start + 20) / 10 + 0.01)
-    fold.end(at(21), said=True)
+    fold.end(at(21), by_itself=True)
     spent = run_seconds(fold, 21)
     assert spent["productive"] == pytest.approx(20, abs=1)
     assert spent["other"] < 1
@@ -241,6 +241,6 @@ def test_steps_that_come_before_the_report_of_their_time_are_not_lost() -> None:
         if second % 3:
             fold.apply(ProbeReported(10, 0, 0, 0, 0.0, at(second + 1)))
         spent = run_seconds(fold, second + 1.1)
-    fold.end(at(11), said=True)
+    fold.end(at(11), by_itself=True)
     spent = run_seconds(fold, 12.0)
     assert spent["productive"] == pytest.approx(10.0, abs=0.2)

@@ -70,10 +70,10 @@ class RunLedger:
         executable.room = timed * share if timed is not None and share < 1 else math.inf
         self.changed.add(run)
 
-    def is_sampled(self, run: int) -> bool:
-        """Whether runs were timed as they were, and not only while the profiler traced them."""
+    def samples_of(self, run: int) -> int:
+        """How many runs were timed as they were, and not only while the profiler traced them."""
         executable = self._by_number.get(run)
-        return executable is not None and bool(executable.samples)
+        return len(executable.samples) if executable is not None else 0
 
     def sampled(self, event: ExecutableRan) -> None:
         require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")

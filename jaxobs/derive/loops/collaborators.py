@@ -70,8 +70,8 @@ class Runs(Protocol):
     def fitted(self, run: int, share: float) -> None:
         """The loop recently had room for that share of the seconds of its timed runs."""
 
-    def is_sampled(self, run: int) -> bool:
-        """Whether runs were timed as they were, and not only while the profiler traced them."""
+    def samples_of(self, run: int) -> int:
+        """How many runs were timed as they were, and not only while the profiler traced them."""
 
     def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
         """Steps that ran these, and nothing else, completed so many seconds apart."""

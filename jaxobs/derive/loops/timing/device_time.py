@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from jaxobs.derive.executables.executable import SAMPLES_AT_A_TIME
 from jaxobs.derive.loops.collaborators import Runs
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
@@ -17,6 +18,10 @@ from jaxobs.model.events import StepCompleted, StepEnded
 RUN_AHEAD = 0.1
 """Where a loop ends and more than this part of its wall time since it was last settled is owed, the device goes on after
 it. What is less may be the error of the samples, some per cent, and was not spent."""
+
+RUN_AHEAD_OF_FEW = 1.0
+"""The same where the samples are those of one burst, the first after a compile: of a training that waits for its device
+at the end of each epoch they were 1.4 times too long, and its epochs came out as much longer."""
 
 IN_FLIGHT = 32
 """Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
@@ -158,7 +163,9 @@ class LoopDeviceTime:
         owed = sum(self._owed.values())
         if self._ran_ahead is None:
             recent = self._wall - self._settled_wall
-            self._ran_ahead = owed > RUN_AHEAD * recent and all(map(self._runs.is_sampled, self._owed))
+            samples = min(map(self._runs.samples_of, self._owed), default=0)
+            least = RUN_AHEAD if samples > SAMPLES_AT_A_TIME else RUN_AHEAD_OF_FEW
+            self._ran_ahead = samples > 0 and owed > least * recent
         elapsed = seconds(now - self._ended)
         worked = min(owed, elapsed) if self._ran_ahead else 0.0
         self._after += worked
