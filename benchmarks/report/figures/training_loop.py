@@ -14,11 +14,12 @@ SECONDS = 25.0
 _TEXT = f"""A loop with everything of jaxobs at its default: steps marked, the function watched, the loss recorded, and
 read each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on: its
 memory lies in the same places in both, which is worth some per cent between processes. The agent is suspended in the
-plain parts, so that all it does falls into the others; it has a turn every two seconds, one for each in which it runs. A
-ratio is of such a group of four; the interval is the bootstrap's over groups. The control does the same with nothing in either part. First minute: from `instrument()` on;
-after it: {SECONDS:g} s. `every`: the loop may use every core; `one-free`: one less. `threads`: what the threads of
-jaxobs in the job take while nothing is marked, in both parts, so that the ratio leaves it out. Profiler windows fall into
-few groups, so that a median leaves them out: their budget, 0.2 %, comes on top."""
+plain parts, so that all it does falls into the others; it has a turn every two seconds, one for each in which it runs.
+A ratio is of such a group of four; the interval is the bootstrap's over groups. The control does the same with nothing
+in either part. First minute: from `instrument()` on; after it: {SECONDS:g} s. `every`: the loop may use every core;
+`one-free`: one less. `threads`: what the threads of jaxobs in the job take while nothing is marked, in both parts, so
+that the ratio leaves it out. Profiler windows fall into few groups, so that a median leaves them out: their budget, 0.2
+%, comes on top."""
 
 MOST = {"every": 1.02, "one-free": 1.005}
 """The upper end of the interval, after the first minute, of steps of 1 ms and more."""
