@@ -22,7 +22,7 @@ NOT_RUN = {
     "python train.py\n": "`make readme` runs it, in a clean environment",
     "jaxobs run -- train.py\n": "`make readme` runs it, in a clean environment",
     "py-spy dump": "a program of others, which needs a process that hangs",
-    "helm install": "needs a cluster; `make deployment` renders the chart",
+    "make chart\nhelm install": "needs a cluster; `make deployment` renders the chart",
     "pip install 'jaxobs[top]'": "tests/top drives it in a terminal",
     "jaxobs compare before after --fail": "needs two runs of a minute each; tests/cli has its exit statuses",
     "make gpu-check": "takes minutes on a GPU; tests/benchmarks has its parts",
