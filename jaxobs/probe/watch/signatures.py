@@ -12,6 +12,7 @@ makes are not, and those that come out of a sharded or pmapped step are, so that
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from types import FunctionType
 from typing import Any
@@ -76,9 +77,8 @@ def step_into(value: Any, how: str, key: Any) -> Any:
 
 def is_transformed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call outside any trace is given what `jax.grad`, `jax.vmap` and the like put in the place of arrays."""
-    from jax.tree_util import tree_leaves
-
-    return any(map(is_tracer, tree_leaves((args, kwargs))))
+    trees = sys.modules.get("jax.tree_util")  # never imported for this: what is called is then no function of JAX's
+    return trees is not None and any(map(is_tracer, trees.tree_leaves((args, kwargs))))
 
 
 def unplaced(seen: Signature) -> Signature:
