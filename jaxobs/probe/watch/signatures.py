@@ -77,7 +77,9 @@ def step_into(value: Any, how: str, key: Any) -> Any:
 
 def is_transformed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call outside any trace is given what `jax.grad`, `jax.vmap` and the like put in the place of arrays."""
-    trees = sys.modules.get("jax.tree_util")  # never imported for this: what is called is then no function of JAX's
+    trees = sys.modules.get(
+        "jax.tree_util"
+    )  # never imported for this: what is called is then no function of JAX's
     return trees is not None and any(map(is_tracer, trees.tree_leaves((args, kwargs))))
 
 
