@@ -12,8 +12,8 @@ CLEAR: Final = 0.1
 """A label with less confidence is as good as its runner-up, or rests on a few steps: no advice rests on it either."""
 
 APART: Final = 1.25
-"""A share more than this many times another one is not about as much: from 1.22 on the margin between them, their difference
-by their sum, is clear by itself, and doubts are of another kind."""
+"""A share more than this many times another one is not about as much: from 1.22 on the margin between the two, their
+difference by their sum, is clear by itself, and what is doubted is something else."""
 
 WORTH_SAYING: Final = 0.01
 """Share of the run's time from which on a recompilation is said; with less there is nothing to gain."""
