@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     )
     interval: float = Field(1.0, ge=0.05, le=60, description="seconds between flushes and between snapshots")
     sample_interval: float = Field(
-        0.5, ge=0.05, le=3600, description="seconds between sampled completions of steps"
+        0.5, ge=0.05, le=3600, description="seconds between sampled completions of steps, on average"
     )
     ring_capacity: int = Field(
         65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow"
