@@ -222,3 +222,18 @@ def test_where_runs_differ_by_far_nothing_is_said_of_an_idle_device() -> None:
     assert loop["device_idle"] is None
     assert loop["device_idle_reason"].startswith("the runs of f take too different times")
     assert loop["components"]["host"] == 0
+
+
+def test_short_runs_that_differ_by_far_leave_the_host_known() -> None:
+    """The device works for a hundredth of each step at most, however long its runs seem to be to polls."""
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    for number in range(60):
+        end = 1.05 + 0.05 * number
+        fold.apply(step(number, end - 0.05, end, runs=(1,)))
+        fold.apply(ExecutableRan(1, 0.0006 if number % 3 == 0 else 0.00005, 0.0, at(end)))
+    fold.apply(main_thread(1.0, 4.0, processor=3.0))
+    loop = fold.snapshot(at(4.1)).to_dict()["loops"]["train"]
+    assert loop["device_idle"] > 0.9
+    assert loop["bottleneck"]["label"] == "host"

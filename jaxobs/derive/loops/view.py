@@ -158,7 +158,7 @@ def _idle(loop: Loop) -> Figure[float]:
         reason = (
             "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
         )
-        uneven = next((each.function for each in loop.ran() if each.is_uneven), None)
+        uneven = next((each.function for each in loop.ran() if each.hidden_seconds), None)
         if uneven is not None:
             reason = f"the runs of {uneven} take too different times for some of them to tell of all"
         return Figure(None, loop.quiet or reason)

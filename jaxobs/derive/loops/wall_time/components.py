@@ -17,6 +17,10 @@ from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.roofline_model.bottleneck import label_of_busy
 
+MOST_HIDDEN = 0.05
+"""Share of a stretch's wall time that runs which differ by far may take beyond their median: polls are late by more than
+a run of 0.1 ms takes, and that a step of 50 ms has one is no reason to know nothing of its host."""
+
 
 class Charged(NamedTuple):
     """Seconds of each component, which add up to the wall time."""
@@ -113,7 +117,8 @@ def _watched(
         if per_run is None:
             complete = False
             continue
-        complete = complete and not executable.is_uneven
+        hidden = executable.hidden_seconds * piece.runs.get(run, 0)
+        complete = complete and hidden <= MOST_HIDDEN * piece.wall
         spent = piece.spent.get(run, 0.0)
         doubtful += executable.doubt * spent
         if part is not None and traced is not None:
