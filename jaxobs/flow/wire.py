@@ -86,9 +86,10 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
     travelling: list[Event | StepRows] = []
     pieces: list[bytes] = []
     for event in events:
-        light, payload = _payload_apart(event)
+        light, payload = payload_apart(event)
         if isinstance(payload, bytes) and len(payload) > MAXIMUM_BODY:
-            travelling.append(_without_payload(light, len(payload)))
+            reason = f"it has {len(payload)} bytes, and the agent takes {MAXIMUM_BODY}"
+            travelling.append(without_payload(light, reason, "too_large"))
         # One that will be refused must leave no payload behind: the next event would be given it.
         elif isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
             pieces += [_HEADER.pack(PAYLOAD, len(payload)), payload]
@@ -98,7 +99,8 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
     return travelling, pieces
 
 
-def _payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | None]:
+def payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | None]:
+    """The event with `b""` in the place of its module or trace, and that; None where there is none."""
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=b""), event.xspace
     if isinstance(event, ExecutableCreated):
@@ -106,10 +108,10 @@ def _payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | N
     return event, None
 
 
-def _without_payload(event: Event | StepRows, size: int) -> Event:
-    reason = f"it has {size} bytes, and the agent takes {MAXIMUM_BODY}"
+def without_payload(event: Event | StepRows, reason: str, outcome: str) -> Event:
+    """An event of a module or a trace, which is left out for that reason; `outcome` is then the window's."""
     if isinstance(event, ProfileWindow):
-        return event._replace(xspace=None, outcome="too_large", reason=reason)
+        return event._replace(xspace=None, outcome=outcome, reason=reason)
     assert isinstance(event, ExecutableCreated)
     return event._replace(proto=None, proto_reason=reason)
 

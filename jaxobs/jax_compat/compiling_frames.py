@@ -17,6 +17,9 @@ TRACING_FILES = ("_src/pjit.py", "_src/interpreters/partial_eval.py", "_src/api.
 CALL_FRAMES_TO_SEARCH = 20
 """As above for the frames of the jitted call, the sixth to the twelfth above the listener in every version."""
 
+TRANSFORMATION_FRAMES_TO_SEARCH = 50
+"""As above: each transformation takes four more frames. `jax.vmap(jax.hessian(f))` has five, up to the 29th frame."""
+
 
 TRANSFORMATIONS = frozenset({
     "_pjit_linearize", "_pjit_jvp", "_pjit_batcher", "_pjit_transpose", "_pjit_transpose_fancy", "_pjit_partial_eval",
@@ -51,7 +54,7 @@ class Lowering(NamedTuple):
     """A traced function that JAX is about to lower, for arguments with these shardings; None is an uncommitted one.
 
     `transformation` is not empty where the function is not lowered itself, but what `grad` or `vmap` made of it outside
-    any `jit`; `source` says which function, `avals` and `names` for what.
+    any `jit`: the last one first, where there were several. `source` says which function, `avals` and `names` for what.
     """
 
     jaxpr: Any
@@ -138,10 +141,14 @@ def lowering(frame: FrameType | None) -> Lowering | None:
     """What a listener was told is being lowered, or compiled. None: then shardings are not compared."""
     found: dict[str, Any] | None = None
     shardings: Sequence[Any] = ()
-    transformation = ""
-    for caller in _callers(frame, CALL_FRAMES_TO_SEARCH):
+    transformation: list[str] = []
+    for above, caller in enumerate(_callers(frame, TRANSFORMATION_FRAMES_TO_SEARCH)):
         name = caller.f_code.co_name
-        if name in ("_resolve_and_lower", "_pjit_call_impl_python") and found is None:
+        if (
+            above < CALL_FRAMES_TO_SEARCH
+            and name in ("_resolve_and_lower", "_pjit_call_impl_python")
+            and found is None
+        ):
             found = caller.f_locals
             shardings = found.get("in_shardings", ())
             arguments = found.get("args", ())
@@ -158,15 +165,14 @@ def lowering(frame: FrameType | None) -> Lowering | None:
                     for argument, sharding in zip(arguments, shardings, strict=True)
                 ]
         elif name in TRANSFORMATIONS:
-            transformation = name
-            break
+            transformation.append(name)
     jaxpr: Any = None if found is None else found.get("jaxpr")
     if found is None or jaxpr is None:
         return None
     source = jaxpr.jaxpr.debug_info
     avals = tuple(jaxpr.in_avals)
     return Lowering(
-        jaxpr, tuple(shardings), transformation, str(source.func_src_info), avals,
+        jaxpr, tuple(shardings), " of ".join(transformation), str(source.func_src_info), avals,
         source.safe_arg_names(len(avals)),
     )  # fmt: skip
 

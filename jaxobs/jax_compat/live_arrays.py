@@ -135,7 +135,6 @@ class Census:
         return all(perf_counter_ns() < until for _ in self._work)
 
     def groups(self, most: int) -> list[Group]:
-        """The largest `most` groups."""
         groups = []
         for (shape, dtype, sharding), lines in self._by_kind.items():
             made_most = max(lines, key=lambda line: lines[line][1])

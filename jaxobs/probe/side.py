@@ -29,13 +29,14 @@ from jaxobs.probe.steps.recorded import RecordedValues
 from jaxobs.probe.steps.tracing import Tracing
 from jaxobs.probe.transport.payloads import Payloads
 from jaxobs.probe.transport.sender import Agents, Sender
-from jaxobs.probe.watch import automatic, outside_jit, watched
+from jaxobs.probe.watch import ahead_of_time, automatic, outside_jit, watched
+from jaxobs.probe.watch.ahead_of_time import watch_compiled_ahead
 from jaxobs.probe.watch.automatic import watch_all_jitted
 from jaxobs.probe.watch.calls import Calls, Shared
-from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.executables import Executables
-from jaxobs.probe.watch.first_calls import FirstCalls
 from jaxobs.probe.watch.outside_jit import watch_loops_outside_jit
+from jaxobs.probe.watch.polling.completions import Completions
+from jaxobs.probe.watch.polling.first_calls import FirstCalls
 from jaxobs.probe.watch.registry import Watching
 from jaxobs.probe.watch.unmarked import UnmarkedCalls
 
@@ -144,12 +145,13 @@ class ProbeSide:
         if self.watches_all:
             jitting = Guard("jitted functions", "probe", self._log)
             jax, watch, current = sys.modules["jax"], self.watching.watch, self.loops.current
-            for file in (automatic.__file__, outside_jit.__file__):
+            for file in (automatic.__file__, ahead_of_time.__file__, outside_jit.__file__):
                 leave_out(file)
             self._put_back += [
                 put_back
                 for put_back in (
                     jitting.call(watch_all_jitted, jax, watch),
+                    jitting.call(watch_compiled_ahead, jax, watch, self.executables),
                     jitting.call(watch_loops_outside_jit, jax, watch, current),
                 )
                 if put_back is not None

@@ -45,6 +45,7 @@ from jaxobs.model.events.steps import (
     StepCompleted,
     StepEnded,
     StepRows,
+    StepUnseen,
     steps_of_rows,
 )
 
@@ -91,6 +92,7 @@ __all__ = [
     "StepCompleted",
     "StepEnded",
     "StepRows",
+    "StepUnseen",
     "steps_of_rows",
 ]
 
@@ -99,6 +101,7 @@ Event = (
     | SpanEnded
     | StepEnded
     | StepCompleted
+    | StepUnseen
     | LoopDeclared
     | LoopEnded
     | PhaseStarted

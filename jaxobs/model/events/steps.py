@@ -46,6 +46,17 @@ class StepCompleted(NamedTuple):
     uncertainty: int
 
 
+class StepUnseen(NamedTuple):
+    """No output of a call in step `step` of `loop` can be asked, so that nobody sees when the device is done with it.
+
+    Told once a second at most. `loop` as in `StepCompleted`.
+    """
+
+    loop: str
+    step: int
+    time: int
+
+
 class LoopDeclared(NamedTuple):
     """The user's own count of a loop's work: model FLOPs of one step, of all this process's devices together."""
 
@@ -100,8 +111,9 @@ where nothing ran and a bare number where one thing did. A plain step is one of 
 ROW_LENGTH = 11
 
 UNMARKED = ""
-"""In place of a loop's name in a row: no step, but a call of a watched function on the main thread outside any. `step`
-then counts such calls from 1 on, `dispatch` is the call, and the agent finds the loops that the calls make."""
+"""In place of a loop's name in a row: no step, but a call of a watched function outside any, on the main thread or on one
+that trains in its place. `step` then counts such calls from 1 on, `dispatch` is the call, and the agent finds the loops
+that the calls make."""
 
 
 def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:

@@ -68,7 +68,6 @@ class MainThreadSampler:
         self._processor_before = 0.0
 
     def run(self) -> None:
-        """The thread's life."""
         self._clock, waited = MainThreadClock(), WaitForProcessor()
         try:
             self._last = now()

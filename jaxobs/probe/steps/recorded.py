@@ -11,7 +11,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.watch.readiness import is_askable, is_ready
+from jaxobs.probe.watch.polling.readiness import is_askable, is_ready
 
 NAMES = 200
 """At most so many names: they become a label."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from jaxobs.flow.ring import Ring
-from jaxobs.model.events import Event, ExecutableCreated, ProfileWindow
+from jaxobs.flow.wire import payload_apart, without_payload
+from jaxobs.model.events import Event, ExecutableCreated
 
 MOST_WAITING_BYTES = 256 * 2**20
 """Four modules of the largest size that is decoded by default, or some hundred usual ones, fit while the agent is slow to
 take them; of an accelerator's host, whose memory is counted in tens of gigabytes, it is about a hundredth."""
-
-LARGE = (ExecutableCreated, ProfileWindow)
 
 
 class Payloads:
@@ -35,7 +33,7 @@ class Payloads:
         """Of all modules so far: a trace that holds the job's modules is at least as large."""
 
     def emit(self, event: Event) -> None:
-        if type(event) not in LARGE or not (size := payload_bytes(event)):
+        if not (size := payload_bytes(event)):
             self._ring.emit(event)
             return
         with self._lock:
@@ -44,7 +42,7 @@ class Payloads:
             if self._at_most + size > self._most:
                 self._at_most = self.waiting_bytes()
             if self._at_most + size > self._most:
-                self._ring.emit(_without_payload(event, self._why_not(size)))
+                self._ring.emit(without_payload(event, self._why_not(size), "failed"))
             else:
                 self._at_most += size
                 self._ring.emit(event)
@@ -61,16 +59,5 @@ class Payloads:
 
 def payload_bytes(event: Event) -> int:
     """Of the module or the trace in it."""
-    payload: Any = None
-    if type(event) is ExecutableCreated:
-        payload = event.proto
-    elif type(event) is ProfileWindow:
-        payload = event.xspace
+    _, payload = payload_apart(event)
     return len(payload) if isinstance(payload, bytes) else 0
-
-
-def _without_payload(event: Event, reason: str) -> Event:
-    if isinstance(event, ExecutableCreated):
-        return event._replace(proto=None, proto_reason=reason)
-    assert isinstance(event, ProfileWindow)
-    return event._replace(xspace=None, outcome="failed", reason=reason)

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
+from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic, now, thread_time
 from jaxobs.model.events import Event, ProbeReported
 from jaxobs.probe.transport.agent_process import Agent, Connection
 from jaxobs.probe.transport.replay import Retained, Unfolded
 from jaxobs.probe.transport.requests import Requests
-from jaxobs.probe.transport.wake_up import WakeUp
 
 RESTARTS = 3
 EVENTS_A_FRAME = 1_000
@@ -115,7 +115,6 @@ class Sender:
             self._agent.forget()
 
     def run(self) -> None:
-        """The sender thread's life."""
         try:
             self._open()
             self.begun.set()

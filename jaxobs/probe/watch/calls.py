@@ -14,10 +14,10 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.watch.completions import Completions
-from jaxobs.probe.watch.executables import Executables
-from jaxobs.probe.watch.first_calls import FirstCalls
-from jaxobs.probe.watch.output_leaf import OutputLeaf
+from jaxobs.probe.watch.executables import Created, Executables
+from jaxobs.probe.watch.polling.completions import Completions
+from jaxobs.probe.watch.polling.first_calls import FirstCalls
+from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
 from jaxobs.probe.watch.signatures import (
     Signature,
     is_transformed,
@@ -113,6 +113,11 @@ class Calls:
         self._earlier = executables_alive(function)
         self.complete = True  # whether every executable it has is known here
         self._explain(NOT_SEEN if is_jitted(function) else NOT_JITTED)
+
+    def compiled_ahead(self, made: Created) -> None:
+        """It is a program that was compiled ahead of time, and runs this executable alone."""
+        self._name, self.run, self.new = made.function, made.executable, False
+        self._explain(NOT_SEEN)
 
     def learned(self) -> Learned:
         """What an observer after this one need not learn anew."""

@@ -50,6 +50,11 @@ class Executables:
             if created.function == function and created.thread == thread
         ]
 
+    def newest_since(self, count: int) -> Created | None:
+        """The last executable that the current thread made after `count` was read."""
+        thread = threading.get_ident()
+        return next((made for made in reversed(self._created[count:]) if made.thread == thread), None)
+
     def of(self, function: str) -> list[int]:
         """All executables made for a function of that name so far, by any thread."""
         return [created.executable for created in self._created if created.function == function]

@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 from jaxobs.model.clock import now
 from jaxobs.model.events import UNMARKED
 from jaxobs.probe.watch.calls import Calls, Learned
+from jaxobs.probe.watch.executables import Created
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -43,7 +44,7 @@ class Watched(Generic[Parameters, Result]):
         if step is not None and step.hidden:
             return calls.function(*args, **kwargs)  # type: ignore[no-any-return]  # inside a trace nothing runs
         completions = calls.completions
-        sampling = completions.armed and completions.before_call(calls.leaf)
+        sampling = completions.armed and completions.before_call()
         started = now()
         try:
             result: Result = calls.function(*args, **kwargs)
@@ -120,6 +121,11 @@ class Watched(Generic[Parameters, Result]):
     def function(self) -> Callable[Parameters, Result]:
         """What is watched."""
         return self._function
+
+    def compiled_ahead(self, made: Created) -> None:
+        """What is watched is a program that was compiled ahead of time, into this executable."""
+        if self._calls is not None:
+            self._calls.compiled_ahead(made)
 
     def note_for(self, calls: Calls | None) -> None:
         """From now on note what it runs there; None notes nothing."""

@@ -16,9 +16,9 @@ from typing import Any
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.probe.watch.completions import LONG_RUN, POLL_SHARE, SHORTEST_POLL, TOLERANCE, Completions
-from jaxobs.probe.watch.output_leaf import OutputLeaf
-from jaxobs.probe.watch.readiness import is_ready
+from jaxobs.probe.watch.polling.completions import LONG_RUN, POLL_SHARE, SHORTEST_POLL, TOLERANCE, Completions
+from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
+from jaxobs.probe.watch.polling.readiness import is_ready
 
 LONGEST_PAUSE = 1.0
 """Seconds between two questions about a run that has lasted for half a minute or more: a relative error of 3 %."""

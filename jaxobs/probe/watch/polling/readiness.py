@@ -7,6 +7,7 @@ delete it. So both happen within one call into C, during which no other thread g
 
 from __future__ import annotations
 
+import weakref
 from itertools import filterfalse
 from operator import methodcaller
 from types import FunctionType
@@ -23,7 +24,15 @@ def is_askable(value: Any) -> bool:
 
 
 def is_ready(array: Any) -> bool:
-    """Of an askable array. Raises RuntimeError where it was deleted or donated."""
+    """Of an askable array, or a weak reference to one. Raises RuntimeError where it was deleted, donated or let go of."""
+    if type(array) is weakref.ref and (array := array()) is None:
+        raise RuntimeError("the array has been let go of")
     for ready in map(_IS_READY, filterfalse(_IS_DELETED, (array,))):
         return bool(ready)
     raise RuntimeError("the array has been deleted")
+
+
+def is_deleted(reference: weakref.ref[Any]) -> bool:
+    """Whether an askable array was deleted or donated while somebody still has it."""
+    array = reference()
+    return array is not None and bool(array.is_deleted())

@@ -1,26 +1,26 @@
 """When the device finished: by polling one output of a few calls, from a thread that sleeps in Python.
 
-The training thread never waits. A call that is sampled keeps one output leaf; this thread asks it `is_ready()`. (A
-thread that sits in `block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two kinds of
-facts come out: when a step's work was done, for the spacing of steps, and how long a run kept the device: from the
-later of its own start and the end of the run before it, to its end.
+The training thread never waits. A call that is sampled keeps one output leaf; this thread asks it `is_ready()`, and so
+does the training thread before the next call, which may donate it. (A thread that sits in `block_until_ready()` at
+interpreter exit aborts the process; one that sleeps does not.) Two kinds of facts come out: when a step's work was done,
+for the spacing of steps, and how long a run kept the device: from the later of its own start and the end of the run
+before it, to its end. Where a function has no output that can be asked, that is told, too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
-from jaxobs.model.events import UNMARKED, ExecutableRan, RunUnderWay, StepCompleted
+from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
-from jaxobs.probe.watch.output_leaf import BURST, OutputLeaf
-from jaxobs.probe.watch.readiness import is_ready
+from jaxobs.probe.watch.polling.output_leaf import BURST, OutputLeaf
+from jaxobs.probe.watch.polling.readiness import is_ready
+from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_lost
 
 EVERY_BURST = 10
 """Once an executable has its first samples, only every tenth looks at runs; the others at one completion: 20 wake-ups a
@@ -45,9 +45,6 @@ SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 TOLERANCE = 0.15
 """A run whose duration is not known to within this share is not reported."""
 
-SURE_SPACING = 0.05
-"""Of the time between the first and the last end of a burst: what both may be off by for the steps between to be told."""
-
 LATENCIES_KEPT = 1_000
 """Executables, twice each, whose latencies are known: one that is compiled again is another. What is forgotten is polled
 from the first moment on, once."""
@@ -55,28 +52,14 @@ from the first moment on, once."""
 LONG_RUN = 2 * NANOSECONDS
 """A run that has lasted this long is told of while it lasts: it may be a whole training."""
 
+SEEN_OF_LATE = 2 * NANOSECONDS
+"""Samples are a second apart at most, on average half of it."""
+
+MOST_PASSED_BY = 20
+"""Calls without an output that can be asked, after which there is a pause: one of another function may be among them."""
+
 PATIENCE = 600.0
 """Seconds after which a sample is given up: a device that does not finish shows as steps that do not end."""
-
-
-@dataclass(slots=True)
-class Sample:
-    """One call that is being looked at. `idle_before`: the call before it had finished when this one began.
-
-    `behind_unseen`: between the two a call was made of which no output can be looked at, so it may have waited for that.
-    """
-
-    way: OutputLeaf
-    leaf: Any
-    run: int
-    loop: str
-    step: int
-    started: int
-    ended: int
-    idle_before: bool
-    behind_unseen: bool = False
-    ready: int | None = None
-    uncertainty: int = 0
 
 
 class Completions:
@@ -94,6 +77,7 @@ class Completions:
         self._wanted = 1
         self._idle = True
         self._unseen = False
+        self._unseen_told = self._passed_by = 0
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
         self._looked_at: Counter[int] = Counter()
@@ -108,18 +92,23 @@ class Completions:
         """There is something to do `without_samples`."""
         self._arrived.put(None)
 
-    def before_call(self, way: OutputLeaf) -> bool:
-        """On the training thread, while calls are sampled: whether this one is, which has an output to look at."""
-        if way.exhausted:
-            self._unseen = True
-            return False
+    def before_call(self) -> bool:
+        """On the training thread, while calls are sampled: whether this one may be.
+
+        The newest sample is looked at before the call, to which its leaf may be donated.
+        """
         samples = self._samples  # read once: the polling thread may begin a new list at any time
         if not samples:
             return True
         previous = samples[-1]
         self._idle = False
         with Suppressed(Exception):  # donated meanwhile, or no array of JAX's; never into the user's call
-            self._idle = previous.ready is not None or is_ready(previous.leaf)
+            if previous.ready is None and previous.seen_ready is None and is_ready(previous.leaf):
+                previous.seen_ready = now()
+            self._idle = True if previous.ready is not None else previous.seen_ready is not None
+        if self._idle and len(samples) >= self._wanted:
+            self.armed = False
+            return False
         return True
 
     def after_call(
@@ -127,31 +116,63 @@ class Completions:
     ) -> None:
         """On the training thread, in sampled calls only: keep the leaf, disarm when there are enough."""
         try:
-            leaf = way.take(result)
+            leaf = None if way.exhausted else way.take(result)
             if leaf is None:
-                self._unseen = True
-            if leaf is None or len(self._samples) >= self._wanted:
+                self._pass_by(loop, step, ended)
                 return
-            thread = threading.get_ident()
-            if self._samples and thread != self._thread_of_samples:
+            samples, thread = self._samples, threading.get_ident()
+            if samples and thread != self._thread_of_samples:
                 return
             self._thread_of_samples = thread
-            idle_before, unseen, self._unseen = self._idle and bool(self._samples), self._unseen, False
+            lost = bool(samples) and is_lost(samples[-1])
+            if lost:
+                self._lose(samples[-1], loop, step, ended)
+            elif len(samples) >= self._wanted:
+                self.armed = False
+                return
+            idle_before, unseen, self._unseen = self._idle and bool(samples), self._unseen, False
             sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen)
             if is_ready(leaf):  # the backend ran it within the call
                 sample.ready = ended
-            self._samples.append(sample)
-            if (
-                run not in self._looked_at
-            ):  # seen for the first time: then all of it, which may not come again soon
-                self._wanted = BURST
-            if len(self._samples) >= self._wanted:
-                self.armed = False
-            self._arrived.put(None)
+            self._keep(samples, sample, in_place=lost)
         except Exception as error:  # outputs may be anything, or deleted; never into the user's call
             if raised_by_signal_handler(error):
                 raise
-            way.died()
+            way.lost()
+
+    def _keep(self, samples: list[Sample], sample: Sample, *, in_place: bool) -> None:
+        """`in_place` of one that was lost: then it is the last, as the others may be lost as well."""
+        if in_place:
+            samples[-1] = sample
+            self._wanted = len(samples)
+        else:
+            samples.append(sample)
+            if sample.run not in self._looked_at:
+                self._wanted = BURST  # seen for the first time: then all of it, which may not come again soon
+        self._arrived.put(None)
+
+    def _lose(self, last: Sample, loop: str, step: int, ended: int) -> None:
+        """The call that is over has taken its leaf."""
+        self._unseen = True
+        last.way.lost()
+        if (last.loop, last.step) != (loop, step):
+            self._tell_unseen(last.loop, last.step, ended)
+
+    def _pass_by(self, loop: str, step: int, ended: int) -> None:
+        """A call without an output that can be asked."""
+        self._unseen = True
+        self._passed_by += 1
+        if ended - self.latest_ready >= SEEN_OF_LATE:  # else another function's tell
+            self._tell_unseen(loop, step, ended)
+        if self._passed_by >= MOST_PASSED_BY and not self._samples:
+            self.armed = False
+            self._arrived.put(None)
+
+    def _tell_unseen(self, loop: str, step: int, ended: int) -> None:
+        """Nobody sees when the device is done with what this step has called. Once a second at most."""
+        if (loop or step) and ended - self._unseen_told >= NANOSECONDS:
+            self._unseen_told = ended
+            self._emit(StepUnseen(loop, step, ended))
 
     def run(self) -> None:
         """The polling thread's life."""
@@ -170,40 +191,56 @@ class Completions:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
         self._samples = []
         self._wanted = BURST if burst else 1
-        self._idle, self._unseen = True, False
-        self._forget_arrivals()
+        self._idle, self._unseen, self._passed_by = True, False, 0
+        while not self._arrived.empty():  # nobody else takes from it
+            self._arrived.get()
         self.armed = True
-        position = 0
-        while position < self._wanted and not self._stop.is_set():
-            if position >= len(self._samples):
-                try:
-                    self._arrived.get(timeout=1.0 if position else self.without_samples())
-                except queue.Empty:
-                    if position:
-                        break  # the loop has paused; what there is must do
-                continue
-            if position == 0:
-                self.without_samples()  # once more: what it waits for may have ended just before this call began
-            sample = self._samples[position]
-            if not self._await(sample, self._samples[position - 1] if position else None):
+        done: list[Sample] = []
+        while len(done) < self._wanted and (sample := self._next(done)) is not None:
+            try:
+                if not self._await(sample, done[-1] if done else None):
+                    break
+            except RuntimeError:  # "Array has been deleted"
+                if self._is_replaced(sample, len(done)):
+                    continue
+                sample.way.lost()
                 break
-            sample.way.measure(sample.leaf)
+            sample.way.seen(sample.leaf)
             sample.leaf = None
-            position += 1
+            done.append(sample)
         self.armed = False
-        done = self._samples[:position]
         self._samples = []
         if done:
             self._rounds += 1
             self._report(done, burst=len(done) > 1)
 
-    def _forget_arrivals(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._arrived.get_nowait()
+    def _next(self, done: list[Sample]) -> Sample | None:
+        """The sample behind those that are done. None where the loop pauses, or no output can be asked."""
+        while not self._stop.is_set():
+            if len(done) < len(self._samples):
+                if not done:
+                    self.without_samples()  # what it waits for may have ended just before this call began
+                return self._samples[len(done)]
+            if not (done or self.armed):
+                return None
+            try:
+                self._arrived.get(timeout=1.0 if done else self.without_samples())
+            except queue.Empty:
+                if done:
+                    return None  # what there is must do
+        return None
+
+    def _is_replaced(self, sample: Sample, position: int) -> bool:
+        """Whether its leaf was donated to another call that is looked at in its place."""
+        while self._samples[position] is sample and not self._stop.is_set():
+            try:
+                self._arrived.get(timeout=1.0)
+            except queue.Empty:
+                return False
+        return not self._stop.is_set()
 
     def _await(self, sample: Sample, before: Sample | None) -> bool:
-        """Poll until the leaf is ready. False where it died or patience ended."""
+        """Poll until the leaf is ready. False where patience ended; raises RuntimeError where it died."""
         begun = sample.started
         if before is not None and before.ready is not None and not sample.idle_before:
             begun = max(begun, before.ready)
@@ -216,27 +253,23 @@ class Completions:
         last_not_ready = (
             max(sample.ended, before.ready) if before is not None and before.ready else sample.ended
         )
-        try:
-            if sample.ready is None and ahead > SHORTEST_POLL:
-                self._stop.wait(ahead)
-            while sample.ready is None:
-                asked = now()
-                if is_ready(sample.leaf):
-                    ready = now()
-                    sample.ready = (last_not_ready + ready) // 2
-                    sample.uncertainty = (ready - last_not_ready) // 2
-                    break
-                last_not_ready = asked
-                if asked >= next_report:
-                    next_report = asked + NANOSECONDS
-                    self._emit(RunUnderWay(sample.run, begun, asked))
-                waited = seconds(asked - begun)
-                if waited > PATIENCE or self._stop.is_set():
-                    return False
-                self._stop.wait(min(LONGEST_POLL, max(SHORTEST_POLL, POLL_SHARE * waited)))
-        except RuntimeError:  # "Array has been deleted"
-            sample.way.died()
-            return False
+        if sample.ready is None and ahead > SHORTEST_POLL:
+            self._stop.wait(ahead)
+        while sample.ready is None:
+            asked = now()
+            if is_done(sample):
+                ready = sample.seen_ready or now()
+                sample.uncertainty = max(0, ready - last_not_ready) // 2
+                sample.ready = last_not_ready + sample.uncertainty
+                break
+            last_not_ready = asked
+            if asked >= next_report:
+                next_report = asked + NANOSECONDS
+                self._emit(RunUnderWay(sample.run, begun, asked))
+            waited = seconds(asked - begun)
+            if waited > PATIENCE or self._stop.is_set():
+                return False
+            self._stop.wait(min(LONGEST_POLL, max(SHORTEST_POLL, POLL_SHARE * waited)))
         self.latest_ready = sample.ready
         latencies.append(seconds(max(0, sample.ready - begun)))
         return True
@@ -244,7 +277,7 @@ class Completions:
     def _report(self, done: list[Sample], *, burst: bool) -> None:
         last = done[-1]
         assert last.ready is not None
-        for sample in _completions(done):
+        for sample in completions_of(done):
             if sample.loop or sample.step:  # else it is no step, and no call that is told by itself
                 assert sample.ready is not None
                 self._emit(StepCompleted(sample.loop, sample.step, sample.ready, sample.uncertainty))
@@ -263,30 +296,3 @@ class Completions:
                 continue
             if burst and duration > 0 and uncertainty <= TOLERANCE * duration:
                 self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))
-
-
-def _completions(done: list[Sample]) -> list[Sample]:
-    """Those of a burst whose ends are told, in their order.
-
-    Of calls that are told one by one it is not known here which function's are the steps: the last of each.
-    """
-    chosen = {sample.run: sample for sample in done} if done[-1].loop == UNMARKED else {0: done[-1]}
-    first = _spaced_from(done)
-    return [sample for sample in done if sample is first or any(sample is last for last in chosen.values())]
-
-
-def _spaced_from(done: list[Sample]) -> Sample | None:
-    """The first sample from which on each is the next step of one executable, if both ends are known well.
-
-    So the time of long steps is known from one burst, of a loop too in which something else lies between any two bursts.
-    """
-    last = done[-1]
-    assert last.ready is not None
-    for at, first in enumerate(done[:-1]):
-        assert first.ready is not None
-        row = done[at:]
-        alike = all((sample.run, sample.loop) == (last.run, last.loop) for sample in row)
-        sure = first.uncertainty + last.uncertainty <= SURE_SPACING * (last.ready - first.ready)
-        if alike and sure and last.step - first.step == len(row) - 1:
-            return first
-    return None

@@ -1,0 +1,61 @@
+"""Programs that a script compiles ahead of time are watched by themselves, where a launcher has attached.
+
+`jax.stages.Lowered` is public, and `lowered.compile()` the one way from it to a program that can be called.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from jaxobs.plugin.guard import Suppressed
+from jaxobs.probe.watch.automatic import is_of_jax
+from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.watched import Watched
+
+
+class WatchedProgram(Watched[..., Any]):
+    """A library may ask `isinstance(compiled, jax.stages.Compiled)`: the answer is that of the program."""
+
+    @property  # type: ignore[misc]  # object's own is an attribute
+    def __class__(self) -> type:
+        return type(self.function)
+
+
+def watch_compiled_ahead(
+    jax: ModuleType, watch: Callable[[Any], Watched[Any, Any]], executables: Executables
+) -> Callable[[], None]:
+    """From now on `watch` what `compile()` returns. Gives what puts the method back, where it is still ours."""
+    lowered = jax.stages.Lowered
+    original = lowered.compile
+
+    @functools.wraps(original)
+    def compiling(self: Any, *args: Any, **kwargs: Any) -> Any:
+        count = executables.count
+        try:
+            compiled = original(self, *args, **kwargs)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            raise
+        if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
+            return compiled
+        with Suppressed(Exception):  # a program that cannot be watched runs all the same
+            made = executables.newest_since(count)
+            if made is not None:
+                found = watch(compiled)
+                found.__class__ = WatchedProgram
+                found.compiled_ahead(made)
+                return found
+        return compiled
+
+    lowered.compile = compiling
+
+    def put_back() -> None:
+        if lowered.compile is compiling:
+            lowered.compile = original
+
+    return put_back

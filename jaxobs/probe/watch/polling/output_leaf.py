@@ -1,0 +1,155 @@
+"""Which output of a watched function is looked at: the smallest that lives long enough."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.probe.watch.polling.readiness import is_askable, is_deleted
+from jaxobs.probe.watch.polling.room import ALWAYS, room
+from jaxobs.probe.watch.signatures import step_into
+
+BURST = 4
+"""Calls in a row that one sample looks at. The device may be far behind the host: the wait for the first is long and its
+end known only roughly, but from it on the next ones are polled closely, and each end is the next one's beginning."""
+
+
+Way = tuple[tuple[str, Any], ...]
+"""Steps of `step_into` from an output to one of its leaves."""
+
+
+LOST_IN_A_ROW = 40
+"""Calls whose leaf was donated before it was ready after which no more is asked: more than a host can be ahead of its
+device. Until then the host may wait for one of them, as where it reads the loss each tenth step."""
+
+LOST_OTHERWISE = 4
+"""Calls in a row whose leaf was lost though the next call took none, after which another leaf is asked. The first few may
+have been lost before it was known which are donated."""
+
+
+class OutputLeaf:
+    """The way to the smallest output leaf of one watched function that lives long enough, found once.
+
+    A donated leaf is dead by the next step. If every leaf is donated, or too large to be kept, one of them is asked as
+    long as it lives: until the next call. Where it is never ready by then, the function's device time stays absent.
+    """
+
+    __slots__ = ("_earlier", "_losses", "_room", "_short_lived", "_ways", "exhausted")
+
+    def __init__(self) -> None:
+        self._ways: list[Way] | None = None
+        self._earlier: list[tuple[Way, weakref.ref[Any]]] | None = None
+        """Once a leaf was lost, all of one result: at the next call they show what is donated, of hundreds at once."""
+        self._room: int | None = None
+        self._short_lived = False
+        self._losses = 0
+        self.exhausted = False
+
+    def take(self, result: Any) -> Any:
+        """The leaf of this result, or a weak reference to one that is too large; None where there is none to look at."""
+        if self._ways is None:
+            try:
+                self._ways = _ways_to_leaves(result)
+            except Exception as error:
+                if not raised_by_signal_handler(error):
+                    self._ways = []  # what the user returned cannot be flattened
+                raise
+        if self._earlier is not None:
+            self._leave_out_donated(result)
+        while self._ways:
+            try:
+                leaf = _leaf_at(self._ways[0], result)
+                if leaf is not None:
+                    if leaf.nbytes <= ALWAYS or leaf.nbytes <= self._room_for(leaf):
+                        return leaf
+                    self._short_lived = True
+                    return weakref.ref(leaf)
+            except (AttributeError, KeyError, IndexError, TypeError) as error:
+                # Another structure than the first time.
+                if raised_by_signal_handler(error):
+                    raise
+            self._ways.pop(0)
+        self.exhausted = True
+        return None
+
+    def _room_for(self, leaf: Any) -> int:
+        """As it was when it was last looked at; here only once, as the training thread does no more than it must."""
+        if self._room is None:
+            self._room = room(leaf, BURST)
+        return self._room
+
+    def seen(self, leaf: Any) -> None:
+        """On the polling thread: it was ready. How much memory is there by now for outputs like this one?"""
+        self._losses = 0
+        if self._room is not None:
+            with contextlib.suppress(Exception):  # a device may not tell, or be gone
+                self._room = room(leaf() if type(leaf) is weakref.ref else leaf, BURST)
+
+    def lost(self) -> None:
+        """The leaf was donated or let go of before anybody saw it to be ready: take another one if there is one."""
+        self._losses += 1
+        if not self._short_lived and self._earlier is None:
+            self._earlier = []
+        if self._losses >= LOST_IN_A_ROW:
+            self.exhausted = True
+
+    def _leave_out_donated(self, result: Any) -> None:
+        """In two calls in a row: remember the leaves of the first, and see which of them the second has deleted."""
+        if not self._ways:
+            return
+        if not self._earlier:
+            self._earlier = list(_references(self._ways, result))
+            return
+        donated = {
+            id(way) for way, leaf in self._earlier if is_deleted(leaf)
+        }  # keys in a way may be the user's
+        left = [way for way in self._ways if id(way) not in donated]
+        if not donated and self._losses > LOST_OTHERWISE:
+            left = left[1:]
+        if left and len(left) < len(self._ways):
+            self._losses = 0
+        self._short_lived = not left
+        self._ways, self._earlier = left or self._ways[:1], None
+
+
+def _leaf_at(way: Way, result: Any) -> Any:
+    """None where there is no array of JAX's own. Raises as `step_into` does where the structure is another one."""
+    for how, key in way:
+        result = step_into(result, how, key)
+    return result if is_askable(result) else None
+
+
+def _references(ways: list[Way], result: Any) -> Iterator[tuple[Way, weakref.ref[Any]]]:
+    for way in ways:
+        with contextlib.suppress(AttributeError, LookupError, TypeError):
+            leaf = _leaf_at(way, result)
+            if leaf is not None:
+                yield way, weakref.ref(leaf)
+
+
+def _ways_to_leaves(result: Any) -> list[Way]:
+    """Paths to the array leaves, smallest first: the loss before the parameters. Steps are those of `step_into`."""
+    from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
+
+    found: list[tuple[int, int, Way]] = []
+    for path, leaf in tree_flatten_with_path(result)[0]:
+        if not is_askable(leaf):
+            continue
+        way: list[Any] = []
+        for key in path:
+            if isinstance(key, SequenceKey):
+                way.append(("item", key.idx))
+            elif isinstance(key, DictKey):
+                way.append(("item", key.key))
+            elif isinstance(key, GetAttrKey):
+                way.append(("attribute", key.name))
+            else:
+                break
+        else:
+            # Of equals the later one: state comes first by custom, and is donated to the next step.
+            found.append((int(getattr(leaf, "nbytes", sys.maxsize)), -len(found), tuple(way)))
+    return [way for _, _, way in sorted(found)]
