@@ -213,6 +213,7 @@ class Fold:
             events.SpanEnded: self.spans.plugin_ended,
             events.StepEnded: self._step_ended,
             events.StepCompleted: in_turn(self._step_completed, self._signs.happened, self.under_way.ended),
+            events.StepUnseen: self._step_unseen,
             events.LoopDeclared: lambda event: self.loops.named(event.loop).declared(event),
             events.LoopEnded: self._loop_ended,
             events.PhaseStarted: self.run_time.phase_started,
@@ -243,6 +244,13 @@ class Fold:
         self.run_time.step_ended(event, its_end_is_reported=not loop.inferred)
         self.recent.step_ended(event)
         self.spans.step_ended(event, loop)
+
+    def _step_unseen(self, event: events.StepUnseen) -> None:
+        name = event.loop
+        if name == events.UNMARKED:
+            name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
+        if name != events.UNMARKED:
+            self.loops.named(name).unseen()
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:

@@ -50,7 +50,6 @@ class Refusals:
         self._counts: Counter[str] = Counter()
 
     def note(self, reason: str) -> None:
-        """One more was refused."""
         reason = reason[:REASON_LETTERS]
         if reason in self._counts or len(self._counts) < REASONS_KEPT:
             self._counts[reason] += 1

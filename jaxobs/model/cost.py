@@ -8,13 +8,17 @@ evaluation. Integer, compare, select and convert work is no FLOP.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Final
 
 from jaxobs.report.units import amount, byte_size
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+COLLECTIVES: Final = frozenset((
+    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "ragged-all-to-all", "recv",
+    "reduce-scatter", "send",
+))  # fmt: skip
+"""Opcodes of XLA's collectives: the kinds of ``Cost.collective_bytes``."""
 
 
 def _scaled(values: Mapping[str, float], times: float) -> dict[str, float]:
@@ -240,14 +244,11 @@ class OperationCost:
 class ModuleCost:
     """The cost of a compiled module on one device, whole and by operation."""
 
-    module_name: str
     fingerprint: str
     """Short hash of the module's content, the same in every process and independent of source paths."""
     instruction_count: int
     cost: Cost
     """The sum of the operations' costs; a lower bound where ``cost.exact`` is False."""
-    most: Cost | None
-    """An upper bound: ``cost`` itself where that is exact, None where there is no bound."""
     operations: tuple[OperationCost, ...]
     donatable_bytes: float | None = None
     """Bytes of arguments that outputs could take over, by shape and element type, and that are not donated."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+SCALE: Final = 3
+"""Of buckets as OTLP's exponential and Prometheus's native histograms have them: bounds grow by 2^(1/2^SCALE), 9 %. A
+quantile between two of them is right to 4.5 %, and the 160 buckets that OpenTelemetry's SDK keeps by default reach from
+1 ms to 17 min (https://opentelemetry.io/docs/specs/otel/metrics/data-model/#exponentialhistogram)."""
+
+FARTHEST: Final = 30 << SCALE
+"""Values beyond 2^30 or below 2^-30 (34 years, and a nanosecond) share the outermost buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ class Exemplar:
 class HistogramValue:
     """`counts` has one entry a bucket plus one for `+Inf`, not cumulative; `exemplars` are aligned with it.
 
-    The same observations in buckets of `model.exponential`: `zeros` of them are 0, the others by index.
+    The same observations in buckets by `bucket_index`: `zeros` of them are 0.
     """
 
     counts: tuple[int, ...]
@@ -69,6 +78,16 @@ class HistogramValue:
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+
+def bucket_index(value: float) -> int:
+    """The bucket of a positive value: index i holds what is above 2^(i/2^SCALE) and at most 2^((i+1)/2^SCALE)."""
+    return max(-FARTHEST, min(FARTHEST, math.ceil(math.log2(value) * (1 << SCALE)) - 1))
+
+
+def upper_bound(index: int) -> float:
+    """The largest value of a bucket."""
+    return math.inf if index >= FARTHEST else 2.0 ** ((index + 1) / (1 << SCALE))
 
 
 Value = float | HistogramValue

@@ -56,6 +56,8 @@ class ModuleTime:
     """The sum over these runs, each from its first operation to the end of its last; None where none is known."""
     cut_runs: int = 0
     """Runs beside them that the trace holds in part."""
+    cut_seconds: float = 0.0
+    """What it holds of those, each from its first operation there to the end of its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +83,12 @@ class StretchTime:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step, as the program's step annotation or the device marked it."""
+    """One step, as the program's step annotation marked it."""
 
     name: str
     number: int
     start_seconds: float
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTime:
-    """One queue of a device: a stream of a GPU, a line of a TPU, a worker thread of a CPU."""
-
-    name: str
-    count: int
-    busy_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +125,6 @@ class DeviceTrace:
     operations: tuple[OperationTime, ...]
     """By charged time, the largest first."""
     modules: tuple[ModuleTime, ...]
-    streams: tuple[StreamTime, ...]
-    steps: tuple[Step, ...] = ()
-    """Steps that the device itself marks (TPU)."""
     stretches: Mapping[str, StretchTime] = field(default_factory=dict)
     """By the name that the reader gave them."""
     notes: tuple[str, ...] = ()

@@ -29,8 +29,6 @@ LARGEST = math.sqrt(1.7e308)
 class WindowFacts:
     """What profiler windows saw of a loop in a step: seconds of one device."""
 
-    steps: float
-    """Those inside the windows."""
     busy: float
     latency: float
     """Charged to `latency`, `gap` included."""
@@ -186,7 +184,7 @@ def _window(profile: ProfileView | None) -> WindowFacts | None:
         return None
     steps, gap = profile.steps, profile.gap_seconds
     latency = profile.seconds_by_bottleneck.get("latency", 0.0)
-    return WindowFacts(steps, profile.busy_seconds / steps, latency / steps, gap / steps)
+    return WindowFacts(profile.busy_seconds / steps, latency / steps, gap / steps)
 
 
 def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iterator[WorkFacts]:

@@ -29,7 +29,6 @@ class Finding:
     saves_bytes: float | None = None
 
     def to_dict(self, condition: str) -> dict[str, Any]:
-        """Plain data for a snapshot."""
         an_hour = None if self.saves_ratio is None else self.saves_ratio * HOUR
         document: dict[str, Any] = {
             "condition": condition,

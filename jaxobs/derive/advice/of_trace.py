@@ -49,9 +49,7 @@ def _whole(profiled: Profiled, steps: int, span: float, confidence: float) -> Lo
     shares = {"latency": latency / span, "communication": exposed / span}
     shares = {word: share for word, share in shares.items() if share <= 1}
     each = steps * len(traces)
-    window = (
-        WindowFacts(float(steps), profiled.busy_seconds / each, latency / each, gap / each) if each else None
-    )
+    window = WindowFacts(profiled.busy_seconds / each, latency / each, gap / each) if each else None
     return LoopFacts("trace", 1.0, shares, confidence, None, window, is_trace=True)
 
 

@@ -16,7 +16,6 @@ from jaxobs.derive.refusal import require
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
 from jaxobs.model.figure import Figure
-from jaxobs.model.metrics import Metric
 from jaxobs.vocabulary.compilation import PHASES
 from jaxobs.vocabulary.labels import EAGER, OTHER
 
@@ -61,7 +60,6 @@ class Compiles:
         self.recompilations = Recompilations(series)
         self.persistent_cache = PersistentCache(series)
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._counted: dict[tuple[str, ...], float] = {}
         self._weights: dict[str, tuple[float, ...]] = {}
         self._largest: Largest[str] = Largest(LISTED)
         self._listed: list[str] = []
@@ -195,13 +193,12 @@ class Compiles:
         }
         for name in changed:
             shown = name if name in self._shown else OTHER
-            self._count(compilation_metrics.COMPILATIONS, (name,), (shown,), self.count[name])
+            total = self._series.total
+            total(compilation_metrics.COMPILATIONS, (shown,), self.count[name], (name,))
             for phase, amount in self.seconds[name].items():
-                self._count(
-                    compilation_metrics.COMPILE_FUNCTION_SECONDS, (name, phase), (shown, phase), amount
-                )
+                total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (shown, phase), amount, (name, phase))
             for cause, times in self.recompilations.counts[name].items():
-                self._count(compilation_metrics.RECOMPILATIONS, (name, cause), (shown, cause), times)
+                total(compilation_metrics.RECOMPILATIONS, (shown, cause), times, (name, cause))
         oldest: dict[str, int] = {}
         for event in self._in_flight.values():
             oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
@@ -219,7 +216,6 @@ class Compiles:
         return self._views
 
     def left_out(self) -> LeftOut:
-        """What is in no list."""
         count = len(self._weights) - len(self._views)
         listed = sum(self._weights[name][0] for name in self._views)
         return LeftOut(
@@ -234,11 +230,3 @@ class Compiles:
             self.recompilations.views(name),
             {phase: float(self.seconds[name].get(phase, 0.0)) for phase in PHASES},
         )
-
-    def _count(self, metric: Metric, key: tuple[str, ...], labels: tuple[str, ...], total: float) -> None:
-        """What is new since the last time goes to the series that the function has now, so that no counter falls."""
-        counter = (metric.name, *key)
-        new = total - self._counted.get(counter, 0.0)
-        if new or counter not in self._counted:
-            self._counted[counter] = total
-            self._series.add(metric, labels, new)

@@ -67,7 +67,6 @@ class PersistentCache:
             self._series.add(compilation_metrics.CACHE_SECONDS_SAVED, (), max(0.0, saved))
 
     def view(self) -> PersistentCacheView:
-        """What is shown of the cache, by what the compiles so far said."""
         return PersistentCacheView(
             Figure(self.enabled, NOT_COMPILED if self.enabled is None else self._why_mixed()),
             self.hits,

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.steps.intervals import Span, joined
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.model.figure import Figure, figure
+from jaxobs.model.intervals import Span, joined
 from jaxobs.vocabulary.compilation import CAUSES
 
 SPANS_KEPT: Final = 1_000

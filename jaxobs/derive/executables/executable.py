@@ -21,7 +21,8 @@ SAMPLES_AT_A_TIME = 3
 
 UNEVEN = 2.0
 """Times the median that the mean of sampled runs may be. Where a tenth of the runs took eighteen times as long as the
-others, the device seemed idle for half of the time in which it was busy throughout."""
+others, the device seemed idle for half of the time in which it was busy throughout. And times the shortest that the
+longest may be, of runs that may differ."""
 
 LATEST = 5e-4
 """Seconds. Polls are at least 0.2 ms apart, and a thread wakes late on a busy machine: the end of a run is seen up to
@@ -48,6 +49,11 @@ class Windows:
     """By operation, over all devices."""
     runs_counted: float = 0.0
     """Runs on all devices in the windows that report them."""
+
+    @property
+    def seconds_per_run(self) -> float | None:
+        """None where they saw no run."""
+        return self.seconds / self.runs if self.runs > 0 else None
 
 
 @dataclass(slots=True)
@@ -79,6 +85,8 @@ class Executable:
     """Share to within which the newest sample is known."""
     spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_count: int = 0
+    mostly_missed: bool = False
+    """Whether polls could time far fewer of its runs than of another one in the same steps."""
     windows: Windows = field(default_factory=Windows)
     measured: Cost | None = None
     """The cost with the measured repetitions, where the module does not tell them."""
@@ -103,11 +111,12 @@ class Executable:
     def timed_seconds_per_run(self) -> float | None:
         """The median of the newest samples less what polls are late, and no more than the spacing of its runs.
 
-        Without samples it is that of traced runs, which tracing makes longer: the spacing, of untraced ones, bounds it.
+        Else it is that of traced runs, which tracing makes longer: the spacing, of untraced ones, bounds it.
         """
         spaced = statistics.median(self.spacings) if self.spacings else math.inf
-        if not self.samples:
-            return min(self.windows.seconds / self.windows.runs, spaced) if self.windows.runs > 0 else None
+        if not self.samples_tell:
+            traced = self.windows.seconds_per_run
+            return None if traced is None else min(traced, spaced)
         sampled = statistics.median(self.samples)
         return min(sampled - self._lateness(sampled), spaced)
 
@@ -145,6 +154,26 @@ class Executable:
             return 0.0
         mean, middle = statistics.fmean(self.samples), statistics.median(self.samples)
         return mean - middle if mean > UNEVEN * middle else 0.0
+
+    @property
+    def samples_tell(self) -> bool:
+        """Whether samples tell the time of a run; else traced runs do, if there are any.
+
+        Of runs that differ it depends on their length which are sampled. So it does of runs that are mostly too short to
+        be timed by polls: the few that were are the longest ones. Of a run of 0.7 ms between others one was, of 3 ms.
+        """
+        few = len(self.samples) < 2 * SAMPLES_AT_A_TIME and self.windows.runs >= SAMPLES_AT_A_TIME
+        return bool(self.samples) and not few and not self.mostly_missed and not self.differs
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether its loops and branches, and so its runs, may take now this long and now that."""
+        return self.cost is not None and not self.cost.exact
+
+    @property
+    def differs(self) -> bool:
+        """Whether runs were seen to differ that may."""
+        return self.may_differ and bool(self.samples) and max(self.samples) > UNEVEN * min(self.samples)
 
     @property
     def lower_bound_reason(self) -> str | None:

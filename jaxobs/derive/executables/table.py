@@ -9,7 +9,6 @@ from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.figure import Figure
-from jaxobs.model.metrics import Metric
 from jaxobs.vocabulary.labels import OTHER
 
 LISTED = 300
@@ -25,7 +24,6 @@ class ExecutableTable:
         self._selection: Selection[int] = Selection(limit)
         self._longest: Largest[int] = Largest(LISTED)
         self._weights: dict[int, tuple[float, ...]] = {}
-        self._counted: dict[tuple[str, int], float] = {}
         self.views: dict[int, ExecutableView] = {}
         """By number, of those that are listed or have series of their own."""
         self.listed: list[int] = []
@@ -46,9 +44,10 @@ class ExecutableTable:
             if executable.fingerprint and self._executables.why_no_runs(executable) is None:
                 own = (executable.function, executable.fingerprint)
                 labels = own if executable.number in shown else (OTHER, OTHER)
-                self._count(executable_metrics.EXECUTABLE_RUNS, executable, labels, executable.runs)
+                key, total = (str(executable.number),), self._series.total
+                total(executable_metrics.EXECUTABLE_RUNS, labels, executable.runs, key)
                 if executable.seconds:
-                    self._count(executable_metrics.EXECUTABLE_SECONDS, executable, labels, executable.seconds)
+                    total(executable_metrics.EXECUTABLE_SECONDS, labels, executable.seconds, key)
         self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
@@ -70,12 +69,6 @@ class ExecutableTable:
     def _view(self, number: int) -> ExecutableView:
         executable = self._executables[number]
         return executable_view(executable, self._executables.why_no_runs(executable), self._executables.peaks)
-
-    def _count(self, metric: Metric, executable: Executable, labels: tuple[str, ...], total: float) -> None:
-        key = (metric.name, executable.number)
-        new = total - self._counted.get(key, 0.0)
-        self._counted[key] = total
-        self._series.add(metric, labels, new)
 
 
 def _weight(executable: Executable) -> tuple[float, ...]:

@@ -26,6 +26,11 @@ NOT_TIMED = (
     "not donated and small beside the free memory"
 )
 
+TOO_SHORT = "most of its runs are too short for polls to time, and no profiler window has seen it yet"
+TOO_DIFFERENT = (
+    "its runs take too different times for some to tell of all, and no profiler window was long enough yet"
+)
+
 NOT_SETTLED = "no step that it ran in has ended yet"
 
 
@@ -78,8 +83,9 @@ def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peak
     per_run, cost, bound = executable.seconds_per_run, executable.work, executable.bound
     near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
     runs, spent, source = _counted(executable, why_no_runs)
-    unmeasured = None if per_run is not None else why_no_runs or NOT_TIMED
-    traced = TRACED if per_run is not None and not executable.samples else None
+    not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.mostly_missed else NOT_TIMED
+    unmeasured = None if per_run is not None else why_no_runs or not_timed
+    traced = TRACED if per_run is not None and not executable.samples_tell else None
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None

@@ -7,18 +7,17 @@ from typing import NamedTuple
 
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.loop_time import OF_LOOPS, LoopTime, seconds_by_category
+from jaxobs.derive.loops.wall_time.run_seconds import RunSeconds
 from jaxobs.derive.loops.wall_time.stalls import FACTOR
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
-from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.model.figure import Figure, figure
 from jaxobs.report.units import percent
 from jaxobs.vocabulary.labels import EAGER
-from jaxobs.vocabulary.wall_time import CATEGORIES
 
 PAUSE = 60 * NANOSECONDS
 """A loop that has ended no step for this long holds the charging back no longer, nor does a job that reports nothing. It
@@ -33,6 +32,9 @@ while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
+
+IN_ADVANCE = ("productive", "stalled")
+"""Categories that a long run or a long step is charged to while it lasts: its step tells of those seconds at its end."""
 
 MOST_LOST = 0.01
 """Share of the events: what is dropped is mostly steps, whose time then seems to be spent outside them."""
@@ -53,8 +55,7 @@ class RunTime:
     That is the end of the last step of each loop that runs, the beginning of a compile or phase under way, else the job's
     last report.
     What no event explains is `initialisation` before the first step or the first executable of the user's own, whichever
-    is earlier, and `other` after it. So no category ever falls, and together they are the age at that moment. Where the
-    beginning of a phase was lost, what was charged to `other` meanwhile is made good with time that is unexplained later.
+    is earlier, and `other` after it. So no category ever falls, and together they are the age at that moment.
 
     `stalled` is what steps took beyond their usual time for no reason that was seen, `other` has what they took while
     something was seen to go on (`Stalls`). While a long step is under way both grow already, if the loop is an iteration,
@@ -65,22 +66,21 @@ class RunTime:
     def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
         self._series = series
         self._signs = signs
-        self._charged_until = began
+        self._spent = RunSeconds(series, began)
         self._first_step: int | None = None
         self._first_executable: int | None = None
         self._running: dict[str, _Running] = {}
         self._heard_until: int | None = None
         self._lost = 0.0
-        self._compiling = Intervals()
         self._open_phases: dict[int, str | None] = {}
-        self._unexplained = 0.0
-        self._late = {"checkpoint": 0.0, "initialisation": 0.0}
-        self._phases = {"checkpoint": Intervals(), "initialisation": Intervals()}
+        """By when they began, the loops that they are inside of."""
         self._charged = dict.fromkeys(OF_LOOPS, 0.0)
         """Of what loops have spent on each category, the seconds that need not be charged any more."""
-        self.seconds = dict.fromkeys(CATEGORIES, 0.0)
-        for category in CATEGORIES:
-            series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Charged so far, by category."""
+        return self._spent.by_category
 
     def reported(self, time: int, lost: float) -> None:
         """All that happened in the job up to `time` has arrived, but for the share `lost` of the events."""
@@ -118,14 +118,13 @@ class RunTime:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
         self._open_phases.pop(event.start, None)
         self._signs.seen(event.end)
-        if event.inside is None and event.phase in self._phases:
-            # Where in the phase its loops lay is not known; they are charged first, and it gets what is left.
-            self._phases[event.phase].add(event.start, event.end)
+        if event.inside is None:
+            self._spent.phase_ended(event.phase, event.start, event.end)
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
         self._signs.seen(event.end)
         if event.outermost:
-            self._compiling.add(event.start, event.end)
+            self._spent.compiled(event.start, event.end)
             if self._first_executable is None and event.function != EAGER:
                 self._first_executable = event.start
 
@@ -146,44 +145,49 @@ class RunTime:
         told_at, now = now, self._reported_until(now)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
             compiling_since = None
-        phases = {at: inside for at, inside in self._open_phases.items() if now - at <= LONGEST_COMPILE}
-        self._open_phases = phases
-        under_way = compiling_since is not None or phases
-        usual = None if under_way else self._usual_of_the_stalled(now, loops)
-        if undecided_since is not None and running_since is None:
-            now = max(now - PAUSE, min(now, undecided_since))
-        until = self._known_until(now, loops, compiling_since, phases) if usual is None else now - usual
-        self._note_late_phases()
-        known = seconds_by_category(loops)
-        if usual is None:
+        self._open_phases = {
+            at: loop for at, loop in self._open_phases.items() if now - at <= LONGEST_COMPILE
+        }
+        usual = None
+        if compiling_since is None and not self._open_phases:
+            usual = self._usual_of_the_stalled(now, loops)
+        if usual is not None:
+            until, rest, running_since = now - usual, "stalled", None
+        else:
+            if undecided_since is not None and running_since is None:
+                now = max(now - PAUSE, min(now, undecided_since))
+            until, rest = self._known_until(now, loops, compiling_since), "other"
+            if running_since is not None and _hangs(now - running_since, loops):
+                running_since = None
+        self._charge(until, rest, running_since, seconds_by_category(loops), told_at)
+        self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
+
+    def _charge(
+        self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], told_at: int
+    ) -> None:
+        """Charge the time up to `until`, of which loops have told the seconds `known` since they began.
+
+        What nothing explains is `initialisation` at first, then `rest`, and from `running_since` on `productive`.
+        """
+        if rest != "stalled":
             # The step has ended, or something else has: what it says of its time comes too late.
             self._charged["stalled"] = min(self._charged["stalled"], known["stalled"])
-        new = {word: max(0.0, amount - self._charged[word]) for word, amount in known.items()}
-        before = self._charged
-        stalled = self.seconds["stalled"]
-        begun = min((at for at in (self._first_step, self._first_executable) if at is not None), default=None)
-        if begun is None or self._charged_until < begun:
-            self._charge_up_to(until if begun is None else min(until, begun), {}, "initialisation")
-        early = 0.0
-        if running_since is not None and _hangs(now - running_since, loops):
-            running_since = None
-        if begun is not None and usual is None and running_since is not None:
-            new = self._charge_up_to(min(until, running_since), new, "other")
-            productive = self.seconds["productive"]
-            new = self._charge_up_to(until, new, "productive")
-            early = max(0.0, self.seconds["productive"] - productive)
-        elif begun is not None:
-            new = self._charge_up_to(until, new, "other" if usual is None else "stalled")
+        before, spent = self._charged, dict(self.seconds)
+        new = {word: max(0.0, amount - before[word]) for word, amount in known.items()}
+        begun = min(
+            (at for at in (self._first_step, self._first_executable) if at is not None), default=until
+        )
+        self._spent.charge(min(until, begun), {}, "initialisation")
+        if running_since is not None:
+            new = self._spent.charge(min(until, running_since), new, rest)
+            rest = "productive"
+        over = self._spent.charge(until, new, rest)
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
-        left_over, ahead = sum(new.values()), seconds(told_at - until)
+        left_over, ahead = sum(over.values()), seconds(told_at - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
-        self._charged = {word: amount - new[word] * kept for word, amount in known.items()}
-        if usual is not None:  # the step will report them when it ends
-            self._charged["stalled"] = max(
-                self._charged["stalled"], before["stalled"] + self.seconds["stalled"] - stalled
-            )
-        self._charged["productive"] = max(self._charged["productive"], before["productive"] + early)
-        self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
+        self._charged = {word: amount - over[word] * kept for word, amount in known.items()}
+        for word in IN_ADVANCE:
+            self._charged[word] = max(self._charged[word], before[word] + self.seconds[word] - spent[word])
 
     def _reported_until(self, now: int) -> int:
         if self._heard_until is not None and now - self._heard_until <= PAUSE:
@@ -203,19 +207,13 @@ class RunTime:
             return f"{percent(self._lost)} of the events were dropped, and with them what the time went into"
         return NOT_MARKED if self._first_step is None else TOO_SHORT
 
-    def _known_until(
-        self,
-        now: int,
-        loops: Mapping[str, LoopTime],
-        compiling_since: int | None,
-        phases: Mapping[int, str | None],
-    ) -> int:
+    def _known_until(self, now: int, loops: Mapping[str, LoopTime], compiling_since: int | None) -> int:
         """The earliest of: the last step of a loop that runs, or sign of life in a long one, what is under way, now."""
-        held = [start for start, inside in phases.items() if inside is None]
+        held = [start for start, loop in self._open_phases.items() if loop is None]
         held += [compiling_since] if compiling_since is not None else []
         for name, running in self._running.items():
             patience = _patience(running, loops.get(name))
-            if name in phases.values() or now - running.end <= patience:
+            if name in self._open_phases.values() or now - running.end <= patience:
                 held.append(running.end)
             elif running.iterated and now - self._signs.last <= patience:
                 held.append(self._signs.last)  # something goes on in a long step; what follows may be a stall
@@ -231,44 +229,6 @@ class RunTime:
         if not judged or seconds(now - self._signs.last) <= max(stalls.limit or 0.0 for stalls in judged):
             return None
         return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
-
-    def _charge_up_to(self, until: int, inside: Mapping[str, float], rest: str) -> dict[str, float]:
-        """Charge the time up to `until`: what loops report first, then compiles and phases outside them, then the rest.
-
-        Returns what of `inside` found no time.
-        """
-        left = seconds(max(0, until - self._charged_until))
-        if left <= 0:
-            return dict(inside)
-        self._charged_until = until
-        over = {}
-        for word, amount in inside.items():
-            over[word] = amount - min(left, amount)
-            self._charge(word, min(left, amount))
-            left -= min(left, amount)
-        for word, intervals in (("compile", self._compiling), *self._phases.items()):
-            amount = min(left, seconds(intervals.take(until)))
-            self._charge(word, amount)
-            left -= amount
-        for word, owed in self._late.items():
-            amount = min(left, owed)
-            self._charge(word, amount)
-            self._late[word] -= amount
-            left -= amount
-        self._unexplained += left
-        self._charge(rest, left)
-        return over
-
-    def _note_late_phases(self) -> None:
-        """What of a phase lies in time that is charged already; no more than was charged without a reason."""
-        for word, intervals in self._phases.items():
-            amount = min(seconds(intervals.take(self._charged_until)), self._unexplained)
-            self._unexplained -= amount
-            self._late[word] += amount
-
-    def _charge(self, category: str, amount: float) -> None:
-        self.seconds[category] += amount
-        self._series.add(process_metrics.RUN_SECONDS, (category,), amount)
 
 
 def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:

@@ -14,7 +14,7 @@ from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.liveness import SignsOfLife
 from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
 from jaxobs.derive.loops.timing.step_times import StepTimes
-from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
+from jaxobs.derive.loops.utilization import NO_END_SEEN, LoopWork, Work, work_of
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.components import Charged, components_of
 from jaxobs.derive.loops.wall_time.host_evidence import host_shares
@@ -153,6 +153,10 @@ class Loop:
         self.times.completed(event)
         self._device_time.completed(event)
 
+    def unseen(self) -> None:
+        """No output of its newest step can be asked."""
+        self.times.unseen()
+
     def sampled(self, run: int) -> None:
         """A run was timed by polling: if it is one of this loop's, at the pace that its steps have now."""
         if run in self._pending.runs or run in self.recent.runs:
@@ -211,18 +215,11 @@ class Loop:
         self._settle(now)
 
     def _charged(self, piece: Slice, owed: Mapping[str, float] | None = None) -> Charged:
-        all_watched = self._unwatched() is None
-        ahead = host_is_ahead(self.profile, self.recent)
         host = host_shares(piece.host, piece.wall, self.recent.host)
         return components_of(
-            piece,
-            self._executables.get,
-            self.profile,
-            all_watched=all_watched,
-            ahead=ahead,
-            owed=owed,
-            host=host,
-        )
+            piece, self._executables.get, self.profile, all_watched=self._unwatched() is None,
+            ahead=host_is_ahead(self.profile, self.recent), owed=owed, host=host,
+        )  # fmt: skip
 
     def _settle(self, now: int) -> None:
         self._work.count()
@@ -241,7 +238,10 @@ class Loop:
         if self.quiet is not None:
             return Verdict("unknown", 0.0, None, reason=self.quiet)
         recent, charged = self.recent, self.charged
-        doubtful = min(charged.sampled, charged.doubtful + charged.sampled * self._change_of_pace())
+        off = charged.doubtful + charged.sampled * self._change_of_pace()
+        # While the host was seen to wait for the device, that was at work, however long its runs are thought to take.
+        waited = recent.wall * host_shares(recent.host, recent.wall, recent.host).waiting
+        doubtful = max(0.0, min(charged.sampled, off, recent.wall - waited))
         return bottleneck.decide(charged.components, recent.steps, charged.by_operation, doubtful)
 
     def _change_of_pace(self) -> float:
@@ -257,6 +257,8 @@ class Loop:
     def utilization(self) -> Utilization:
         if self.quiet is not None:
             return Utilization(None, None, self.quiet)
+        if self.settled.wall > 0 and not self.elapsed():
+            return Utilization(None, None, NO_END_SEEN)
         return self._work.utilization(
             self.settled, self.did, elapsed=self.elapsed(), profile=self.profile,
             unwatched=self._unwatched(), times=self.times,
@@ -268,9 +270,14 @@ class Loop:
         return (executable for executable in found if executable is not None)
 
     def elapsed(self) -> float:
-        """Seconds of the settled steps: the host's, and those that the device still worked when it had made them."""
-        wall = self.settled.wall
-        return max(wall, min(self.did.device_seconds, wall + self._device_time.behind()))
+        """Seconds of the settled steps: the host's, and those that the device still worked when it had made them.
+
+        0 where it is not known how far the device was behind.
+        """
+        wall, least = self.settled.wall, self.times.least_seconds(self.settled.steps)
+        if least is None:
+            return 0.0
+        return max(wall, least, min(self.did.device_seconds, wall + self._device_time.behind()))
 
     def _unwatched(self) -> str | None:
         """A function that runs in this loop without being watched, so that not all of the device's time is known."""

@@ -22,6 +22,8 @@ from jaxobs.roofline_model.utilization import Utilization, model_flops_utilizati
 MENTIONED = 0.05
 """Share of the device's time in what is not counted from which on MFU says so: sampled times are off by as much."""
 
+NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
+
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
 
@@ -114,8 +116,13 @@ class LoopWork:
                 return Utilization(None, None, reason)
         own = None if self.model_flops is None else self.model_flops * recent.steps / self._runs.local_devices
         used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
-        if used.mfu is not None and sampled is None and did.untimed_runs and not times.completions_seen:
-            return Utilization(None, None, "no run's end has been seen: the host may be ahead of the device")
+        if (
+            used.mfu is not None
+            and sampled is None
+            and did.untimed_runs
+            and not (times.completions_seen or times.least_seconds(1))
+        ):
+            return Utilization(None, None, NO_END_SEEN)
         if used.mfu is None:
             return used
         reason = _why_more(recent, self._executables, profile, sampled=sampled is not None)

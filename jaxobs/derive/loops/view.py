@@ -9,6 +9,7 @@ from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.loops.found.candidate import LONG_TURN
 from jaxobs.derive.loops.host_lines import HostLineView
 from jaxobs.derive.loops.loop import Loop
+from jaxobs.derive.loops.utilization import NO_END_SEEN
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import Slice
@@ -125,6 +126,8 @@ def _why_no_rate(loop: Loop) -> str | None:
     no_rate = _with_compiles(loop.settled)
     if no_rate is None and loop.settled.wall <= 0:
         return loop.quiet or "no step has ended yet, but for its compiles"
+    if loop.settled.wall > 0 and not loop.elapsed():
+        return NO_END_SEEN
     return no_rate
 
 

@@ -85,7 +85,6 @@ class Memory:
         self._series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, by_line.items())
 
     def device(self, device: int) -> Figure[DeviceMemory]:
-        """What is known of a device's memory."""
         event = self._last.get(device)
         if event is None or event.in_use is None:
             return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
@@ -93,7 +92,6 @@ class Memory:
 
     @property
     def process(self) -> Figure[ProcessMemory]:
-        """What is known of the memory of the whole process."""
         event = self._last.get(PROCESS_MEMORY)
         if event is None or event.in_use is None:
             return Figure(None, (event.reason if event else "") or NOT_SAMPLED)

@@ -12,8 +12,16 @@ from dataclasses import dataclass, field
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.refusal import Refusals
-from jaxobs.model.exponential import bucket_index, upper_bound
-from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
+from jaxobs.model.metrics import (
+    Catalogue,
+    Exemplar,
+    Family,
+    HistogramValue,
+    Metric,
+    Value,
+    bucket_index,
+    upper_bound,
+)
 from jaxobs.vocabulary.labels import OTHER, clean_label
 
 Labels = tuple[str, ...]
@@ -80,7 +88,6 @@ class Series:
         self._totals: dict[tuple[str, Labels], float] = {}
 
     def refuse(self, reason: str) -> None:
-        """Count a value that is not taken."""
         self.refused += 1
         self.refusals.note(reason)
 
@@ -93,15 +100,19 @@ class Series:
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
         series[labels] = min(series.get(labels, 0.0) + value, LARGEST)
 
-    def total(self, metric: Metric, labels: Labels, value: float) -> None:
-        """A counter that is kept elsewhere; it only ever rises."""
+    def total(self, metric: Metric, labels: Labels, value: float, of: Labels | None = None) -> None:
+        """A counter that is kept elsewhere; it only ever rises.
+
+        `of`: whose it is, where that may get other labels. What is new goes to those it has now, so that no series falls.
+        """
         if not math.isfinite(value):
             self.refuse(f"{metric.name}: {value:g} is no finite number")
             return
         # Compared with what was given, not with the series: beyond the limit that is everybody's.
-        before = self._totals.get((metric.name, labels), 0.0)
+        key = (metric.name, labels if of is None else of)
+        before = self._totals.get(key, 0.0)
         self.add(metric, labels, max(0.0, value - before))
-        self._totals[metric.name, labels] = max(before, value)
+        self._totals[key] = max(before, value)
 
     def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
         """A gauge; None or a value that is no finite number takes the series away."""

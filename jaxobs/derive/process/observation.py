@@ -98,14 +98,12 @@ class Observation:
         self._series.set(process_metrics.AGENT_RESIDENT, (), agent.resident_bytes.value)
 
     def sources(self) -> dict[str, SourceView]:
-        """By name, how each plugin fares."""
         return {
             name: source_view(source, self._dropped_by.get(source.source))
             for name, source in sorted(self._sources.items())
         }
 
     def agent(self) -> AgentView:
-        """What became of the events, and what observing costs."""
         return AgentView(
             self._probe.emitted + self.emitted_here,
             self.accepted,

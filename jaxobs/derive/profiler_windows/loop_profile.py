@@ -120,7 +120,6 @@ class LoopProfile:
         self.active_seconds *= kept
 
     def add(self, other: LoopProfile) -> None:
-        """Another window's."""
         self.time = max(self.time, other.time)
         self.uneven = self.uneven or other.uneven
         for name in _SUMMED:

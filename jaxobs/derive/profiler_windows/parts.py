@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxobs.derive.steps.intervals import Span, joined
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.derive.steps.step_log import StepLog
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepEnded
+from jaxobs.model.intervals import Span, joined
 
 LONGER = 2
 """Steps cut by a window's edges that take this many times as long as the longest whole one are of another kind: the host
@@ -84,7 +84,6 @@ class LoopSpans:
 
     @property
     def last_end(self) -> int:
-        """When the newest step ended."""
         newest = next(reversed(self._steps))
         return newest.ends[-1] if isinstance(newest, PlainSteps) else newest.end
 

@@ -1,1 +1,1 @@
-"""Steps as columns and as a log, and stretches of time counted once."""
+"""Steps as columns and as a log."""

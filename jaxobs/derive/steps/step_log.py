@@ -26,7 +26,6 @@ class StepLog(Generic[Step]):
             self._count -= _number(self._entries.popleft())
 
     def __len__(self) -> int:
-        """The number of steps."""
         return self._count
 
     def __iter__(self) -> Iterator[Step | PlainSteps]:

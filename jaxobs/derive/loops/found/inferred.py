@@ -1,4 +1,4 @@
-"""Loops that nobody marked: a function that is called again and again on the main thread is the main function of one.
+"""Loops that nobody marked: a function that is called again and again on one thread is the main function of one.
 
 That is the first that each turn calls, unless the device is known to work far longer on another one of each turn. A turn
 lasts from one call of the main function to the next. Whatever else is called between belongs to the turn, unless
@@ -69,7 +69,7 @@ class InferredLoops:
         self._checkpoints: deque[tuple[int, int]] = deque(maxlen=PHASES)
         self._done: int | None = None
         """When the device was done with the newest call of that turn, where that was seen."""
-        self._steps_of_calls: dict[int, tuple[str, int]] = {}
+        self.steps_of_calls: dict[int, tuple[str, int]] = {}
         self._rows: StepRows = []
         self._outside: Counter[int] = Counter()
         self._saved: dict[tuple[str, int], int] = {}
@@ -144,13 +144,13 @@ class InferredLoops:
         """A completion of a call by its number, as that of the step whose main call it is; None for any other call."""
         if self._turn and self._turn[-1].number == event.step:
             self._done = max(event.time, self._turn[-1].start)
-        step = self._steps_of_calls.get(event.step)
+        step = self.steps_of_calls.get(event.step)
         return None if step is None else event._replace(loop=step[0], step=step[1])
 
     def _called(self, call: Call) -> None:
         self._done = None
-        if self._turn and call.number != self._turn[-1].number + 1:
-            self._leave_turn()  # calls between were lost
+        if self._turn and (call.number, call.thread) != (self._turn[-1].number + 1, self._turn[-1].thread):
+            self._leave_turn()  # calls between were lost, or another thread is followed
         if not call.function:  # the event that named it was lost
             self._turn.append(call) if self._turn else self._leave([call])
             return
@@ -260,9 +260,9 @@ class InferredLoops:
 
     def _remember(self, call: Call, of: Candidate) -> None:
         """The completion of this call is that of the step that is reported next."""
-        self._steps_of_calls[call.number] = (of.function, of.steps)
-        if len(self._steps_of_calls) > CALLS_REMEMBERED:
-            del self._steps_of_calls[next(iter(self._steps_of_calls))]
+        self.steps_of_calls[call.number] = (of.function, of.steps)
+        if len(self.steps_of_calls) > CALLS_REMEMBERED:
+            del self.steps_of_calls[next(iter(self.steps_of_calls))]
 
     def _candidate(self, call: Call) -> Candidate:
         found = self._candidates.get(call.function)

@@ -2,7 +2,8 @@
 
 Where the host waits for the device in each step, that is the host's turn, of every single one. Where it runs ahead it is
 the spacing of completions on the device, averaged between those that were seen. Where no completion is, it is the host's
-turns, averaged over a second at least.
+turns, averaged over a second at least: without those that may only have filled the device's queue, where no output can be
+asked whether they did.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
+from jaxobs.derive.loops.timing.host_turns import HOST_TURNS, Block, HostTurns
 from jaxobs.derive.loops.timing.synchrony import Synchrony
 from jaxobs.derive.loops.timing.turns import TurnLog, Turns
 from jaxobs.derive.metrics.catalogue import loop_metrics
@@ -19,10 +22,6 @@ from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
-
-HOST_TURNS = NANOSECONDS
-"""Where nothing is watched, step time is the host's turn averaged over at least this long: with a sync every twenty
-steps the turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
 
 COMPLETIONS_MISSING = 10 * NANOSECONDS
 """A watched loop without two completions for this long has no output that could be asked, or ends and begins again before
@@ -61,8 +60,11 @@ class StepTimes:
         self._spacings: deque[tuple[int, float]] = deque(maxlen=60)
         self._expected_until: int | None = None
         self._host: deque[float] = deque(maxlen=1000)
-        self._host_blocks: deque[tuple[float, int]] = deque(maxlen=30)
-        self._host_pending: list[int] = [0, 0]
+        self._host_turns, self._behind_full_queue = HostTurns(), HostTurns()
+        self._begun = 0
+        """The first step since the host was last elsewhere than in this loop."""
+        self._unseen = False
+        """Whether no output of the steps can be asked."""
         self._newest: deque[float] = deque(maxlen=30)
         """The newest turns, each without its compiles, s."""
         self._interrupted = False
@@ -96,7 +98,9 @@ class StepTimes:
         self._host.extend(durations)
         self._newest.extend(durations if not compiling else (sum(durations) - seconds(compiling),))
         self._series.observe_all(loop_metrics.STEP_HOST_SECONDS, self._labels, durations)
-        self._observe_host_turns(sum(turns.durations) - compiling, len(durations), end)
+        if turns.pauses or turns.excluded:
+            self._begun = turns.last
+        self._observe_host_turns(sum(turns.durations) - compiling, turns, end)
         while self._waiting and self._waiting[0].step <= turns.last:
             self._space(self._waiting.popleft())
 
@@ -108,12 +112,18 @@ class StepTimes:
         else:
             self._waiting.append(event)
 
+    def unseen(self) -> None:
+        """No output of a step can be asked: unless completions of another call come, none are to be expected."""
+        self._synchrony.host_was_ahead()
+        if not self._spacings:
+            self._unseen, self._expected_until = True, None
+
     def device_went_on(self, after: float) -> None:
         """The device worked on for so many seconds after the host had left the loop: they are its steps' time too.
 
         Where no two completions were seen in one go of the loop none are to be expected: it is over too soon.
         """
-        self._host_pending[0] += round(after * NANOSECONDS)
+        self._host_turns.add(round(after * NANOSECONDS))
         if after > 0 and not self._spacings:
             self._expected_until = self._last_end
 
@@ -134,10 +144,25 @@ class StepTimes:
             return sum(count * spacing for count, spacing in self._spacings) / steps, "completions", steps
         if self._are_long():
             return sum(self._newest) / len(self._newest), "host", len(self._newest)
-        if self._host_blocks and not self._awaits_completions(self._last_end or 0):
-            steps = sum(count for _, count in self._host_blocks)
-            return sum(total for total, _ in self._host_blocks) / steps, "host", steps
+        known = self._pace() if self._unseen else self._host_turns.all()
+        if known is not None and not self._awaits_completions(self._last_end or 0):
+            return known.seconds / known.steps, "host", known.steps
         return None, None, 0
+
+    def _pace(self) -> Block | None:
+        """Of the device, by the turns of a host that it holds up; None where they do not tell."""
+        known = self._behind_full_queue.all()
+        return known if known is not None and known.tells_pace else None
+
+    def least_seconds(self, steps: int) -> float | None:
+        """What the device takes for them at least, as far as the host's turns tell. None where nothing does.
+
+        Where no output can be asked the host may have made them long before.
+        """
+        if not self._unseen:
+            return 0.0
+        pace = self._pace()
+        return None if pace is None else steps * pace.seconds / pace.steps
 
     def _are_long(self) -> bool:
         """Whether each of the newest turns takes a second or more, and has nothing else in it.
@@ -165,6 +190,7 @@ class StepTimes:
         most = MOST_LEFT_OUT * (event.time - before.time)
         if turns is None and (spacing <= 0 or left_out > most):
             return  # where that is so all the time, the host's turns are shown
+        self._unseen = False
         if not self._awaits_completions(event.time):
             self._spacings.clear()  # they are of another time
         self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
@@ -184,13 +210,15 @@ class StepTimes:
         """Whether two completions are to be expected, or have come of late."""
         return self._expected_until is not None and at < self._expected_until
 
-    def _observe_host_turns(self, turns: int, steps: int, at: int) -> None:
-        self._host_pending[0] += turns
-        self._host_pending[1] += steps
-        turns, steps = self._host_pending
-        if turns < HOST_TURNS:
-            return
-        self._host_pending = [0, 0]
-        self._host_blocks.append((seconds(turns), steps))
-        if not self._awaits_completions(at):
-            self._series.observe(loop_metrics.STEP_SECONDS, self._labels, seconds(turns) / steps, steps)
+    def _observe_host_turns(self, total: int, turns: Turns, at: int) -> None:
+        """`total` is of all the turns, without compiles."""
+        block = self._host_turns.add(total, turns.durations)
+        filling = max(0, self._begun + IN_FLIGHT - turns.first)
+        later = turns.durations[filling:]
+        behind = self._behind_full_queue.add(sum(later) if filling else total, later)
+        if self._unseen:
+            block = behind if behind is not None and behind.tells_pace else None
+        if block is not None and not self._awaits_completions(at):
+            self._series.observe(
+                loop_metrics.STEP_SECONDS, self._labels, block.seconds / block.steps, block.steps
+            )

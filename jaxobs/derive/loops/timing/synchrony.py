@@ -28,6 +28,10 @@ class Synchrony:
         if end is not None and usual is not None and event.uncertainty <= SURE * usual:
             self._in_their_steps.append(event.time - event.uncertainty <= end)
 
+    def host_was_ahead(self) -> None:
+        """A call was made while the device was busy with the one before it: steps that are seen to end are the others."""
+        self._in_their_steps.append(False)
+
     @property
     def host_waits(self) -> bool:
         """Whether the device was done with each step by the end of the host's turn: so long did the step take."""

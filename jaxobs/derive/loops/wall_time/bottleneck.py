@@ -11,6 +11,10 @@ from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
 ENOUGH_STEPS = 5
 ENOUGH_SECONDS = 0.5
 
+FEW_STEPS = 2
+LONG_SECONDS = 10.0
+"""Few steps are enough where they are long: two that took ten seconds hold more moments than five of 0.1 s."""
+
 DOUBT_OF_A_WHOLE = 0.5
 """An executable that is charged as a whole goes to the larger part of its bound time: up to half of it is another's."""
 
@@ -72,9 +76,11 @@ def decide(
     if wall <= 0:
         return Verdict("unknown", 0.0, None, reason="no step has ended yet")
     shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
-    if steps < ENOUGH_STEPS or wall < ENOUGH_SECONDS:
+    some, long = steps >= ENOUGH_STEPS and wall >= ENOUGH_SECONDS, steps >= FEW_STEPS and wall >= LONG_SECONDS
+    if not (some or long):
         few = f"{steps} step{'' if steps == 1 else 's'} in {wall:.2g} s"
-        reason = f"{few}, and a label takes at least {ENOUGH_STEPS} and {ENOUGH_SECONDS} s"
+        least = f"{ENOUGH_STEPS} steps and {ENOUGH_SECONDS} s, or {FEW_STEPS} steps and {LONG_SECONDS:g} s"
+        reason = f"{few}, and a label takes at least {least}"
         return Verdict("unknown", 0.0, None, shares, reason)
     ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
     first, second = ranked[0], ranked[1]

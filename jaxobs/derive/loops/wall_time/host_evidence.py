@@ -1,11 +1,11 @@
-"""What samples of the main thread prove of the time in which the device was idle."""
+"""What samples of the main thread prove of the time in which the device was idle, or at work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jaxobs.vocabulary.activities import INPUT, PROCESSOR
+from jaxobs.vocabulary.activities import DEVICE, INPUT, PROCESSOR
 
 ENOUGH = 0.5
 """Share of a stretch that its own samples must stand for; else those of the last half minute are taken, as a stretch of a
@@ -13,13 +13,14 @@ second may fall between two reports of the sampler."""
 
 
 class HostShares(NamedTuple):
-    """Shares of a stretch's wall time: the main thread was on a processor, or below an iterator of data without a mark.
+    """Shares of a stretch's wall time: on a processor, below an iterator of data without a mark, waiting for the device.
 
-    0 where nothing is known: then no time is charged to either.
+    0 where nothing is known of the main thread: then no time is charged to any.
     """
 
     on_processor: float = 0.0
     input: float = 0.0
+    waiting: float = 0.0
 
 
 NOTHING_KNOWN = HostShares()
@@ -31,4 +32,4 @@ def host_shares(sampled: Mapping[str, float], wall: float, recent: Mapping[str, 
     total = sum(found.values())
     if total <= 0:
         return NOTHING_KNOWN
-    return HostShares(found.get(PROCESSOR, 0.0) / total, found.get(INPUT, 0.0) / total)
+    return HostShares(*(found.get(activity, 0.0) / total for activity in (PROCESSOR, INPUT, DEVICE)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Span = tuple[int, int]
-"""Start and end in nanoseconds."""
+"""Start and end, mostly in nanoseconds."""
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
