@@ -12,22 +12,18 @@ import math
 import os
 import platform
 import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
 from jaxobs.model.events import Event, Measured, SpanContext, StepCompleted
+from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
-from jaxobs.plugin.directories import why_not_writable
-from jaxobs.plugin.protocol import Remark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from jaxobs.model.metrics import Catalogue
-    from jaxobs.plugin.protocol import Agent, Batch
+from jaxobs.plugin.directories import writing_remarks
+from jaxobs.plugin.protocol import Agent, Batch, Remark
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A link that somebody planted under the file's name is not followed, and a FIFO is not waited for."""
@@ -91,17 +87,9 @@ class JsonLinesExporter(Exporter):
         self.takes_events = True
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        """Whether the directory can be written to."""
-        directory = settings.get("jsonl_directory")
-        if directory is not None:
-            reason = why_not_writable(Path(directory))
-            if reason is None:
-                yield Remark(f"events would be written to {directory}")
-            else:
-                yield Remark(f"{directory}: {_refused(reason)}", problem=True)
+        return writing_remarks(settings.get("jsonl_directory"), "events would be written to", _refused)
 
     def start(self, agent: Agent) -> None:
-        """Make the directory and the file."""
         self.takes_events = bool(agent.settings.get("jsonl_directory"))
         if not self.takes_events:
             return
@@ -110,7 +98,6 @@ class JsonLinesExporter(Exporter):
         self._agent = agent
 
     def export(self, batch: Batch) -> None:
-        """Append the batch's events."""
         if (agent := self._agent) is not None:
             try:
                 records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
@@ -124,7 +111,6 @@ class JsonLinesExporter(Exporter):
         return Delivery(dropped=self._dropped)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
-        """Close the file."""
         self._agent = None
         self._close()
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jaxobs.model.clock import NANOSECONDS, monotonic
+from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.directories import why_not_writable
-from jaxobs.plugin.protocol import Remark
+from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.values import flat_values, steps_of_main_loop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from jaxobs.model.snapshot import Snapshot
-    from jaxobs.plugin.protocol import Agent, Batch
 
 WRITER: Final = "tensorboardX"
 NOT_INSTALLED: Final = "tensorboardX is not installed: run `pip install jaxobs[tensorboard]`"

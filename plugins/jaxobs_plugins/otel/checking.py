@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from jaxobs.plugin.protocol import Remark
-from jaxobs_plugins.otel.environment import destination
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from jaxobs_plugins.otel.environment import SignalName
+from jaxobs_plugins.otel.environment import SignalName, destination
 
 CONNECT_SECONDS = 2.0
 """Longer than any round trip on a healthy network, short enough to wait for."""

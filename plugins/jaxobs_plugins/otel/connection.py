@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,11 @@ import requests
 from google.protobuf.message import DecodeError
 
 from jaxobs.model.clock import monotonic
+from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.outcome import Outcome, of_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from google.protobuf.message import Message
-
-    from jaxobs_plugins.otel.environment import Sending
 
 MAXIMUM_ANSWER_BYTES = 65_536
 """A longer answer is not read: it says how many items were rejected, and why, in some hundred bytes."""
@@ -76,7 +74,6 @@ class Connection:
             return outcome
 
     def close(self) -> None:
-        """Close what is kept open between requests."""
         self._session.close()
 
 

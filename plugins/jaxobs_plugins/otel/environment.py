@@ -8,13 +8,11 @@ https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Delivery, Exporter
+from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs_plugins.otel.checking import remarks
 from jaxobs_plugins.otel.environment import SignalName, destination, positive_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from jaxobs.plugin.protocol import Agent, Batch, Remark
     from jaxobs_plugins.otel.worker import Worker
 
 DROPPED = Metric(

@@ -7,12 +7,10 @@ NVLink and PCIe (`hw.gpu.io` is all of a device's traffic), clocks, limits of po
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from jaxobs.model.metrics import Family
+from jaxobs.model.metrics import Family
 
 Form = Literal["gauge", "sum", "monotonic sum"]
 UUID = "uuid"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,21 +32,17 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.exponential import SCALE
-from jaxobs.model.metrics import Exemplar, Family, HistogramValue
+from jaxobs.model.metrics import SCALE, Exemplar, Family, HistogramValue
+from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs_plugins.otel.connection import Connection
+from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.hardware import Convention, HardwarePoint, hardware_points
 from jaxobs_plugins.otel.names import otlp_name
+from jaxobs_plugins.otel.outcome import Outcome
 from jaxobs_plugins.otel.resource import clean_text, resource, scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from opentelemetry.sdk.resources import Resource
-
-    from jaxobs.plugin.protocol import Agent, Batch
-    from jaxobs_plugins.otel.environment import Sending
-    from jaxobs_plugins.otel.outcome import Outcome
 
 UNKNOWN: Any = None
 """Least and largest observation of a histogram: optional in OTLP, and not kept."""
@@ -188,7 +185,6 @@ class MetricSignal:
         self._connection = Connection(sending, _rejected)
 
     def offer(self, batch: Batch) -> int:
-        """Take in the newest snapshot; nothing is dropped."""
         families = tuple(family for family in batch.snapshot.families if family.series)
         if families:
             with self._lock:
@@ -200,13 +196,11 @@ class MetricSignal:
         return False
 
     def take(self) -> Readings | None:
-        """The newest readings."""
         with self._lock:
             taken, self._newest = self._newest, None
         return taken
 
     def send(self, payload: Readings, deadline: float | None) -> Outcome:
-        """One attempt."""
         clock = self._agent.clock
         data = metrics_data(
             payload.families,
@@ -218,18 +212,14 @@ class MetricSignal:
         return self._connection.post(encode_metrics(data), deadline)
 
     def halves(self, payload: Readings) -> tuple[Readings, ...]:
-        """The readings in two parts, if they have two."""
         return halves(payload)
 
     def size(self, payload: Readings) -> int:
-        """The number of data points."""
         return sum(len(family.series) for family in payload.families)
 
     def close(self) -> None:
-        """Close connections."""
         self._connection.close()
 
     def waiting(self) -> int:
-        """The number of data points that wait."""
         newest = self._newest
         return self.size(newest) if newest is not None else 0

@@ -19,10 +19,7 @@ translation removes them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import Metric
 
 APPENDED = {
     "seconds": "s", "bytes": "By", "watts": "W", "joules": "J", "volts": "V", "amperes": "A", "meters": "m",

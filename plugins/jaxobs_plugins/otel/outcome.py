@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from jaxobs.model.clock import NANOSECONDS, wall_now
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RETRYABLE = frozenset({429, 502, 503, 504})
 PAYLOAD_TOO_LARGE = 413

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from importlib.metadata import version
 
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
 """Attributes that are integers in OpenTelemetry's semantic conventions, or would be."""
@@ -27,11 +24,8 @@ def resource(attributes: Mapping[str, str]) -> Resource:
 
 @cache
 def scope() -> InstrumentationScope:
-    """Who made the spans and metrics: jaxobs, and its version where it is installed."""
-    try:
-        return InstrumentationScope("jaxobs", version("jaxobs"))
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return InstrumentationScope("jaxobs")
+    """Who made the spans and metrics."""
+    return InstrumentationScope("jaxobs", version("jaxobs"))
 
 
 def clean_text(text: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from jaxobs.plugin.protocol import Batch
-    from jaxobs_plugins.otel.outcome import Outcome
+from jaxobs.plugin.protocol import Batch
+from jaxobs_plugins.otel.outcome import Outcome
 
 Payload = TypeVar("Payload")
 

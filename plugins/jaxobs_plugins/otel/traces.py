@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -11,20 +12,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
+from jaxobs.model.clock import ClockAnchor
+from jaxobs.model.events import AttributeValue
+from jaxobs.model.spans import Span
+from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs_plugins.otel.connection import Connection
+from jaxobs_plugins.otel.environment import Sending
+from jaxobs_plugins.otel.outcome import Outcome
 from jaxobs_plugins.otel.resource import clean_text, resource, scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from opentelemetry.sdk.resources import Resource
-
-    from jaxobs.model.clock import ClockAnchor
-    from jaxobs.model.events import AttributeValue
-    from jaxobs.model.spans import Span
-    from jaxobs.plugin.protocol import Agent, Batch
-    from jaxobs_plugins.otel.environment import Sending
-    from jaxobs_plugins.otel.outcome import Outcome
 
 
 def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
@@ -79,7 +77,6 @@ class TraceSignal:
         self._connection = Connection(sending, _rejected)
 
     def offer(self, batch: Batch) -> int:
-        """Take in what is new; how many items were dropped for it."""
         spans = sampled(batch.spans)
         with self._lock:
             dropped = max(len(self._spans) + len(spans) - self._capacity, 0)
@@ -91,30 +88,24 @@ class TraceSignal:
         return len(self._spans) >= self._batch_size
 
     def take(self) -> tuple[Span, ...] | None:
-        """The next request's spans."""
         with self._lock:
             taken = min(len(self._spans), self._batch_size)
             return tuple(self._spans.popleft() for _ in range(taken)) or None
 
     def send(self, payload: tuple[Span, ...], deadline: float | None) -> Outcome:
-        """One attempt."""
         of = resource(self._agent.resource)
         spans = [readable_span(span, self._agent.clock, of) for span in payload]
         return self._connection.post(encode_spans(spans), deadline)
 
     def halves(self, payload: tuple[Span, ...]) -> tuple[tuple[Span, ...], ...]:
-        """The payload in two parts, if it has two."""
         middle = len(payload) // 2
         return (payload[:middle], payload[middle:]) if middle else ()
 
     def size(self, payload: tuple[Span, ...]) -> int:
-        """The number of spans."""
         return len(payload)
 
     def close(self) -> None:
-        """Close connections."""
         self._connection.close()
 
     def waiting(self) -> int:
-        """The number of spans that wait."""
         return len(self._spans)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
 from jaxobs.model.clock import monotonic, sleep
+from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.otel.outcome import Outcome
 from jaxobs_plugins.otel.signal import Payload, Signal
-
-if TYPE_CHECKING:
-    from jaxobs.plugin.protocol import Batch
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
@@ -47,11 +45,9 @@ class Worker(Generic[Payload]):
         self._thread = threading.Thread(target=self._run, name=f"jaxobs-otel-{signal.name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def offer(self, batch: Batch) -> None:
-        """Take in what is new; never waits for the network."""
         self._count_dropped(self.signal.offer(batch), "more came than may wait")
         if self.signal.full():
             self._wake.set()

@@ -38,7 +38,6 @@ class GarbageCollectionProbe(Probe):
             job.emit(Measured(COLLECTIONS.name, (str(generation),), 0.0, now()))
 
     def sample(self) -> None:
-        """Emit what was added since the last call."""
         job = self._job
         if job is None:
             return

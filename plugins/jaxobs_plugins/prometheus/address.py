@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from jaxobs.model.metrics_address import (
     HOST_VARIABLE,
@@ -15,9 +15,6 @@ from jaxobs.model.metrics_address import (
     Address,
     AddressError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BACKLOG = 128  # connections the kernel keeps while the server is busy rendering
 

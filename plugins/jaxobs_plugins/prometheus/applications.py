@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -17,7 +18,6 @@ from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerEr
 from jaxobs_plugins.prometheus.credentials.files import MOST_BYTES
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from ssl import SSLContext
 
 TIMEOUT_SECONDS = 2.0

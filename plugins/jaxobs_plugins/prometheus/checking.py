@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jaxobs.model.metrics_address import PORT_VARIABLE, Address, AddressError, wanted_address
 from jaxobs.plugin.directories import why_not_writable
@@ -14,10 +15,6 @@ from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerEr
 from jaxobs_plugins.prometheus.credentials.files import CredentialsError
 from jaxobs_plugins.prometheus.credentials.followed import FIRST_SECONDS, FollowedCredentials
 from jaxobs_plugins.prometheus.routes import METRICS_PATH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
 
 
 def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Remark]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jaxobs.model.clock import monotonic, sleep
 from jaxobs.model.metrics_address import wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
+from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs_plugins.prometheus.address import is_open_to_network, listen
 from jaxobs_plugins.prometheus.checking import remarks
 from jaxobs_plugins.prometheus.credentials.followed import FollowedCredentials, NotYetReadError
@@ -25,9 +27,6 @@ from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames, ref
 from jaxobs_plugins.prometheus.server.server import HttpServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from jaxobs.plugin.protocol import Agent, Batch, Remark
     from jaxobs_plugins.prometheus.server.messages import Request, Response
 
 _PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
@@ -56,7 +55,6 @@ class PrometheusExporter(Exporter):
         """When the profiler window that was asked for last is over, if it began at once; monotonic seconds."""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        """Where metrics would be served, and what stands in the way."""
         return remarks(settings, os.environ)
 
     def start(self, agent: Agent) -> None:

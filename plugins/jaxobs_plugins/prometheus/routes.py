@@ -5,18 +5,15 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from jaxobs_plugins.prometheus.credentials.credentials import Token
 from jaxobs_plugins.prometheus.pages.live import PAGE_PATH, SNAPSHOT_PATH, Live
+from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.pages.negotiation import accepts_gzip, negotiate
 from jaxobs_plugins.prometheus.profile_request import PROFILE_PATH, AskForProfile, answer_profile_request
 from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, refusal
 from jaxobs_plugins.prometheus.server.messages import Request, Response, plain
-
-if TYPE_CHECKING:
-    from jaxobs_plugins.prometheus.credentials.credentials import Token
-    from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
+from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.directories import writing_remarks
 from jaxobs.plugin.files import write_whole
-from jaxobs.plugin.protocol import Remark
+from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.record import FORMAT, VERSION, State, encoded
 from jaxobs.report.step_windows import StepWindows
 from jaxobs_plugins.run_record.host_load import HostLoad
 from jaxobs_plugins.run_record.surroundings import relevant_environment, versions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from jaxobs.model.snapshot import Snapshot
-    from jaxobs.plugin.protocol import Agent, Batch
 
 NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
 """What stands beside the settings for plugins and is none."""
@@ -46,14 +42,9 @@ class RunRecordExporter(Exporter):
         self._said: str | None = None
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        """Whether the directory can be written to."""
-        directory = settings.get("run_directory")
-        if directory is not None:
-            reason = why_not_writable(Path(directory))
-            if reason is None:
-                yield Remark(f"a record of the run would be left in {directory}")
-            else:
-                yield Remark(f"{directory}: {_refused(reason)}", problem=True)
+        return writing_remarks(
+            settings.get("run_directory"), "a record of the run would be left in", _refused
+        )
 
     def start(self, agent: Agent) -> None:
         """Note where the record goes; the directory is made with the first record."""

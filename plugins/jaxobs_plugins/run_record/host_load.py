@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jaxobs.model.clock import seconds
-
-if TYPE_CHECKING:
-    from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import Snapshot
 
 BUSY: Final = "jaxobs_host_cpu_utilization_ratio"
 CPUS: Final = "jaxobs_host_cpus"

@@ -10,15 +10,15 @@ import ctypes
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxobs.model.events import Measured
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields
+from jaxobs.plugin.fields import Fields, metrics_of
 from jaxobs.plugin.protocol import Agent
-from jaxobs_plugins.collectors.amd.queries import METRICS, QUERIES, READINGS, Device
+from jaxobs_plugins.collectors.amd.queries import QUERIES, READINGS, Device
 
 KERNEL_MODULE = Path("/sys/module/amdgpu")
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -28,7 +28,7 @@ _OTHERS = ("JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEV
 class AmdCollector(Collector):
     """Without AMD's driver or its package nothing is told, and `reason` says why."""
 
-    metrics = METRICS
+    metrics = metrics_of(QUERIES)
     device_readings = READINGS
     interval = 5.0
 
@@ -72,11 +72,6 @@ class AmdCollector(Collector):
         library, self._library, self._agent, self._devices = self._library, None, None, []
         if library is not None:
             library.amdsmi_shut_down()
-
-    @property
-    def reasons(self) -> Sequence[Mapping[str, str]]:
-        """For each device, why metrics are missing, by name."""
-        return [fields.reasons for _, fields in self._devices]
 
 
 def _require_native_library(environment: Mapping[str, str]) -> None:

@@ -134,10 +134,6 @@ QUERIES: tuple[Query[Device], ...] = (
     Query((ECC_ERRORS,), _ecc),
 )
 
-METRICS = (
-    UTILIZATION, MEMORY_UTILIZATION, MEMORY_USED, MEMORY_TOTAL, PROCESS_MEMORY, POWER, POWER_LIMIT, ENERGY, CLOCK,
-    CLOCK_LIMIT, THROTTLED, ECC_ERRORS,
-)  # fmt: skip
 
 GRAPHICS, MEMORY = (("clock", "graphics"),), (("clock", "memory"),)
 READINGS = (

@@ -40,7 +40,6 @@ THROTTLED = Metric(
     "Time that processors of the container were held back, summed over processors", unit="seconds",
 )  # fmt: skip
 
-METRICS = (MEMORY_USED, MEMORY_LIMIT, CPU_LIMIT, PERIODS, THROTTLED_PERIODS, THROTTLED)
 
 V1_UNLIMITED_BYTES = 2**62
 """Version 1 writes the largest number of whole pages below 2^63 for no limit."""

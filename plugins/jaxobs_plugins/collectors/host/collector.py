@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from jaxobs.model.events import Measured
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields
+from jaxobs.plugin.fields import Fields, metrics_of
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.host import cgroup, machine, process
 
@@ -20,12 +21,11 @@ _UNSUPPORTED = (AttributeError, FileNotFoundError, NotImplementedError, LookupEr
 class HostCollector(Collector):
     """Where the system does not tell one value, the others are still given. `proc` is where /proc is."""
 
-    metrics = (*process.METRICS, *machine.METRICS, *cgroup.METRICS)
+    metrics = metrics_of((*process.QUERIES, *machine.QUERIES, *cgroup.QUERIES))
     interval = 5.0
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._reasons: dict[str, str] = {}
         self._process: psutil.Process | None = None
         self._machine: machine.Machine | None = None
         self._cgroup: cgroup.Cgroup | None = None
@@ -44,11 +44,8 @@ class HostCollector(Collector):
         self._process = psutil.Process(pid)
         self._machine = machine.Machine()
         self._machine_fields.collect(self._machine)  # what is told as a difference begins here
-        try:
+        with suppress(OSError, LookupError, ValueError):  # no control groups, or they are not mounted here
             self._cgroup = cgroup.find_cgroup(pid, self._proc)
-        except (OSError, LookupError, ValueError) as error:
-            why = f"{type(error).__name__}: {error}"
-            self._reasons = dict.fromkeys((metric.name for metric in cgroup.METRICS), why)
 
     def collect(self) -> Iterable[Measured]:
         measured = self._of_process()
@@ -60,12 +57,6 @@ class HostCollector(Collector):
 
     def stop(self) -> None:
         self._process = self._machine = self._cgroup = None
-
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        """Why metrics are missing, by name."""
-        fields = (self._process_fields.reasons, self._machine_fields.reasons, self._cgroup_fields.reasons)
-        return self._reasons | fields[0] | fields[1] | fields[2]
 
     def _of_process(self) -> list[Measured]:
         if self._process is None:

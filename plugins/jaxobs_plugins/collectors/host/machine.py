@@ -32,7 +32,6 @@ NETWORK = Metric(
     "Traffic of the host's network interfaces during this run, without loopback and RDMA", ("direction",), "bytes",
 )  # fmt: skip
 
-METRICS = (CPU, CPUS, AVAILABLE, TOTAL, SWAP, SWITCHES, DISK, NETWORK)
 
 INTERFACES = Path("/sys/class/net")
 

@@ -33,7 +33,6 @@ DISK = Metric(
     ("direction",), "bytes",
 )  # fmt: skip
 
-METRICS = (CPU, USABLE_CPUS, RESIDENT, THREADS, FILES, FILES_LIMIT, SWITCHES, DISK)
 WHOLE = (CPU, SWITCHES, DISK)
 """Counted by the system since the process began: all of it is the job's."""
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Measured
 from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import metrics_of
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import catalogue, library
+from jaxobs_plugins.collectors.nvidia.queries import BOARD_QUERIES, PART_QUERIES
 from jaxobs_plugins.collectors.nvidia.selection import Visible, jax_devices, visible
 from jaxobs_plugins.collectors.nvidia.watched_device import WatchedDevice
 from jaxobs_plugins.collectors.nvidia.xid import XidEvents
@@ -25,7 +27,7 @@ class NvidiaCollector(Collector):
     `environment` is that of the training process, which the agent inherits.
     """
 
-    metrics = catalogue.METRICS
+    metrics = (catalogue.DEVICE_INFO, catalogue.UP, *metrics_of((*BOARD_QUERIES, *PART_QUERIES)))
     device_readings = catalogue.READINGS
     interval = 5.0
 
@@ -84,11 +86,6 @@ class NvidiaCollector(Collector):
             return tuple(board.name or "without a name" for board in library.boards().boards)
         finally:
             library.close_library()
-
-    @property
-    def reasons(self) -> Sequence[Mapping[str, str]]:
-        """For each device, why metrics are missing, by name."""
-        return [device.reasons for device in self._devices]
 
     def _choose(self, agent: Agent) -> list[Measured]:
         """The job's devices by what is known now. Returns what takes away the gauges of the former choice."""

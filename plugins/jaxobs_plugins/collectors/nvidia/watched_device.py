@@ -59,11 +59,6 @@ class WatchedDevice:
         gone = [_value(names.DEVICE_INFO, self._info, math.nan), _value(names.UP, self._labels, math.nan)]
         return self._withdrawn() + gone
 
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why metrics are missing, by name."""
-        return {name: reason for fields in self._fields for name, reason in fields.reasons.items()}
-
     def _withdrawn(self) -> list[Measured]:
         return [value for fields in self._fields for value in fields.withdraw()]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from jaxobs.model.events import Measured
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields
+from jaxobs.plugin.fields import Fields, metrics_of
 from jaxobs.plugin.protocol import Agent
-from jaxobs_plugins.collectors.tpu.queries import METRICS, QUERIES, READINGS, Monitoring
+from jaxobs_plugins.collectors.tpu.queries import QUERIES, READINGS, Monitoring
 
 TRIAL_SECONDS = 8.0
 """The first question takes about 0.2 s, where it does not hang."""
@@ -31,7 +31,7 @@ silence where there is none. What the metrics need does not depend on it. And no
 class TpuCollector(Collector):
     """Without libtpu, or a TPU that the job uses, nothing is told, and `reason` says why."""
 
-    metrics = METRICS
+    metrics = metrics_of(QUERIES)
     device_readings = READINGS
     interval = 5.0
 
@@ -74,11 +74,6 @@ class TpuCollector(Collector):
 
     def stop(self) -> None:
         self._agent, self._monitoring, self._tried = None, None, False
-
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        """Why metrics are missing, by name."""
-        return self._fields.reasons
 
     def _open(self, agent: Agent) -> None:
         """Logs one line where it cannot be used."""

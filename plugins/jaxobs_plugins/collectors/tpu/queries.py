@@ -56,7 +56,6 @@ LINK_HEALTH = _metric(
     "Of a link between chips: 0 healthy, 1 to 5 a passing problem, 6 to 9 a lasting minor one, 10 not usable", "link",
 )  # fmt: skip
 
-METRICS = (DUTY_CYCLE, BANDWIDTH, MEMORY_TOTAL, MEMORY_USED, TENSORCORE, THROTTLED, QUEUED, LINK_HEALTH)
 READINGS = (DeviceReading("utilization", DUTY_CYCLE), DeviceReading("slowdown", THROTTLED))
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from types import FrameType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from jaxobs.jax_compat.compiling_frames import Lowering, call_being_traced, lowering
+from jaxobs.jax_compat.compiling_frames import JitCall, Lowering, call_being_traced, lowering
 from jaxobs.jax_compat.control_flow import plain_parameters
 from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.call_site import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
-from jaxobs_plugins.probes.compile.functions import definition_of, function_key
+from jaxobs_plugins.probes.compile.functions import bound_by, definition_of, function_key
 from jaxobs_plugins.probes.compile.history import History, Traced
-from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED
+from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED, Signature
 from jaxobs_plugins.probes.compile.signature import (
     context_now,
     leaves_of,
@@ -85,8 +85,17 @@ class Causes:
             elif call is not None:
                 # What pmap makes of a function is another program than what jit makes of it.
                 key = (*function_key(call.function), "pmap" if mapped else "jit")
-                number = self._history.number_of(key, call.function)
-                _keep(thread.traced, function, Traced(key, signature_of(call, number)))
+                _keep(thread.traced, function, Traced(key, self._signature(key, call)))
+
+    def _signature(self, key: tuple[Any, ...], call: JitCall) -> Signature:
+        inner, arguments = bound_by(call.function)
+        signature = signature_of(call, self._history.number_of(key, inner))
+        if inner is call.function:
+            return signature
+        statics = tuple((name, value_of(value)) for name, value in arguments)
+        return signature._replace(
+            partial=self._history.number_of(key, call.function), statics=signature.statics + statics
+        )
 
     def lowering_began(self, function: str, frame: FrameType) -> None:
         thread = self._thread
@@ -107,18 +116,17 @@ class Causes:
     def _lowered(self, function: str, told: Lowering | None, traced: Traced | None) -> Traced | None:
         if told is None:
             return traced
-        known: Traced | None
-        if told.transformation:
-            # What grad or vmap made of it is another program, whose first compile is no recompile of the function.
-            # Its name as well: the source of a pmapped function is told as JAX's own.
-            key = (function, told.source, told.transformation)
-            known = Traced(key, untraced_signature(told.names, told.avals))
-        else:
+        known: Traced | None = None
+        if not told.transformation:
             if traced is not None and leaves_of(told.avals) != traced.signature.leaves:
                 traced = None  # a trace for something else, of a function of the same name
             known = self._history.lowered(told.jaxpr, traced)
         if known is None:
-            return None
+            # What grad or vmap made of it is another program, whose first compile is no recompile of the function.
+            # So is its backward pass, which takes another number of arrays.
+            # Its name as well: the source of a pmapped function is told as JAX's own.
+            key = (function, told.source, told.transformation, len(told.avals))
+            known = Traced(key, untraced_signature(told.names, told.avals))
         signature = known.signature
         shardings = shardings_of(told.shardings, len(signature.leaves)) if signature.complete else ()
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))

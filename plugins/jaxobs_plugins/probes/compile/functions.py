@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of
 from jaxobs_plugins.probes.compile.values import value_of
+
+METHOD = "method"
+"""In the key of a bound one."""
 
 WRAPPERS = 16
 """Functions around functions that are looked through; more may be a ring."""
@@ -25,6 +28,7 @@ def function_key(function: Any) -> tuple[Any, ...]:
             parts.append("partial")
             function = PARTIAL_FUNCTION.__get__(function)
         elif kind is MethodType:
+            parts.append(METHOD)
             function = function.__func__
         elif kind is FunctionType:
             code = function.__code__
@@ -48,6 +52,14 @@ def function_key(function: Any) -> tuple[Any, ...]:
     return tuple(parts)
 
 
+def is_one_of_many(key: tuple[Any, ...]) -> bool:
+    """Whether functions with this key may live side by side: closures, lambdas and bound methods.
+
+    A module has one function of a name.
+    """
+    return METHOD in key or any(type(part) is tuple and len(part) > len(("name", "module")) for part in key)
+
+
 def definition_of(key: tuple[Any, ...]) -> str:
     """Where the source of a function with this key is, and what of JAX's transforms it.
 
@@ -67,6 +79,32 @@ def definition_of(key: tuple[Any, ...]) -> str:
         if where
         else ""
     )
+
+
+class Bound(NamedTuple):
+    """The function that a `functools.partial` calls, and the arguments that it binds, by name."""
+
+    function: Any
+    arguments: tuple[tuple[str, Any], ...]
+
+
+def bound_by(function: Any) -> Bound:
+    """What a partial binds; nothing of any other function, or where a class of the user's may do otherwise."""
+    kind = type(function)
+    if not _is_partial(kind):
+        return Bound(function, ())
+    inner = function.func
+    code = inner.__code__ if type(inner) is FunctionType else None
+    names = () if code is None else code.co_varnames[: code.co_argcount]
+    positional = [
+        (names[number] if number < len(names) else f"args[{number}]", value)
+        for number, value in enumerate(function.args)
+    ]
+    return Bound(inner, (*positional, *function.keywords.items()))
+
+
+def _is_partial(kind: type) -> bool:
+    return kind is functools.partial or (issubclass(kind, functools.partial) and is_of(kind, "jax"))
 
 
 def _transformation(function: FunctionType) -> tuple[str, ...]:
@@ -90,7 +128,7 @@ def _wrapped_by(thing: Any) -> Any:
 def function_text(function: Any) -> str:
     """Its name and where it is written; of a partial what it binds."""
     kind = type(function)
-    if kind is functools.partial or (issubclass(kind, functools.partial) and is_of(kind, "jax")):
+    if _is_partial(kind):
         bound = [value_of(value).text for value in function.args[:8]]
         bound += [f"{name}={value_of(value).text}" for name, value in list(function.keywords.items())[:8]]
         return clipped(f"partial({', '.join([_name(function.func), *bound])})")

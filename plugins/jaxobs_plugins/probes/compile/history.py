@@ -1,23 +1,29 @@
 """What each function was compiled for lately, so that a recompile can be compared with it.
 
 Function objects and traces are held weakly: what the user lets go of is let go of. Bounded in every direction.
+
+Closures of one factory are functions of their own while they live, and so are methods of several objects. One that is
+made when another is gone took its place: the function was redefined.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxobs_plugins.probes.compile.functions import is_one_of_many
 from jaxobs_plugins.probes.compile.miss_cause import Explanation, Signature, explain
 
 SIGNATURES_KEPT = 8
-"""Of each function, the latest: one that alternates between some few shapes compiles each of them once."""
+"""Of each function object, the latest: one that alternates between some few shapes compiles each of them once."""
 
 OBJECTS_KEPT = 64
-"""Function objects of one function that are told apart; a loop that makes a new one each turn needs no more."""
+"""Function objects of one source that are told apart, and taken for functions of their own while they live. More come
+from a loop that makes one each turn and keeps it."""
 
 FUNCTIONS_KEPT = 1000
 TRACES_KEPT = 1000
@@ -38,15 +44,64 @@ class Traced:
 
 
 @dataclass(slots=True, eq=False)
-class Function:
-    """Its function objects by number, and the latest signatures it was compiled for."""
+class FunctionObject:
+    """One, by its number, and the latest signatures it was compiled for. Without a reference it is never gone."""
 
-    objects: list[tuple[int, weakref.ref[Any] | int]] = field(default_factory=list)
+    number: int
+    reference: weakref.ref[Any] | int | None = None
     signatures: deque[Signature] = field(default_factory=lambda: deque(maxlen=SIGNATURES_KEPT))
+
+    def refers_to(self, function: Any) -> bool:
+        reference = self.reference
+        return reference() is function if isinstance(reference, weakref.ref) else reference == id(function)
+
+    @property
+    def is_gone(self) -> bool:
+        return isinstance(self.reference, weakref.ref) and self.reference() is None
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """The function objects of one source by number, the one seen last at the end."""
+
+    objects: dict[int, FunctionObject] = field(default_factory=dict)
 
     @property
     def arrays(self) -> int:
         return sum(len(signature.names) for signature in self.signatures)
+
+    @property
+    def signatures(self) -> list[Signature]:
+        return list(itertools.chain.from_iterable(each.signatures for each in self.objects.values()))
+
+    def seen(self, found: FunctionObject) -> FunctionObject:
+        self.objects.pop(found.number, None)
+        self.objects[found.number] = found
+        while len(self.objects) > OBJECTS_KEPT:
+            del self.objects[next(iter(self.objects))]
+        return found
+
+    def compiled_before(self, number: int, *, is_one_of_many: bool) -> list[Signature]:
+        """What this function object is to be compared with: its own signatures, else those of one whose place it took.
+
+        None where it is a function of its own.
+        """
+        if number in self.objects and self.objects[number].signatures:
+            return list(self.objects[number].signatures)
+        compiled = [each for each in self.objects.values() if each.signatures]
+        replaced = [each for each in compiled if each.is_gone or not is_one_of_many]
+        if not replaced and len(compiled) >= OBJECTS_KEPT - 1:
+            replaced = compiled
+        if not replaced:
+            return []
+        if replaced[-1].is_gone:
+            del self.objects[replaced[-1].number]  # only one takes its place
+        return list(replaced[-1].signatures)
+
+    def forget_oldest(self) -> None:
+        """One signature."""
+        oldest = next(each for each in self.objects.values() if each.signatures)
+        oldest.signatures.popleft()
 
 
 class History:
@@ -61,14 +116,12 @@ class History:
     def number_of(self, key: tuple[Any, ...], function: Any) -> int:
         """The number of a function object: the same for the same object, told apart by nothing but its identity."""
         with self._lock:
-            objects = self._function(key).objects
-            for number, held in objects:
-                if (held() if isinstance(held, weakref.ref) else held) is function or held == id(function):
-                    return number
+            function_objects = self._function(key)
+            for found in function_objects.objects.values():
+                if found.refers_to(function):
+                    return function_objects.seen(found).number
             self._number += 1
-            objects.append((self._number, _reference_to(function)))
-            del objects[:-OBJECTS_KEPT]
-            return self._number
+            return function_objects.seen(FunctionObject(self._number, _reference_to(function))).number
 
     def lowered(self, jaxpr: Any, traced: Traced | None) -> Traced | None:
         """What was traced into `jaxpr`: what was seen just now, else as it is remembered from an earlier lowering."""
@@ -93,14 +146,15 @@ class History:
     def compiled(self, traced: Traced) -> Explanation | None:
         """Remember it; None if it is the first of this function, else why there is another."""
         with self._lock:
-            function = self._function(traced.key)
-            earlier = list(function.signatures)
+            function, number = self._function(traced.key), traced.signature.function
             self._arrays -= function.arrays
-            function.signatures.append(
-                _sharing(traced.signature, earlier[-1]) if earlier else traced.signature
+            latest = function.signatures[-1:]
+            earlier = function.compiled_before(number, is_one_of_many=is_one_of_many(traced.key))
+            function.seen(function.objects.get(number) or FunctionObject(number)).signatures.append(
+                _sharing(traced.signature, latest[-1]) if latest else traced.signature
             )
             while function.arrays > ARRAYS_KEPT and len(function.signatures) > 1:
-                function.signatures.popleft()
+                function.forget_oldest()
             self._arrays += function.arrays
             while self._arrays > ARRAYS_KEPT and len(self._functions) > 1:
                 self._arrays -= self._functions.popitem(last=False)[1].arrays

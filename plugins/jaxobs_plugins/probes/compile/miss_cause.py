@@ -41,7 +41,8 @@ class Leaf(NamedTuple):
 class Signature(NamedTuple):
     """What a function was compiled for.
 
-    `function` numbers the function object. `bindings` say how each argument was passed, `structure` holds (path,
+    `function` numbers the function object, and `partial` the `functools.partial` around it, whose arguments are among the
+    `statics`; 0 where there is none. `bindings` say how each argument was passed, `structure` holds (path,
     container) for each container among the arguments, `names` and `leaves` the arrays in them. `shardings` is in the
     order of `leaves`, and empty where it was not seen. Not `complete`: there was more than is kept.
     """
@@ -57,6 +58,7 @@ class Signature(NamedTuple):
     leaves: tuple[Leaf, ...]
     shardings: tuple[str, ...]
     complete: bool = True
+    partial: int = 0
 
 
 class Difference(NamedTuple):
@@ -135,6 +137,8 @@ def _other_differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All but those of the arrays."""
     if old.function != new.function:
         yield Difference("redefined", None, old.function_text, new.function_text)
+    elif old.partial != new.partial:  # named only where what it binds does not differ
+        yield Difference("redefined", None, old.function_text, new.function_text, certain=False)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
     yield from _bindings(old, new)

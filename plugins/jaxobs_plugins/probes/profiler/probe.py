@@ -16,12 +16,13 @@ from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Remark
 from jaxobs_plugins.probes.profiler.pace import Pace
 from jaxobs_plugins.probes.profiler.scheduling import installed_jaxlib, why_not_scheduled
 from jaxobs_plugins.probes.profiler.session_lock import SessionLock
 from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, watch_sessions, window_of
-from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer, describe
+from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer
 from jaxobs_plugins.probes.profiler.worker import Worker
 
 USER_PATIENCE = 10.0
@@ -40,7 +41,6 @@ class ProfilerProbe(Probe):
         """Why no window is scheduled."""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        """Why no window would be scheduled, and why none could be kept."""
         jaxlib = installed_jaxlib()
         if jaxlib and (reason := why_not_scheduled(settings, jaxlib)):
             yield Remark(reason)
@@ -144,7 +144,7 @@ class ProfilerProbe(Probe):
         job = self._job
         if job is None:
             return
-        reason = describe(error)
+        reason = described(error)[:300]
         self._end(reason)
         self._worker.stop(0.0)
         job.switch_off(reason)

@@ -11,6 +11,7 @@ from typing import Any
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Progress
 from jaxobs_plugins.probes.profiler.event_memory import HELD_A_TRACED_BYTE
 from jaxobs_plugins.probes.profiler.modules import ModulesInTraces
@@ -84,7 +85,7 @@ class Windows:
         except ProfilerFaultError:
             raise
         except Exception as error:
-            self._job.emit(_nothing("scheduled", "failed", describe(error)))
+            self._job.emit(_nothing("scheduled", "failed", described(error)[:300]))
             raise
         if event is not None:
             self._job.emit(event)
@@ -95,7 +96,7 @@ class Windows:
             length = min(max(request.seconds, 0.001), LONGEST_REQUEST)
             event = self._window("requested", length, request.keep)
         except Exception as error:
-            reason = describe(error)
+            reason = described(error)[:300]
             self._job.emit(_nothing("requested", "failed", reason))
             answer(request, ProfileResult("failed", "", reason))
             raise
@@ -217,11 +218,6 @@ class Windows:
                 raise ProfilerFaultError(
                     f"stop() of a window of {window.length:.2f} s took {window.stopping:.1f} s"
                 )
-
-
-def describe(error: Exception) -> str:
-    """An error as a reason."""
-    return f"{type(error).__name__}: {error}"[:300]
 
 
 def answer(request: Request, result: ProfileResult) -> None:

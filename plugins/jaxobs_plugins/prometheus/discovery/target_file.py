@@ -6,15 +6,12 @@ import json
 import os
 import re
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from jaxobs.model.scrape_targets import INSTANCE_LABEL, RANK_LABEL, RUN_LABEL, SCHEME_LABEL
 from jaxobs.plugin.files import DRAFT_NAME, write_whole
 from jaxobs_plugins.prometheus.pages.labels import label_name, label_value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _META = "__meta_jaxobs_"
 RANK = "jax.process_index"

@@ -48,7 +48,6 @@ class Live:
         self._drawn: tuple[Snapshot, dict[str | None, bytes]] = (self._snapshot, {})
 
     def show(self, snapshot: Snapshot) -> None:
-        """This snapshot from now on."""
         with self._noting:
             self._history.add(snapshot.time / NANOSECONDS, snapshot.document)
         self._taken = wall_now()

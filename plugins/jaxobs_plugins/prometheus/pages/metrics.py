@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus.pages.render import render
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from jaxobs.model.metrics import Family
 
 _COMPRESSION_LEVEL = 1  # of 959 kB (10 000 series) it makes 109 kB in 2.7 ms; level 6 makes 100 kB in 5.5 ms
 

@@ -6,6 +6,7 @@ Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import generate_latest
@@ -25,8 +26,6 @@ from jaxobs.model.metrics import Family, HistogramValue, Metric
 from jaxobs_plugins.prometheus.pages.labels import label_name, label_value, valid_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from prometheus_client.metrics_core import Metric as RenderedFamily
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -12,13 +12,13 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from jaxobs_plugins.prometheus.server.connection import Answer, Connection, Limits, Log
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
     from ssl import SSLContext
 
 _RETRY_SECONDS = 0.2  # between attempts to accept while the process has no file descriptor left
@@ -54,7 +54,6 @@ class HttpServer:
         self._thread = threading.Thread(target=self._run, name="jaxobs-prometheus", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
         self._listener.setblocking(False)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _, context: self._log(f"prometheus: {context['message']}"))
