@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jaxobs.agent.garbage import Garbage
 from jaxobs.cost_model import module_cost
 from jaxobs.derive.executables.kept_operations import OPERATIONS_KEPT
 from jaxobs.derive.profiler_windows.windows import WindowToRead
@@ -58,10 +57,10 @@ Done = ModuleDone | WindowDone
 class Analysis:
     """`submit` modules and windows; `finished` gives what is done. A module with the same bytes is decoded once.
 
-    The worker rests after each, unless somebody waits in `settle`. `inline`: in the job's process.
+    The worker rests after each, unless somebody waits in `settle`.
     """
 
-    def __init__(self, log: Callable[[str], None], wake: Callable[[], None], *, inline: bool = False) -> None:
+    def __init__(self, log: Callable[[str], None], wake: Callable[[], None]) -> None:
         self._log = log
         self._wake = wake
         self._waiting: queue.PriorityQueue[tuple[int, int, Any]] = queue.PriorityQueue()
@@ -70,7 +69,6 @@ class Analysis:
         self._submitted = self._pending = 0
         self._bytes = 0
         self._bytes_lock = threading.Lock()
-        self._garbage = Garbage(inline=inline)
         self._awaited = threading.Event()
         self._modules = _Modules(log)
 
@@ -78,21 +76,14 @@ class Analysis:
         self._thread.start()
 
     def submit(self, number: int, proto: bytes | memoryview) -> None:
-        """The module of an executable."""
         refused = self._put(_MODULE, (number, proto), len(proto))
         if refused:
             self._finished.put(ModuleDone(number, None, refused))
 
     def submit_window(self, window: WindowToRead) -> None:
-        """A profiler window with its trace."""
         refused = self._put(_WINDOW, window, len(window.event.xspace or b""))
         if refused:
             self._finished.put(WindowDone(window.without_trace(), None, refused))
-
-    @property
-    def busy(self) -> bool:
-        """Whether something is being read, or waits for it."""
-        return self._bytes > 0
 
     def finished(self) -> list[Done]:
         done: list[Done] = []
@@ -137,9 +128,8 @@ class Analysis:
                 return
             size, item = waited
             began = perf_counter()
-            with self._garbage.kept_from_collections(size):
-                done = self._decode(*item) if kind == _MODULE else self._read(item)
-                del item, waited
+            done = self._decode(*item) if kind == _MODULE else self._read(item)
+            del item, waited
             with self._bytes_lock:
                 self._bytes -= size
             self._finished.put(done)

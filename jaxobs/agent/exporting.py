@@ -102,7 +102,6 @@ class Exporting:
         return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
 
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
         return self._thread is not None and self._thread.is_alive()
 
     def undelivered(self) -> str:

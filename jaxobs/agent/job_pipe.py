@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.flow import wire
+from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic
 
 
@@ -19,8 +20,9 @@ class JobPipe:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._send_lock = threading.Lock()
-        self._wake_read, self._wake_write = socket.socketpair()
-        self._wake_write.setblocking(False)
+        self._wake_up = WakeUp()
+        self.wake = self._wake_up.ring
+        """End the wait, from any thread."""
 
     def send(self, kind: bytes, body: Any) -> None:
         """To the job; a job that is gone hears nothing, and that is seen where the pipe is read."""
@@ -32,13 +34,13 @@ class JobPipe:
 
         `idle` is called after the wait, where there was nothing to receive at once.
         """
-        ends = [self._end, self._wake_read]
+        ends = [self._end, self._wake_up.reading]
         readable, _, _ = select.select(ends, [], [], 0.0)
         if self._end not in readable:
             readable, _, _ = select.select(ends, [], [], max(0.0, until - monotonic()))
             idle()
-        if self._wake_read in readable:
-            self._wake_read.recv(4096)
+        if self._wake_up.reading in readable:
+            self._wake_up.heard()
         return self._end in readable
 
     def receive(self) -> bytes:
@@ -48,11 +50,6 @@ class JobPipe:
         except OSError:
             return b""
 
-    def wake(self) -> None:
-        """End the wait, from any thread."""
-        with contextlib.suppress(OSError):  # full: it will wake anyway
-            self._wake_write.send(b"\0")
-
     def end(self) -> None:
         """Tell the job, which waits for it, that nothing follows."""
         with contextlib.suppress(OSError):
@@ -60,5 +57,4 @@ class JobPipe:
 
     def close(self) -> None:
         """Wake nobody any more. The socket belongs to whoever made it."""
-        self._wake_read.close()
-        self._wake_write.close()
+        self._wake_up.close()

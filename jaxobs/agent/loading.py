@@ -31,7 +31,6 @@ class Plugins:
 
     @property
     def events_are_taken(self) -> bool:
-        """Whether any exporter wants events one by one."""
         return any(exporter.takes_events for exporter in self.exporters)
 
     def declare(self, found: Found, catalogue: Catalogue) -> bool:

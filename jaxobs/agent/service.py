@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import socket
@@ -11,7 +12,6 @@ from typing import Any
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import STUCK_SECONDS
-from jaxobs.agent.garbage import Garbage
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.last_flush import LastFlush
 from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
@@ -69,8 +69,7 @@ class Service:
         self._logged: dict[str, float] = {}
         patience = min(float(self.settings["interval"]) / 2, LONGEST_PATIENCE)
         self._slices = Slices(inline=inline, patience=patience)
-        self._garbage = Garbage(inline=inline, resident=resident_bytes)
-        self._analysis = Analysis(self.log, self._pipe.wake, inline=inline)
+        self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
         facts |= hello.get("facts", {})
@@ -93,7 +92,8 @@ class Service:
         if self.fold.observation.address is None:
             # Where nothing is served the job still learns where its summary would be.
             self._send(wire.ADDRESS, (None, self._summary_file))
-        self._garbage.take_over()
+        if not self._inline:
+            gc.freeze()  # what is loaded now stays: no collection of garbage needs to look at it
 
     def emit(self, event: Measured | SpanEnded) -> None:
         """From any thread of a plugin; folded at the next turn."""
@@ -247,7 +247,6 @@ class Service:
             self.fold.observation.agent_measured(process_time(), resident_bytes())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
-        self._garbage.collect(busy=self._analysis.busy)
         self._slices()
         snapshot = self.fold.snapshot(now())
         self._pushed_values.offer(snapshot.document)

@@ -9,17 +9,14 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, UsageError
 from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
 from jaxobs.plugin.directories import why_not_writable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
 

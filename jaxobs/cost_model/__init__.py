@@ -5,12 +5,11 @@ Pure: bytes in, plain data out; imports neither JAX nor XLA.
 
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, CustomCall, Rule
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.module import DEFAULT_MAXIMUM_INSTRUCTIONS, module_cost
+from jaxobs.cost_model.module import module_cost
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 __all__ = [
     "BUILT_IN_RULES",
-    "DEFAULT_MAXIMUM_INSTRUCTIONS",
     "Cost",
     "CustomCall",
     "HloDecodeError",

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jaxobs.cost_model.arithmetic.tally import Tally
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 
 def dynamic_loop_reason(loop: Instruction) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jaxobs.cost_model.arithmetic.tally import Tally
-    from jaxobs.cost_model.hlo.instructions import Computation
+from jaxobs.cost_model.arithmetic.tally import Tally
+from jaxobs.cost_model.hlo.instructions import Computation
 
 MOST: Final = 0.5
 """Share of the module's FLOPs that its main loop has at least."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
 from jaxobs.cost_model.arithmetic.tally import Tally
@@ -15,6 +15,7 @@ from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.hlo.call_graph import callees_first, embedded, executions, scheduled
 from jaxobs.cost_model.hlo.decode import decode
 from jaxobs.cost_model.hlo.fingerprint import fingerprint
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
 from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.main_loop import main_loop_trips
@@ -24,18 +25,10 @@ from jaxobs.cost_model.traffic.donation import donatable_bytes
 from jaxobs.cost_model.traffic.fusions import FusionTraffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
-
-DEFAULT_MAXIMUM_INSTRUCTIONS = 2_000_000
-
 
 def module_cost(
     serialized: bytes | memoryview,
     *,
-    maximum_instructions: int = DEFAULT_MAXIMUM_INSTRUCTIONS,
     custom_call_rules: Mapping[str, Rule] = BUILT_IN_RULES,
 ) -> ModuleCost:
     """What the module must do on one device.
@@ -43,9 +36,9 @@ def module_cost(
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
     target. Raises ``HloDecodeError`` where the bytes are no such module or hold more than
-    ``maximum_instructions``.
+    ``decode.MAXIMUM_INSTRUCTIONS``.
     """
-    module = decode(serialized, maximum_instructions=maximum_instructions)
+    module = decode(serialized)
     try:
         return _Walk(module, custom_call_rules).result()
     except (OverflowError, RecursionError) as error:
@@ -88,11 +81,9 @@ class _Walk:
         if most is not None and not _same_figures(cost, most):
             cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
         return ModuleCost(
-            self.module.name,
             fingerprint(self.module),
             self.module.instruction_count,
             cost,
-            most,
             tuple(operations),
             donatable_bytes(self.module),
             main_loop_trips(self.module.entry, self.bounds.least),

@@ -13,15 +13,12 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jaxobs.hardware.calibration import Calibration, CalibrationError
 from jaxobs.hardware.chips import normalised
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LARGEST_FILE = 4 * 2**20  # bytes; a calibration takes about 10 kB
 

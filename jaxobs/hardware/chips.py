@@ -7,26 +7,15 @@ A device is found by the whole `device_kind` string that JAX reports, never by a
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 GIBIBYTE: Final = 2**30
 MEMORY_SLICES: Final = 8
 """A GPU split by MIG has eight slices of memory (NVIDIA Multi-Instance GPU User Guide, "Partitioning")."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherSource:
-    """What another source says about a value, for the reader to weigh."""
-
-    value: str
-    says: float
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +36,6 @@ class Chip:
     """Their boost clock, Hz."""
     values: Mapping[str, float]
     sources: Mapping[str, str]
-    also: tuple[OtherSource, ...]
     slices: Mapping[str, Mapping[str, float]]
     """MIG profiles ("1g.10gb") whose `cores` (and `memory`, bytes/s) are known."""
 
@@ -79,8 +67,7 @@ def chips_by_alias() -> Mapping[str, Chip]:
 def _chip(row: Mapping[str, Any], sources: Mapping[str, str]) -> Chip:
     values = dict(_flat(row))
     own: Mapping[str, str] = row.get("sources", {})
-    claims = [*own, *(other["value"] for other in row.get("also", ()))]
-    unknown = [key for key in claims if key not in values]
+    unknown = [key for key in own if key not in values]
     if unknown:
         raise ValueError(f"hardware.toml, {row['name']}: a source for {unknown}, which the row lacks")
     return Chip(
@@ -91,10 +78,6 @@ def _chip(row: Mapping[str, Any], sources: Mapping[str, str]) -> Chip:
         clock=row.get("clock"),
         values=values,
         sources={key: sources[own.get(key, row["source"])] for key in values},
-        also=tuple(
-            OtherSource(other["value"], other["says"], sources[other["source"]])
-            for other in row.get("also", ())
-        ),
         slices=row.get("mig", {}),
     )
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from jaxobs.hardware.chips import normalised
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    Products = Mapping[str, tuple[str, int]]
-    """By the precision asked for (`default`, `high`, `highest`) the type multiplied in, and its passes."""
+Products = Mapping[str, tuple[str, int]]
+"""By the precision asked for (`default`, `high`, `highest`) the type multiplied in, and its passes."""
 
 _GPUS: Final = ("gpu", "cuda")
 _OTHER_VENDOR: Final = re.compile(r"\b(?:amd|instinct|radeon|intel|gfx\w+)\b")

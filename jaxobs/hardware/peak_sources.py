@@ -7,18 +7,14 @@ then what `jaxobs calibrate` measured. What none of them says is absent, with a 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
+from jaxobs.hardware.calibration import Calibration, LeftOut
 from jaxobs.hardware.chips import normalised
 from jaxobs.hardware.datasheet import datasheet_peaks
 from jaxobs.hardware.float32_products import float32_products
 from jaxobs.hardware.peaks import Peak, Peaks, peak_key
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jaxobs.hardware.calibration import Calibration, LeftOut
-
 
 _PLAIN_KEYS: Final = ("transcendentals", "memory", "link", "capacity")
 

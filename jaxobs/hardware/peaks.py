@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from jaxobs.hardware.float32_products import types_run_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 Provenance = Literal["datasheet", "measured", "profiler", "user"]
 
@@ -32,7 +29,6 @@ class Peak:
             raise ValueError(f"a peak is a positive, finite number, not {self.value!r} ({self.source})")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {"value": self.value, "provenance": self.provenance, "source": self.source}
 
 

@@ -11,10 +11,10 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
 
 import jax
 import jaxlib.version
@@ -25,9 +25,6 @@ from jaxobs.hardware.calibration_file import processor_model, usable_cores
 from jaxobs.measure.calibration_programs import Program, programs
 from jaxobs.measure.other_load import OtherLoad
 from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _BLOCK_SECONDS = 0.02
 """One sample is the median of calls over at least this long, a few slices of the scheduler's time."""

@@ -9,18 +9,16 @@ Updated in place, the bytes counted are the bytes moved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Group = Literal["latency", "matrix", "vector", "transcendentals", "copy", "triad"]
 

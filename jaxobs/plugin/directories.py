@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from jaxobs.plugin.protocol import Remark
 
 
 def temporary_directory() -> Path | None:
@@ -19,6 +22,14 @@ def temporary_directory() -> Path | None:
         return None
     finally:
         tempfile.tempdir = remembered
+
+
+def writing_remarks(directory: str | None, would: str, refused: Callable[[str], str]) -> Iterator[Remark]:
+    """For a plugin's `check`: what it `would` do in a directory of the settings, or why that is `refused`."""
+    if directory is not None:
+        reason = why_not_writable(Path(directory))
+        could = f"{would} {directory}"
+        yield Remark(could) if reason is None else Remark(f"{directory}: {refused(reason)}", problem=True)
 
 
 def why_not_writable(directory: Path) -> str | None:

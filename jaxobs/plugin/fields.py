@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
@@ -34,6 +34,11 @@ class Query(Generic[Subject]):
     read: Callable[[Subject], Iterable[Sample]]
 
 
+def metrics_of(queries: Iterable[Query[Any]]) -> tuple[Metric, ...]:
+    """The metrics that their answers give, each once."""
+    return tuple(dict.fromkeys(metric for query in queries for metric in query.metrics))
+
+
 @dataclass(slots=True)
 class _State:
     """What is remembered of one query."""
@@ -41,7 +46,6 @@ class _State:
     retry_at: float = -math.inf
     wait: float = FIRST_RETRY_SECONDS
     shown: frozenset[tuple[str, Labels]] = frozenset()
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -79,7 +83,7 @@ class Fields(Generic[Subject]):
                 self._failed(state, error)
                 samples = []
             else:
-                state.reason, state.wait = "", FIRST_RETRY_SECONDS
+                state.wait = FIRST_RETRY_SECONDS
             measured += self._measured(state, samples)
         return measured
 
@@ -87,18 +91,7 @@ class Fields(Generic[Subject]):
         """Take away every gauge: the subject cannot be asked any more."""
         return [gone for state in self._states for gone in self._measured(state, ())]
 
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why metrics are missing, by name; empty where every query was answered."""
-        return {
-            metric.name: state.reason
-            for query, state in zip(self.queries, self._states, strict=True)
-            if state.reason
-            for metric in query.metrics
-        }
-
     def _failed(self, state: _State, error: Exception) -> None:
-        state.reason = f"{type(error).__name__}: {error}"
         unsupported = self.unsupported(error)
         state.retry_at = self.clock() + (UNSUPPORTED_RETRY_SECONDS if unsupported else state.wait)
         state.wait = min(2 * state.wait, UNSUPPORTED_RETRY_SECONDS)

@@ -26,14 +26,12 @@ class LibraryProbe(Probe):
         """Wrap what is to be marked or recorded. A name that this version of the library lacks is passed over."""
 
     def start(self, job: Job) -> None:
-        """Wait for the library."""
         self._job = job
         self._wrapping = Wrapping(job)
         for module in self.modules:
             job.when_imported(module, self._imported)
 
     def stop(self) -> None:
-        """Put back what was wrapped."""
         self._job = None
         if self._wrapping is not None:
             self._wrapping.undo()

@@ -20,11 +20,7 @@ _VARINT_BYTES: Final = 10
 
 
 class FieldError(ValueError):
-    """The bytes from `start` on are no field."""
-
-    def __init__(self, start: int, what: str) -> None:
-        super().__init__(what)
-        self.start = start
+    """Where the bytes are no field, and why."""
 
 
 Field = tuple[int, int, int, int]
@@ -40,26 +36,26 @@ def fields(data: memoryview) -> Iterator[Field]:
         key = data[at]
         at += 1
         if key >= 0x80:
-            key, at = _varint(data, start, start)
+            key, at = _varint(data, start)
         kind = key & 7
         if kind == LENGTH:
             length = data[at] if at < size else 0x80
             at += 1
             if length >= 0x80:
-                length, at = _varint(data, at - 1, start)
+                length, at = _varint(data, at - 1)
             content, at = at, at + length
         elif kind == VARINT:
             content = at
-            _, at = _varint(data, at, start)
+            _, at = _varint(data, at)
         elif kind == EIGHT_BYTES:
             content, at = at, at + 8
         elif kind == FOUR_BYTES:
             content, at = at, at + 4
         else:
-            raise FieldError(start, f"corrupted: byte {start} of {size} begins no field")
+            raise FieldError(f"corrupted: byte {start} of {size} begins no field")
         if at > size:
             raise FieldError(
-                start, f"truncated: the field at byte {start} ends {at - size} bytes after its {size} bytes"
+                f"truncated: the field at byte {start} ends {at - size} bytes after its {size} bytes"
             )
         yield key, start, content, at
 
@@ -68,12 +64,12 @@ def numbers(packed: memoryview) -> list[int]:
     """What a field of repeated numbers holds, or the content of a single one. Raises FieldError where it is none."""
     found, at = [], 0
     while at < len(packed):
-        value, at = _varint(packed, at, at)
+        value, at = _varint(packed, at)
         found.append(value)
     return found
 
 
-def _varint(data: memoryview, at: int, start: int) -> tuple[int, int]:
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
     """A number and where it ends."""
     value = shift = 0
     for place in range(at, min(at + _VARINT_BYTES, len(data))):
@@ -82,4 +78,4 @@ def _varint(data: memoryview, at: int, start: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, place + 1
         shift += 7
-    raise FieldError(start, f"truncated or corrupted: no number at byte {at} of {len(data)}")
+    raise FieldError(f"truncated or corrupted: no number at byte {at} of {len(data)}")

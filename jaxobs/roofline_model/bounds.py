@@ -6,9 +6,12 @@ multicore architectures", CACM 52(4), 2009, with a ceiling for each unit of the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.execution_types import executed_flops
 from jaxobs.roofline_model.known_values import (
     KnownSum,
@@ -19,12 +22,6 @@ from jaxobs.roofline_model.known_values import (
     usable,
     value_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from jaxobs.hardware.peaks import Peaks
-    from jaxobs.model.cost import Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +60,6 @@ class Bound:
         if self.missing:
             return "no peak for " + ", ".join(self.missing)
         return "no work was counted" if self.seconds is None else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for a snapshot."""
-        return {
-            "seconds": self.seconds,
-            "limit": self.limit,
-            "matrix_seconds": self.matrix_seconds,
-            "vector_seconds": self.vector_seconds,
-            "transcendental_seconds": self.transcendental_seconds,
-            "memory_seconds": self.memory_seconds,
-            "communication_seconds": self.communication_seconds,
-            "missing": list(self.missing),
-            "reason": self.reason,
-        }
 
 
 class Efficiency(NamedTuple):

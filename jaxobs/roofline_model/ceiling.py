@@ -30,18 +30,13 @@ def roof(peaks: Peaks, dtype: str) -> Roof | None:
     return None if peak is None or memory is None else Roof(dtype, peak.value, memory)
 
 
-def ceiling(peaks: Peaks, dtype: str, points: int = CEILING_POINTS) -> tuple[tuple[float, float], ...]:
-    """The roof: (FLOP/byte, attainable FLOP/s) at log-spaced intensities from 2**-7 to 2**14.
-
-    Empty where `roof` knows none. Raises ValueError for fewer than two points.
-    """
-    if points < 2:
-        raise ValueError(f"a ceiling has at least two points, not {points}")
+def ceiling(peaks: Peaks, dtype: str) -> tuple[tuple[float, float], ...]:
+    """The roof: (FLOP/byte, attainable FLOP/s) at log-spaced intensities; empty where `roof` knows none."""
     above = roof(peaks, dtype)
     if above is None:
         return ()
-    step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (points - 1))
-    intensities = [_LEAST_INTENSITY * step**index for index in range(points)]
+    step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (CEILING_POINTS - 1))
+    intensities = [_LEAST_INTENSITY * step**index for index in range(CEILING_POINTS)]
     return tuple(
         (intensity, min(intensity * above.bytes_per_second, above.flops_per_second))
         for intensity in intensities

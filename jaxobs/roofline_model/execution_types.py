@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from jaxobs.hardware.peaks import Peaks
-    from jaxobs.model.cost import Cost
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost
 
 
 def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:

@@ -66,6 +66,8 @@ class ProfiledModule:
     runs_reason: str | None = "the trace does not tell how often it ran"
     cut_runs: int = 0
     """Runs beside them of which the trace holds a part."""
+    cut_seconds: float = 0.0
+    """What it holds of those."""
     work: Work = field(default_factory=Work)
 
 
@@ -199,6 +201,7 @@ class _Device:
         if known is not None:
             known.devices += 1
             known.cut_runs += ran.cut_runs
+            known.cut_seconds += ran.cut_seconds
             if known.run_seconds is not None:
                 known.run_seconds = None if ran.run_seconds is None else known.run_seconds + ran.run_seconds
             if ran.runs is not None:

@@ -46,7 +46,6 @@ class FakeJob:
         self._numbers = iter(range(1, 1_000_000))
 
     def emit(self, event: Event) -> None:
-        """Keep the event."""
         self.events.append(event)
 
     def guard(self, hook: Hook) -> Hook:
@@ -74,7 +73,6 @@ class FakeJob:
         return Progress(self.steps, self.compiled, self.module_bytes, self.agents, self.in_checkpoint)
 
     def annotate_steps(self, session: object | None) -> None:
-        """Keep it in `session`."""
         self.session = session
 
     def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
@@ -88,11 +86,9 @@ class FakeJob:
         return nullcontext()
 
     def record(self, values: Mapping[str, Any]) -> None:
-        """Keep the values in `recorded`."""
         self.recorded.update(values)
 
     def switch_off(self, reason: str) -> None:
-        """Keep the reason in `off`."""
         self.off = reason
 
 
@@ -117,17 +113,13 @@ class FakeAgent:
         self.events: list[Measured | SpanEnded] = []
 
     def emit(self, event: Measured | SpanEnded) -> None:
-        """Keep the event."""
         self.events.append(event)
 
     def profile(self, seconds: float, keep: bool) -> None:
-        """Keep what was asked for in `profiles`."""
         self.profiles.append((seconds, keep))
 
     def announce_address(self, address: str) -> None:
-        """Keep the address."""
         self.addresses.append(address)
 
     def log(self, message: str) -> None:
-        """Keep the line."""
         self.lines.append(message)

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from jaxobs.trace.stretches import PICOSECONDS, merged
+from jaxobs.model.intervals import joined
+from jaxobs.trace.stretches import PICOSECONDS
 
 Call = tuple[int, int, int, str]
 """Line of the host's plane (a thread), start and negated end in picoseconds, and the function's name."""
@@ -19,7 +20,7 @@ def calls_in(
     begun = list(outermost(calls)) if stretches else []
     found: dict[str, Counter[str]] = {}
     for name, parts in stretches.items():
-        spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
+        spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
         starts = [start for start, _ in spans]
         for start, function in begun:
             at = bisect_right(starts, start) - 1

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from jaxobs.model.trace import Kind
 from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace.operation_kinds import kind_of_opcode
 from jaxobs.trace.planes.metadata import PlaneMetadata
-
-if TYPE_CHECKING:
-    from jaxobs.model.trace import Kind
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
@@ -74,7 +72,6 @@ class ModuleIndex:
         self._decoded: dict[int, tuple[str, dict[str, Instruction]]] = {}
 
     def name(self, program_id: int | None) -> str | None:
-        """The module's own name."""
         return None if program_id is None else self._read(program_id)[0] or None
 
     @property

@@ -5,21 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from jaxobs.model.cost import COLLECTIVES
 from jaxobs.model.trace import Kind
 
-_COLLECTIVES: Final = frozenset(
-    [
-        "all-gather",
-        "all-reduce",
-        "all-to-all",
-        "collective-broadcast",
-        "collective-permute",
-        "ragged-all-to-all",
-        "recv",
-        "reduce-scatter",
-        "send",
-    ]
-)
 _CONTROL: Final = frozenset(["call", "conditional", "while"])
 _NUMBER: Final = re.compile(r"(?:\.\d+)+(?:\.(?:clone|remat\d*))*\Z")
 _HALF: Final = re.compile(r"-(?:start|done|update)\Z")
@@ -41,7 +29,7 @@ def kind_of_opcode(opcode: str, *, host_transfer: bool = False) -> Kind:
     whole = _HALF.sub("", opcode)
     if host_transfer and whole in {"send", "recv"}:
         return "transfer"
-    if whole in _COLLECTIVES:
+    if whole in COLLECTIVES:
         return "collective"
     if whole in _CONTROL:
         return "control"

@@ -6,12 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from jaxobs.model.intervals import Span, joined
 from jaxobs.model.trace import Kind, StretchTime
 from jaxobs.trace.attribution import Interval, attribute
 
 PICOSECONDS: Final = 1e12
-Span = tuple[int, int]
-"""Start and end in picoseconds."""
 
 
 def stretch_time(
@@ -27,12 +26,12 @@ def stretch_time(
     `under_way` is when a run was, or part of one. `shown` are the operations whose charges are given, in order; `runs`
     the whole runs, each with its program, where they are told.
     """
-    spans = merged((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
+    spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
     inside = list(_clipped(intervals, spans))
     under_way_inside = _clipped(((start, end, 0) for start, end in under_way), spans)
     found = attribute(inside, kinds)
     return StretchTime(
-        seconds=sum(end - start for start, end in spans) / PICOSECONDS,
+        seconds=_length(spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,
         gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in under_way_inside]),
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
@@ -75,25 +74,10 @@ def _runs_inside(
 def gap_seconds(intervals: Sequence[Interval], runs: Iterable[Span]) -> float:
     """Seconds in which a run was under way and no operation ran."""
     busy = [(start, end) for start, end, _ in intervals]
-    both = merged([*busy, *runs])
-    alone = merged(busy)
-    return (_length(both) - _length(alone)) / PICOSECONDS
+    return (_length(joined([*busy, *runs])) - _length(joined(busy))) / PICOSECONDS
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
-    """In order and apart from each other; those without length are left out."""
-    found: list[Span] = []
-    real = [span for span in spans if span[1] > span[0]]
-    for start, end in sorted(real):
-        if found and start <= found[-1][1]:
-            if end > found[-1][1]:
-                found[-1] = (found[-1][0], end)
-        else:
-            found.append((start, end))
-    return found
-
-
-def _length(spans: Iterable[Span]) -> int:
+def _length(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 

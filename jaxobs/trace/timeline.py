@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Step, StreamTime
+from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime
 from jaxobs.trace.attribution import Attribution, Interval, attribute
 from jaxobs.trace.cached_programs import ForeignPrograms
 from jaxobs.trace.device_kinds import device_kind
@@ -18,6 +18,10 @@ from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
 
 LONGEST: Final = 24 * 3600 * 10**12
 """A day: no operation lasts longer, so a longer one's times are corrupted."""
+
+LONGER: Final = 2
+"""Times the longest whole run that a trace may hold of one that its edge cuts: else they are no runs of one kind, as of
+different branches, and the trace is shorter than the long ones."""
 
 ONLY_PARTS: Final = (
     "no whole run of it is in the trace, which is shorter than it, or begins or ends in the middle of it"
@@ -55,8 +59,6 @@ class Timeline:
         self.intervals: list[Interval] = []
         self.nested: dict[int, int] = {}
         """Picoseconds of other events inside an operation's own, on the same line."""
-        self.streams: list[StreamTime] = []
-        self.steps: list[Step] = []
         self.runs: dict[int | None, set[object]] = {}
         """What tells one run of a program from another, by program id."""
         self.run_spans: list[tuple[int, int]] = []
@@ -171,8 +173,6 @@ class Timeline:
             exposed_transfer_seconds=found.exposed[2] / PICOSECONDS,
             operations=tuple(time for _, time in ranked),
             modules=self._module_times(found),
-            streams=tuple(self.streams),
-            steps=tuple(self.steps),
             notes=tuple(self._notes(counts)),
             stretches={
                 name: stretch_time(parts, self.intervals, under_way, kinds, order, whole_runs)
@@ -243,23 +243,22 @@ class Timeline:
                 key = (operation.program_id, operation.module)
                 charged[key] = charged.get(key, 0.0) + own
         runs = self._runs_by_program()
-        spent: dict[int | None, float] = {}
-        whole: Counter[int | None] = Counter()
+        whole: dict[int | None, list[float]] = {}
+        held: dict[int | None, list[float]] = {}
         runs_seen = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
         for (start, end), program, is_whole in runs_seen:
-            if is_whole:
-                whole[program] += 1
-                spent[program] = spent.get(program, 0.0) + (end - start) / PICOSECONDS
-        apart = Counter(self.run_programs)
+            (whole if is_whole else held).setdefault(program, []).append((end - start) / PICOSECONDS)
         times = []
         for (program_id, name), own in charged.items():
             count, why = runs[program_id]
-            cut = 0
-            if program_id in apart:
-                cut = apart[program_id] - whole[program_id]
-                count, why = (whole[program_id], why) if whole[program_id] else (None, ONLY_PARTS)
+            took, parts = whole.get(program_id, []), held.get(program_id, [])
+            if max(parts, default=0.0) > LONGER * max(took, default=0.0):
+                took, count, why = [], None, ONLY_PARTS
+            elif took:
+                count = len(took)
+            spent = sum(took) if took else None
             times.append(
-                ModuleTime(name, program_id, count, why, own / PICOSECONDS, spent.get(program_id), cut)
+                ModuleTime(name, program_id, count, why, own / PICOSECONDS, spent, len(parts), sum(parts))
             )
         times.sort(key=lambda time: -time.charged_seconds)
         return tuple(times)
@@ -281,13 +280,3 @@ class Timeline:
             else:
                 found[program_id] = (None, "neither a run id nor an operation outside loops is in the trace")
         return found
-
-
-def merged_seconds(intervals: Sequence[tuple[int, int]]) -> float:
-    """Seconds in which at least one of these stretches (picoseconds) runs."""
-    busy = reach = 0
-    for start, end in sorted(intervals):
-        if end > reach:
-            busy += end - max(start, reach)
-            reach = end
-    return busy / PICOSECONDS

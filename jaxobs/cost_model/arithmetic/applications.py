@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, log2, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.windows import dimension_positions, met_outputs
 from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.cost_model.traffic.collectives import group_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxobs.cost_model.hlo.instructions import Instruction
 
 
 def _reduce(instruction: Instruction) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxobs.cost_model.arithmetic.windows import dimension_positions
 from jaxobs.cost_model.errors import HloDecodeError
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.shapes import Shape
 
 
 def _dimension(shape: Shape, index: int) -> int:

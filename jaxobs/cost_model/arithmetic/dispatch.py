@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final
 
 from jaxobs.cost_model.arithmetic.applications import APPLICATIONS
 from jaxobs.cost_model.arithmetic.dot import multiply_add_flops
@@ -12,8 +13,10 @@ from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import conditional_reason, dynamic_loop_reason
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, apply_rule
 from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES, executed_product
+from jaxobs.cost_model.element_types.rewritten import Rewritten
 from jaxobs.cost_model.element_types.source import SourceTypes
 from jaxobs.cost_model.hlo.element_types import Kind
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 from jaxobs.cost_model.hlo.opcodes import (
     ARITHMETIC,
     COMMUNICATION,
@@ -23,12 +26,6 @@ from jaxobs.cost_model.hlo.opcodes import (
     NO_FLOPS,
     TRANSCENDENTAL,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from jaxobs.cost_model.element_types.rewritten import Rewritten
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 
 class Arithmetic:

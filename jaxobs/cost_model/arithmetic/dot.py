@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.hlo.element_types import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.shapes import Shape
 
 
 def _extent(shape: Shape, dimensions: Sequence[int], what: str) -> int:

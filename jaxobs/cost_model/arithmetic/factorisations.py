@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.linear_algebra import cholesky_flops, fourier_flops, triangular_solve_flops
 from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.hlo.element_types import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxobs.cost_model.hlo.instructions import Instruction
-    from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.shapes import Shape
 
 
 def _stack(instruction: Instruction) -> tuple[Shape, int, int]:

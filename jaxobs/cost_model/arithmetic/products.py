@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.convolution import convolution_multiply_adds
 from jaxobs.cost_model.arithmetic.dot import dot_multiply_adds, ragged_dot_multiply_adds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.instructions import Instruction
 
 
 def _dot(instruction: Instruction) -> float:

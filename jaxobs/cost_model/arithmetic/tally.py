@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from jaxobs.model.cost import Cost
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _NOTHING: Final[dict[str, float]] = {}  # shared: never changed
 _NO_NAMES: Final[dict[str, None]] = {}  # shared: never changed
@@ -54,11 +52,9 @@ class Tally:
         self.executed = _plus(self.executed, executed, flops)
 
     def add_vector(self, type_: str, flops: float) -> None:
-        """Vector FLOPs in a type."""
         self.vector = _plus(self.vector, type_, flops)
 
     def add_collective(self, kind: str, sent: float) -> None:
-        """Bytes sent in a collective of this kind."""
         self.collective = _plus(self.collective, kind, sent)
 
     def add_reason(self, reason: str) -> None:
@@ -70,7 +66,6 @@ class Tally:
         self.unmodelled = {**self.unmodelled, **dict.fromkeys(names)}
 
     def add(self, other: Tally, times: float = 1.0) -> None:
-        """Add ``other``, done ``times`` times."""
         for name in _BY_NAME:
             theirs = getattr(other, name)
             if theirs:

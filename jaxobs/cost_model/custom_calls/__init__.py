@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.custom_calls import attention, cublas, cudnn, cusolver, kernels, lapack, movement
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {

@@ -12,11 +12,10 @@ adds 3 vector FLOPs and an exponential for each pair, and e for each query; its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.model.cost import Cost
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+from jaxobs.model.cost import Cost
 
 _CAUSAL: Final = ("CAUSAL", "PADDING_CAUSAL")
 

@@ -6,17 +6,14 @@ Operands are the two sides, then what the epilogue adds; the last array of a tup
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.dot import dot_multiply_adds, multiply_add_flops
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.cost_model.element_types.precision import executed_by_cublas
 from jaxobs.model.cost import Cost
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 
 _SIDES: Final = (
     "lhs_contracting_dimensions",

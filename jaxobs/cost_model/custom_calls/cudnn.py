@@ -7,16 +7,14 @@ result is a tuple that ends with the workspace.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.convolution import convolution_multiply_adds
 from jaxobs.cost_model.arithmetic.dot import multiply_add_flops
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.cost_model.element_types.precision import executed_by_cudnn
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.cost_model.hlo.shapes import Shape
-    from jaxobs.model.cost import Cost
+from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.model.cost import Cost
 
 
 def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, additions: int = 0) -> Cost:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.linear_algebra import cholesky_flops
 from jaxobs.cost_model.custom_calls import lapack
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.model.cost import Cost
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+from jaxobs.model.cost import Cost
 
 
 def xla_cholesky(call: CustomCall) -> Cost:

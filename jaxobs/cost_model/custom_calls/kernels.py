@@ -7,11 +7,10 @@ On GPUs neither Pallas nor Triton leaves one, and these kernels stay unmodelled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.model.cost import Cost
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+from jaxobs.model.cost import Cost
 
 
 def estimated(call: CustomCall) -> Cost | None:

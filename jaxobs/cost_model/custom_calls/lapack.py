@@ -5,18 +5,15 @@ Targets are ``lapack_<type><routine>_ffi``, without the suffix up to JAX 0.4, ``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic import linear_algebra
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.cost_model.hlo.element_types import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-    from jaxobs.cost_model.hlo.shapes import Shape
-    from jaxobs.model.cost import Cost
+from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.model.cost import Cost
 
 
 def first_matrix(call: CustomCall) -> tuple[Shape, int, int, int]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.model.cost import Cost
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 
 
 def moves(call: CustomCall) -> Cost:

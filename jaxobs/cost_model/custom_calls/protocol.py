@@ -7,17 +7,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.custom_calls.workspaces import workspaces
 from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
+from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.shapes import Shape
 from jaxobs.model.cost import Cost
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Instruction
-    from jaxobs.cost_model.hlo.shapes import Shape
-
 
 _ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
 _TRUTH: Final = {b"true": 1.0, b"false": 0.0}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.instructions import Instruction
 
 _BYTES: Final = ("int8", "uint8")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
@@ -10,12 +10,7 @@ from jaxobs.cost_model.custom_calls.cublas import RULES as PRODUCTS
 from jaxobs.cost_model.custom_calls.protocol import CustomCall
 from jaxobs.cost_model.element_types.precision import executed_product
 from jaxobs.cost_model.hlo.decode import decode
-from jaxobs.cost_model.module import DEFAULT_MAXIMUM_INSTRUCTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.instructions import Instruction
 
 
 def executed_types(serialized: bytes) -> frozenset[str]:
@@ -24,7 +19,7 @@ def executed_types(serialized: bytes) -> frozenset[str]:
     Products of integers are no FLOPs and in no cost, but they are products here. What a custom call without a
     rule does is not known, and in no type. Raises ``HloDecodeError``.
     """
-    module = decode(serialized, maximum_instructions=DEFAULT_MAXIMUM_INSTRUCTIONS)
+    module = decode(serialized)
     return frozenset(
         name
         for computation in module.computations

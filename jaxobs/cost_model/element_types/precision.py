@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from jaxobs.cost_model.hlo.instructions import Instruction
-    from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.shapes import Shape
 
 # PrecisionConfig.Algorithm of openxla/xla, xla/xla_data.proto: the type of the multiplications, and how many
 # products of that type stand in for one. TF32 is a mode of float32 products, and named as such.

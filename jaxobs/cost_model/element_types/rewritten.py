@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from math import sqrt
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.element_types.source import argument
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 from jaxobs.cost_model.hlo.scopes import operation_name, scope_of
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 _LONGEST_WALK: Final = 64
 _SUMS: Final = frozenset(("reduce", "reduce-window"))

@@ -9,12 +9,10 @@ an instruction decides it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jaxobs.cost_model.hlo.element_types import ElementType, Kind
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 _LONGEST_WALK: Final = 256
 _ASKED_FOR: Final = b"convert_element_type"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 from jaxobs.cost_model.hlo.opcodes import CONTROL
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 
 
 def callees_first(module: Module) -> list[Computation]:

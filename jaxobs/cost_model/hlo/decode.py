@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -12,11 +13,10 @@ from jaxobs.cost_model.hlo.opcodes import CALL_NOTHING
 from jaxobs.cost_model.hlo.shapes import ShapeTable
 from jaxobs.proto.hlo import ModuleMessage
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+MAXIMUM_INSTRUCTIONS: Final = 2_000_000
 
 
-def decode(serialized: bytes | memoryview, *, maximum_instructions: int) -> Module:
+def decode(serialized: bytes | memoryview) -> Module:
     """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``."""
     try:
         message = ModuleMessage.FromString(bytes(serialized))
@@ -29,10 +29,9 @@ def decode(serialized: bytes | memoryview, *, maximum_instructions: int) -> Modu
             f"{len(serialized)} bytes hold no HLO computation: not a serialized HloModuleProto"
         )
     count = sum(len(computation.instructions) for computation in message.computations)
-    if count > maximum_instructions:
+    if count > MAXIMUM_INSTRUCTIONS:
         raise HloDecodeError(
-            f"module has {count} instructions, more than the limit of {maximum_instructions}; "
-            "raise the limit to read it"
+            f"module has {count} instructions, more than the limit of {MAXIMUM_INSTRUCTIONS}"
         )
     module = Module(message)
     try:

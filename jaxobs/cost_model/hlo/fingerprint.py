@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jaxobs.cost_model.hlo.instructions import Instruction, Module
 from jaxobs.cost_model.hlo.opcodes import CONTROL, ELEMENTWISE, FREE
 from jaxobs.proto.hlo import InstructionMessage
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Instruction, Module
 
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jaxobs.cost_model.errors import HloDecodeError
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.shapes import Shape
 
 _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 _PRODUCT: Final = b"/dot_general"
@@ -100,7 +98,6 @@ class Computation:
 
     @property
     def name(self) -> str:
-        """As the module names it."""
         return str(self.message.name, "utf-8", "replace")
 
 
@@ -122,7 +119,6 @@ class Module:
 
     @property
     def name(self) -> str:
-        """As the module names it."""
         return str(self.message.name, "utf-8", "replace")
 
     def payload(self, instruction_message: Any) -> bytes:

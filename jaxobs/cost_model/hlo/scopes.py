@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.hlo.instructions import Instruction, Module
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.hlo import MetadataMessage
-
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Instruction, Module
 
 _TRANSFORMATION: Final = re.compile(
     r"(?:vmap|jvp|transpose|linearize|pmap|xmap|shard_map)\((.*)\)\Z", re.DOTALL

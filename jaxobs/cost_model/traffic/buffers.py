@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.instructions import Instruction
 
-    Buffer = tuple[Instruction, int]
-    """The instruction that made a value, and the place in its result (-1: the whole of it)."""
+Buffer = tuple[Instruction, int]
+"""The instruction that made a value, and the place in its result (-1: the whole of it)."""
 
 _RENAMING: Final = frozenset(("bitcast", "opt-barrier", "optimization-barrier", "add-dependency"))
 

@@ -7,18 +7,14 @@ like only rename buffers. A constant counts where it is read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
+from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
-from jaxobs.cost_model.traffic.buffers import buffer_of, combines
+from jaxobs.cost_model.traffic.buffers import Buffer, buffer_of, combines
 from jaxobs.cost_model.traffic.collectives import kind_of, memory_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxobs.cost_model.hlo.instructions import Instruction
-    from jaxobs.cost_model.traffic.buffers import Buffer
-    from jaxobs.cost_model.traffic.fusions import FusionTraffic
+from jaxobs.cost_model.traffic.fusions import FusionTraffic
 
 _ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
 

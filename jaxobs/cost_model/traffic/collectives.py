@@ -10,11 +10,11 @@ a permutation or broadcast S.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from jaxobs.cost_model.arithmetic.tally import Tally
-    from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.arithmetic.tally import Tally
+from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.model.cost import COLLECTIVES
 
 _RINGS: Final[dict[str, float]] = {
     "all-reduce": 2.0,
@@ -23,14 +23,14 @@ _RINGS: Final[dict[str, float]] = {
     "all-to-all": 1.0,
     "ragged-all-to-all": 1.0,
 }
-_WHOLE: Final = frozenset(("collective-permute", "collective-broadcast", "send", "recv"))
+_WHOLE: Final = COLLECTIVES - _RINGS.keys()
 _SMALLEST_GROUP: Final = 2
 
 
 def kind_of(opcode: str) -> str | None:
     """The kind of a collective, without the suffix of its asynchronous half; None for other opcodes."""
     kind = opcode.removesuffix("-start")
-    return kind if kind in _RINGS or kind in _WHOLE else None
+    return kind if kind in COLLECTIVES else None
 
 
 def group_size(instruction: Instruction) -> int | None:

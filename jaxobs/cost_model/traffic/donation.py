@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from jaxobs.cost_model.hlo.instructions import Module
-    from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.instructions import Module
+from jaxobs.cost_model.hlo.shapes import Shape
 
 
 def donatable_bytes(module: Module) -> float:

@@ -8,16 +8,13 @@ different ones, so theirs add up. A need never exceeds the value.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from jaxobs.cost_model.custom_calls.workspaces import workspace_bytes, workspaces
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 from jaxobs.cost_model.hlo.opcodes import ELEMENTWISE
 from jaxobs.cost_model.traffic.buffers import combines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 _FEW: Final = 16  # constants up to so many elements travel in the instructions themselves
 

@@ -95,7 +95,6 @@ class Comparison:
         return comparison_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain data."""
         from jaxobs.report.comparison.plain import plain
 
         return plain(self)

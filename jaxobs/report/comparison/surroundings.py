@@ -29,11 +29,8 @@ NOT_SPEED: Final = frozenset({
 def load_findings(before: Record, after: Record) -> Iterator[Finding]:
     """Other processes on the host, and the container's limit."""
     one, other = (record.part("host") for record in (before, after))
-    old, new, cpus = (
-        one.get("other_cpus"),
-        other.get("other_cpus"),
-        max(_number(one, "cpus"), _number(other, "cpus")),
-    )
+    old, new = one.get("other_cpus"), other.get("other_cpus")
+    cpus = max(one.get("cpus") or 0, other.get("cpus") or 0)
     if old is not None and new is not None and cpus and abs(new - old) >= LEAST_LOAD * cpus:
         yield Finding(
             Cause.LOAD,
@@ -114,10 +111,6 @@ def _devices(record: Record) -> Counter[str]:
 
 def _listed(kinds: Counter[str]) -> str:
     return ", ".join(f"{number} × {kind}" for kind, number in sorted(kinds.items())) or "none"
-
-
-def _number(host: Mapping[str, Any], name: str) -> float:
-    return float(host.get(name) or 0.0)
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from jaxobs.model.trace import Step, StreamTime
+from jaxobs.model.trace import Step
 from jaxobs.trace.cached_programs import ForeignPrograms
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.planes.cpu_endings import Endings
@@ -15,7 +15,7 @@ from jaxobs.trace.planes.lines import Line, lines_of
 from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.stretches import PICOSECONDS
-from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
+from jaxobs.trace.timeline import LONGEST, Timeline
 
 _TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
 _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")
@@ -56,9 +56,7 @@ class HostPlane:
             self._read_line(number, line)
             self.events += line.count
             for ordinal, device in self._devices.items():
-                self._endings[ordinal].add_line(
-                    line.name, number, marks.get(ordinal, 0), len(device.intervals)
-                )
+                self._endings[ordinal].add_line(number, marks.get(ordinal, 0), len(device.intervals))
 
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, each operation as long as it ran on whichever thread."""
@@ -68,8 +66,6 @@ class HostPlane:
             endings, users = self._endings[ordinal], device.users()
             device.intervals = endings.applied(device.intervals, users, containers, self._ended)
             add_runs(device, endings)
-            for name, spans in endings.threads(device.intervals).items():
-                device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
         if self._strange and self._devices:
             next(iter(self._devices.values())).wrong_times += self._strange
         return [self._devices[ordinal] for ordinal in sorted(self._devices)]

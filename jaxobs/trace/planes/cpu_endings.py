@@ -26,13 +26,13 @@ class Endings:
     def __init__(self) -> None:
         self.flows: list[tuple[bytes | None, bytes]] = []
         """Flow id and run of each operation."""
-        self._lines: dict[int, tuple[str, int, int]] = {}
+        self._lines: dict[int, tuple[int, int]] = {}
         self._begun: dict[tuple[int | None, bytes], list[tuple[int, int]]] = {}
 
-    def add_line(self, name: str, number: int, first: int, last: int) -> None:
+    def add_line(self, number: int, first: int, last: int) -> None:
         """The intervals from `first` to before `last` came from this line."""
         if last > first:
-            self._lines[number] = (name, first, last)
+            self._lines[number] = (first, last)
 
     def applied(
         self,
@@ -63,14 +63,6 @@ class Endings:
                 longer[at] = (start, moment, operation)
         return longer
 
-    def threads(self, intervals: list[Interval]) -> dict[str, list[tuple[int, int]]]:
-        """Starts and ends by the name of the thread."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for name, first, last in self._lines.values():
-            own = intervals[first:last]
-            found.setdefault(name, []).extend((start, end) for start, end, _ in own)
-        return found
-
     def runs(self, intervals: list[Interval]) -> tuple[dict[bytes, tuple[int, int]], dict[bytes, int]]:
         """By run, from its first operation to the end of its last one, and one of its operations.
 
@@ -95,7 +87,7 @@ class Endings:
 
     def _sort(self, intervals: list[Interval]) -> None:
         """Starts and operations in order, by line and run, and by run alone."""
-        for number, (_, first, last) in self._lines.items():
+        for number, (first, last) in self._lines.items():
             for at in range(first, last):
                 begun = (intervals[at][0], intervals[at][2])
                 run = self.flows[at][1]

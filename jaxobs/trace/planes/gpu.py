@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from jaxobs.model.trace import StreamTime
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.operation_kinds import kind_of_event
 from jaxobs.trace.planes.event_stats import EventStats, payload
 from jaxobs.trace.planes.lines import Line, lines_of
 from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
-from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
+from jaxobs.trace.timeline import LONGEST, Timeline
 
 _TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"])
 _STREAM: Final = "Stream #"
@@ -40,8 +39,6 @@ def read_gpu(
         if line.name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
             reader.read(line)
     reader.device.launches = _launches(reader.device)
-    for name, spans in reader.streams.items():
-        reader.device.streams.append(StreamTime(name, len(spans), merged_seconds(spans)))
     return reader.device, reader.events
 
 
@@ -62,7 +59,6 @@ class _GpuPlane:
     def __init__(self, metadata: PlaneMetadata, device: Timeline, copies: Mapping[bytes, str]) -> None:
         self.device = device
         self.events = 0
-        self.streams: dict[str, list[tuple[int, int]]] = {}
         self._metadata, self._copies = metadata, copies
         self._stats = EventStats(metadata, _TOLD_APART)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry]] = {}
@@ -71,7 +67,6 @@ class _GpuPlane:
         base = line.base
         tables, code, intervals = self._tables, self._stats.code, self.device.intervals
         operations = self.device.operations
-        first_interval = len(intervals)
         previous = first_kernel = -1
         for event in line:
             metadata_id = event.metadata_id
@@ -97,9 +92,6 @@ class _GpuPlane:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
         self.events += line.count
-        spans = self.streams.setdefault(line.name, [])
-        own = intervals[first_interval:]
-        spans.extend((start, end) for start, end, _ in own)
 
     def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         key = self._stats.learn(stats)

@@ -1,4 +1,4 @@
-"""A TPU core's plane: lines of operations, asynchronous operations, modules and steps.
+"""A TPU core's plane: lines of operations, asynchronous operations and modules.
 
 What an operation is stands in its event metadata (names of lines and statistics: openxla/xla,
 ``xla/tsl/profiler/utils/xplane_schema.cc``); where the device's own clock is given beside the host's, it holds.
@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from jaxobs.model.trace import Step, StreamTime
 from jaxobs.trace.modules import ModuleIndex, unsigned
 from jaxobs.trace.planes.event_stats import EventStats
 from jaxobs.trace.planes.lines import Line, lines_of
 from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
-from jaxobs.trace.stretches import PICOSECONDS
-from jaxobs.trace.timeline import LONGEST, Timeline, merged_seconds
+from jaxobs.trace.timeline import LONGEST, Timeline
 
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
 _MODULES: Final = "XLA Modules"
-_STEPS: Final = "Steps"
 _INSTRUCTION: Final = re.compile(r"%?([^ =]+)")
 _MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
 
@@ -34,8 +31,6 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
     for line in lines_of(plane):
         if line.name == _MODULES:
             reader.read_modules(line)
-        elif line.name == _STEPS:
-            reader.read_steps(line)
         elif line.name in {_OPERATIONS, _ASYNCHRONOUS}:
             later.append(line)
     for line in later:  # the modules' names must be known first
@@ -53,7 +48,6 @@ class _TpuPlane:
         self._module_names: dict[int, str] = {}
 
     def read_modules(self, line: Line) -> None:
-        """Names of modules, and their runs."""
         for event in line:
             known = self._metadata.events.get(event.metadata_id)
             written = _MODULE.fullmatch(known.name) if known else None
@@ -66,18 +60,6 @@ class _TpuPlane:
                     self.device.run_spans.append((start, end))
                     self.device.run_programs.append(program)
                     self.device.run_is_whole.append(True)
-        self.events += line.count
-
-    def read_steps(self, line: Line) -> None:
-        """The device's own steps, named by their numbers."""
-        for event in line:
-            known = self._metadata.events.get(event.metadata_id)
-            if known and known.name.isdecimal():
-                start, end = self._times(line.base, event)
-                self.device.steps.append(
-                    Step("step", int(known.name), start / PICOSECONDS, (end - start) / PICOSECONDS)
-                )
-
         self.events += line.count
 
     def read_operations(self, line: Line) -> None:
@@ -102,8 +84,6 @@ class _TpuPlane:
                 self.device.operations[stack[-1][1]].kind = "control"
             stack.append((end, index))
         self.device.intervals.extend(found)
-        spans = [(start, end) for start, end, _ in found]
-        self.device.streams.append(StreamTime(line.name, len(spans), merged_seconds(spans)))
 
     def _times(self, base: int, event: Any) -> tuple[int, int]:
         start, duration = event.offset_ps, event.duration_ps

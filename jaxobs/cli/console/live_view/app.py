@@ -106,7 +106,6 @@ class TopApp(App[None]):
             await asyncio.sleep(self._refresh_seconds)
 
     def draw(self) -> None:
-        """All that is on the screen, as it is known now."""
         ranks = self._watch.ranks
         if self._chosen not in ranks:
             self._chosen = ranks[0] if ranks else None
@@ -182,7 +181,6 @@ class TopApp(App[None]):
             table.sort_next()
 
     def action_reverse(self) -> None:
-        """The other way round."""
         if (table := self._table()) is not None:
             table.reverse()
 

@@ -24,7 +24,6 @@ class Panel(Widget):
     """Draws itself from a rank's view."""
 
     def draw(self, view: View) -> None:
-        """This moment."""
         raise NotImplementedError
 
 
@@ -36,7 +35,6 @@ class StepsPanel(VerticalScroll, Panel):
         yield Static(id="steps-text")
 
     def draw(self, view: View) -> None:
-        """This moment."""
         self.query_one("#steps-text", Static).update(styled(steps(view, self.size.width)))
 
 
@@ -56,7 +54,6 @@ class ExecutablesPanel(SortedTable, Panel):
     """Every executable that is known."""
 
     def draw(self, view: View) -> None:
-        """This moment."""
         self.show_rows(EXECUTABLES, view.document.get("executables") or ())
 
 
@@ -64,7 +61,6 @@ class OperationsPanel(SortedTable, Panel):
     """The operations that took most time in profiler windows."""
 
     def draw(self, view: View) -> None:
-        """This moment."""
         operations = view.document.get("operations") or ()
         reason = view.document.get("operations_reason")
         self.border_subtitle = f"none: {reason}" if reason and not operations else ""
@@ -79,7 +75,6 @@ class CompilesPanel(Vertical, Panel):
         yield SortedTable("Compiled again", id="again")
 
     def draw(self, view: View) -> None:
-        """This moment."""
         again = recompilations(functions(view.document))
         self.query_one("#newest", SortedTable).show_rows(NEWEST, newest(view.document))
         table = self.query_one("#again", SortedTable)

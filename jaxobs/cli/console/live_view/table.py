@@ -92,7 +92,6 @@ class SortedTable(DataTable[Text]):
         self._sort(titles[(at + 1) % len(titles)])
 
     def reverse(self) -> None:
-        """The other way round."""
         self._descending = not self._descending
         self.show_rows(*self._given)
 

@@ -46,7 +46,6 @@ class Watched:
     """Monotonic seconds, by ours, when that snapshot was new."""
 
     def take(self, answer: Answer, now: float) -> None:
-        """Show this from now on."""
         self.problem = None
         if self._is_another(answer.snapshot):
             self.history = History()
