@@ -1,6 +1,6 @@
-"""How many HLO instructions a second ``module_cost`` reads, decoding included, on one core.
+"""How many HLO instructions a second `module_cost` reads, decoding included, on one core.
 
-Run ``python benchmarks/decoding.py``. The module is made here, without JAX: layers of products, fusions of
+Run `python -m benchmarks.decoding`. The module is made here, without JAX: layers of products, fusions of
 elementwise work, slices and loops, in the proportions of a compiled transformer step.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import Any
 
 from jaxobs.cost_model import module_cost
 from jaxobs.proto.hlo import MetadataMessage, ModuleMessage, ShapeMessage
@@ -31,7 +32,7 @@ def generated_module(instructions: int) -> bytes:
     square = _shape(256, 256)
     identifier = 0
 
-    def add(computation: object, opcode: str, operands: list[int], **attributes: object) -> int:
+    def add(computation: Any, opcode: str, operands: list[int], **attributes: object) -> int:
         nonlocal identifier
         identifier += 1
         metadata = MetadataMessage(
@@ -39,7 +40,7 @@ def generated_module(instructions: int) -> bytes:
             source_file=b"model.py",
             source_line=identifier % 500,
         ).SerializeToString()
-        computation.instructions.add(  # type: ignore[attr-defined]
+        computation.instructions.add(
             name=f"{opcode}.{identifier}".encode(),
             opcode=opcode.encode(),
             shape=square,

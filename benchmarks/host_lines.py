@@ -1,6 +1,6 @@
 """Whether the sampler of the main thread tells the truth, and what it costs.
 
-    python benchmarks/host_lines.py [--seconds 60] [--python 15] [--sleep 20] [--numpy 10]
+    python -m benchmarks.host_lines [--seconds 60] [--python 15] [--sleep 20] [--numpy 10]
 
 A loop spends known times (in milliseconds) in three lines: pure Python, a sleep, and numpy without the interpreter lock.
 Python that runs for less than the interpreter's switch interval, 5 ms, is told at the call that follows it. Printed are

@@ -1,4 +1,4 @@
-"""What counting live arrays costs the job: `python benchmarks/live_array_census.py [arrays …]`.
+"""What counting live arrays costs the job: `python -m benchmarks.live_array_census [arrays …]`.
 
 For each number of arrays, made one by one: what listing them all takes (that holds the interpreter lock and cannot be
 interrupted); whether the memory probe counts them while steps run, or only while the job stands still; how long that held

@@ -1,4 +1,4 @@
-"""What `jaxobs top` costs, and what a job feels of it: `python benchmarks/live_view.py`.
+"""What `jaxobs top` costs, and what a job feels of it: `python -m benchmarks.live_view`.
 
 First four ranks that JAX joins, watched in a terminal of 160 columns at the default refresh: the processor time of the
 view as a share of a core. Then one job whose steps take a few milliseconds, in turns with and without the view: the ratio
@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import pty
-import socket
 import statistics
 import struct
 import subprocess
@@ -27,6 +26,8 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.beside import free_port, without_settings
+
 JOB = Path(__file__).parents[1] / "tests" / "top" / "job.py"
 RANKS = 4
 COLUMNS, LINES = 160, 50
@@ -35,18 +36,10 @@ START_SECONDS, SECONDS = 15.0, 30.0
 PAIRS, PERIOD_SECONDS = 6, 10.0
 
 
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 @contextmanager
 def ranks(count: int, folder: Path) -> Iterator[list[str]]:
     """The addresses of a job's ranks, which end with the block."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
-    settings = kept | {
+    settings = without_settings() | {
         "JAX_PLATFORMS": "cpu", "JAXOBS_RUN": "benchmark", "JAXOBS_FILE_SD_DIRECTORY": str(folder / "targets"),
         "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WORLD_SIZE": str(count), "COORDINATOR": f"127.0.0.1:{free_port()}",
     }  # fmt: skip
@@ -113,7 +106,9 @@ def share_of_a_core(process: psutil.Process) -> float:
 
 def step_seconds(address: str) -> float:
     """The mean step of one period, between two snapshots."""
-    (began, first), _, (ended, last) = _steps(address), time.sleep(PERIOD_SECONDS), _steps(address)
+    began, first = _steps(address)
+    time.sleep(PERIOD_SECONDS)
+    ended, last = _steps(address)
     return (ended - began) / (last - first)
 
 

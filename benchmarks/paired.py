@@ -20,6 +20,10 @@ class Interval(NamedTuple):
     def __str__(self) -> str:
         return f"{self.middle:.4f} ({self.low:.4f} to {self.high:.4f})"
 
+    def times(self, factor: float) -> Interval:
+        """The same in another unit."""
+        return Interval(*(factor * part for part in self))
+
 
 def median(values: Sequence[float]) -> Interval:
     """The interval is the bootstrap's, over the values."""
@@ -41,6 +45,11 @@ def _interval(values: Sequence[float], statistic: Callable[..., Any]) -> Interva
 def paired_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
     """`of` over `to`, round by round."""
     return median([one / other for one, other in zip(of, to, strict=True)])
+
+
+def paired_mean_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
+    """Likewise, of all rounds: what falls into a few of them counts too."""
+    return mean([one / other for one, other in zip(of, to, strict=True)])
 
 
 def paired_difference(of: Sequence[float], less: Sequence[float]) -> Interval:

@@ -1,5 +1,7 @@
 """Attention: 2 · 2 · batch · heads · queries · keys · head size, the masked pairs included on a CPU."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,7 +13,7 @@ FULL = 2 * 2 * B * N * T * T * H
 Q = ones(B, T, N, H)
 
 
-def _decode(cache_k, cache_v, q, k, v, place):
+def _decode(cache_k: Any, cache_v: Any, q: Any, k: Any, v: Any, place: Any) -> Any:
     """One new token against a cache of 1024, updated in place."""
     cache_k = lax.dynamic_update_slice(cache_k, k, (0, place, 0, 0))
     cache_v = lax.dynamic_update_slice(cache_v, v, (0, place, 0, 0))

@@ -1,6 +1,7 @@
 """Convolutions; positions on padding or between dilated elements are no work."""
 
 from itertools import product
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,9 @@ from jax import lax
 from benchmarks.accuracy.program import Program, ones
 
 
-def _valid(size, window, stride=1, low=0, high=0, dilation=1, holes=1):
+def _valid(
+    size: int, window: int, stride: int = 1, low: int = 0, high: int = 0, dilation: int = 1, holes: int = 1
+) -> int:
     """Pairs of output and kernel position that meet an element, along one dimension, by counting them."""
     widened = (size - 1) * holes + 1
     outputs = (widened + low + high - (window - 1) * dilation - 1) // stride + 1
@@ -17,7 +20,9 @@ def _valid(size, window, stride=1, low=0, high=0, dilation=1, holes=1):
     return sum(0 <= place < widened and place % holes == 0 for place in places)
 
 
-def _convolution(name, image, kernel, met, **options):
+def _convolution(
+    name: str, image: tuple[int, ...], kernel: tuple[int, ...], met: int, **options: Any
+) -> Program:
     options = {"window_strides": (1, 1), "padding": "SAME"} | options
     batch, out_features, group_features = image[0], kernel[0], kernel[1]
     flops = 2 * batch * out_features * group_features * met
@@ -35,15 +40,15 @@ SAME = _valid(16, 3, low=1, high=1) ** 2
 FORWARD = 2 * 4 * 16 * 8 * SAME
 
 
-def _layer(x, k):
+def _layer(x: Any, k: Any) -> Any:
     return lax.conv_general_dilated(x, k, (1, 1), "SAME")
 
 
-def _residual_block(kernels, x):
+def _residual_block(kernels: Any, x: Any) -> Any:
     return jnp.sum(jax.nn.relu(_layer(jax.nn.relu(_layer(x, kernels[0])), kernels[1]) + x))
 
 
-def _unet(kernels, x):
+def _unet(kernels: Any, x: Any) -> Any:
     """A diffusion U-Net's block: down, middle, up, with a skip connection."""
     down, middle, up = kernels
     low = lax.conv_general_dilated(x, down, (2, 2), ((1, 1), (1, 1)))

@@ -1,5 +1,7 @@
 """Programs over 8 host devices: what one device computes and sends."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,29 +12,31 @@ from benchmarks.accuracy.program import Program, ones
 
 try:
     from jax import shard_map
-except ImportError:
-    from jax.experimental.shard_map import shard_map
+except ImportError:  # before JAX 0.7
+    from jax.experimental.shard_map import shard_map  # type: ignore[no-redef]  # the same, where it was before
 
 MESH = Mesh(np.array(jax.devices()), ("x",))
 ROWS, COLUMNS, WHOLE = PartitionSpec("x"), PartitionSpec(None, "x"), PartitionSpec()
 
 
-def _placed(array, spec):
+def _placed(array: Any, spec: Any) -> Any:
     return jax.device_put(array, NamedSharding(MESH, spec))
 
 
-def _mapped(name, function, sent, given=(ROWS, WHOLE), result=ROWS):
+def _mapped(name: str, function: Any, sent: float, given: Any = (ROWS, WHOLE), result: Any = ROWS) -> Program:
     """A product of 128 × 64 rows in 8 shards with a 64 × 64 weight, and a collective."""
     mapped = shard_map(function, mesh=MESH, in_specs=given, out_specs=result)
     arguments = (_placed(ones(128, 64), given[0]), _placed(ones(64, 64), given[1]))
     return Program(f"shard_map with {name}", mapped, arguments, matrix_flops=SHARD, bytes_sent=sent)
 
 
-def _wanted(array, spec):
+def _wanted(array: Any, spec: Any) -> Any:
     return lax.with_sharding_constraint(array, NamedSharding(MESH, spec))
 
 
-def _jitted(name, function, sent, given=(ROWS, WHOLE), result=ROWS, **rest):
+def _jitted(
+    name: str, function: Any, sent: float, given: Any = (ROWS, WHOLE), result: Any = ROWS, **rest: Any
+) -> Program:
     """The same product under jit alone: XLA puts in the collectives that the shardings ask for."""
     options = {"out_shardings": NamedSharding(MESH, result)}
     arguments = (_placed(ones(128, 64), given[0]), _placed(ones(64, 64), given[1]))
@@ -44,7 +48,7 @@ PIECE, ALL = 16 * 64 * 4, 128 * 64 * 4  # bytes of one shard of the product, and
 RING = [(device, (device + 1) % 8) for device in range(8)]
 
 
-def _loss(w, x):
+def _loss(w: Any, x: Any) -> Any:
     return jnp.mean((x @ w) ** 2)
 
 

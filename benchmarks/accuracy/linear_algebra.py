@@ -1,6 +1,7 @@
 """Factorisations, solvers and transforms (G. H. Golub, C. F. Van Loan, "Matrix Computations")."""
 
 from math import log2
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,8 @@ N = 256
 A = ones(N, N)
 
 
-def _conjugate_gradient(a, b):
-    def step(state, _):
+def _conjugate_gradient(a: Any, b: Any) -> Any:
+    def step(state: Any, _: Any) -> Any:
         x, r, p = state
         ap = a @ p
         alpha = jnp.sum(r * r) / jnp.sum(p * ap)
@@ -23,7 +24,7 @@ def _conjugate_gradient(a, b):
     return lax.scan(step, (b, b, b), None, length=25)[0][0]
 
 
-def _orthogonalise(g):
+def _orthogonalise(g: Any) -> Any:
     """Five Newton-Schulz steps, as the Muon optimiser takes them."""
     for _ in range(5):
         gram = g @ g.T
@@ -31,7 +32,9 @@ def _orthogonalise(g):
     return g
 
 
-def _transform(name, fn, shape, dtype, transforms, points, *, real):
+def _transform(
+    name: str, fn: Any, shape: tuple[int, ...], dtype: Any, transforms: int, points: int, *, real: bool
+) -> Program:
     flops = (2.5 if real else 5) * transforms * points * log2(points)
     return Program(
         name, fn, (ones(*shape, dtype=dtype),), 0, flops, formula="5 N log₂ N, half of it for real data"

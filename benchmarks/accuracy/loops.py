@@ -1,5 +1,7 @@
 """Loops and branches, static and dynamic."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 
@@ -10,11 +12,11 @@ A = ones(N, N)
 PRODUCT = 2 * N**3
 
 
-def _scan(length):
+def _scan(length: int) -> Any:
     return lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=length)[0]
 
 
-def _collatz(n, x):
+def _collatz(n: Any, x: Any) -> Any:
     return lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] @ s[1]), (0, x))[1]
 
 

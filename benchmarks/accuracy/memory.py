@@ -1,5 +1,7 @@
 """Programs bound by memory: bytes that must move, and vector FLOPs."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -12,7 +14,7 @@ BYTES = 4 * M * M
 TABLE, ROWS, ROW = ones(100_000, 128), jnp.arange(16), 128 * 4
 
 
-def _adam(p, m, v, g):
+def _adam(p: Any, m: Any, v: Any, g: Any) -> Any:
     m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
     return p - 0.001 * m * lax.rsqrt(v + 1e-8), m, v
 

@@ -1,5 +1,7 @@
 """Networks, forward and backward."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -10,16 +12,16 @@ B, D, H = 128, 64, 256
 W1, W2 = 2 * B * D * H, 2 * B * H * D
 
 
-def mlp(weights, x):
+def mlp(weights: Any, x: Any) -> Any:
     """Two layers."""
     return jax.nn.gelu(x @ weights[0]) @ weights[1]
 
 
-def _loss(weights, x):
+def _loss(weights: Any, x: Any) -> Any:
     return jnp.mean(mlp(weights, x) ** 2)
 
 
-def _step(weights, x):
+def _step(weights: Any, x: Any) -> Any:
     return jax.tree.map(lambda w, g: w - 0.1 * g, weights, jax.grad(_loss)(weights, x))
 
 
@@ -30,7 +32,7 @@ L, B2, T, E, HEADS = 3, 2, 32, 64, 4
 LAYER = 2 * B2 * T * (4 * E * E + 2 * E * 4 * E) + 2 * 2 * B2 * T * T * E
 
 
-def _layer(p, x):
+def _layer(p: Any, x: Any) -> Any:
     heads = (B2, T, HEADS, E // HEADS)
     q, k, v = ((x @ p[name]).reshape(heads) for name in ("q", "k", "v"))
     scores = jax.nn.softmax(jnp.einsum("bthd,bshd->bhts", q, k) / 4.0)
@@ -39,17 +41,17 @@ def _layer(p, x):
     return x + jax.nn.gelu(x @ p["up"]) @ p["down"]
 
 
-def _transformer(policy=None, *, remat=False):
+def _transformer(policy: Any = None, *, remat: bool = False) -> Any:
     layer = jax.checkpoint(_layer, policy=policy) if remat else _layer
 
-    def loss(p, x):
+    def loss(p: Any, x: Any) -> Any:
         y = lax.scan(lambda carry, weights: (layer(weights, carry), None), x, p)[0]
         return jnp.mean(y.astype(jnp.float32) ** 2)
 
     return loss
 
 
-def _parameters(dtype=jnp.float32):
+def _parameters(dtype: Any = jnp.float32) -> Any:
     shapes = dict.fromkeys("qkvo", (L, E, E)) | {"up": (L, E, 4 * E), "down": (L, 4 * E, E)}
     return {name: ones(*shape, dtype=dtype) for name, shape in shapes.items()}
 
@@ -58,12 +60,12 @@ PARAMETERS, TOKENS = _parameters(), ones(B2, T, E)
 LOW = (_parameters(jnp.bfloat16), ones(B2, T, E, dtype=jnp.bfloat16))
 
 
-def _mixed_precision(p, x):
+def _mixed_precision(p: Any, x: Any) -> Any:
     return _transformer()(jax.tree.map(lambda w: w.astype(jnp.bfloat16), p), x.astype(jnp.bfloat16))
 
 
-def _lstm(p, xs):
-    def cell(state, x):
+def _lstm(p: Any, xs: Any) -> Any:
+    def cell(state: Any, x: Any) -> Any:
         h, c = state
         i, f, g, o = jnp.split(x @ p[0] + h @ p[1], 4, axis=-1)
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
@@ -76,7 +78,7 @@ LSTM = 20 * 2 * 8 * (16 + 32) * 128
 LSTM_PARAMETERS, SERIES = (ones(16, 128), ones(32, 128)), ones(20, 8, 16)
 
 
-def _switch_layer(router, experts, x):
+def _switch_layer(router: Any, experts: Any, x: Any) -> Any:
     """Four experts by one-hot dispatch, each with a capacity of 32 tokens."""
     gates = jax.nn.one_hot(jnp.argmax(x @ router, -1), 4)
     place = (jnp.cumsum(gates, 0) - 1) * gates
@@ -85,7 +87,7 @@ def _switch_layer(router, experts, x):
     return jnp.einsum("tec,ecd->td", dispatch, jnp.einsum("ecd,edf->ecf", given, experts))
 
 
-def _ragged_layer(router, experts, x):
+def _ragged_layer(router: Any, experts: Any, x: Any) -> Any:
     """Four experts, each on the tokens that chose it, sorted by expert so that one grouped product serves all."""
     chosen = jnp.argmax(x @ router, -1)
     order = jnp.argsort(chosen)
@@ -94,7 +96,7 @@ def _ragged_layer(router, experts, x):
     return jnp.zeros_like(results).at[order].set(results)
 
 
-def _convolutional_network(p, x):
+def _convolutional_network(p: Any, x: Any) -> Any:
     """Two convolutions with pooling, and a classifier, on 28 × 28 images of one channel."""
     for kernel in p[:2]:
         x = jax.nn.relu(lax.conv_general_dilated(x, kernel, (1, 1), "SAME"))
@@ -102,7 +104,7 @@ def _convolutional_network(p, x):
     return jax.nn.log_softmax(x.reshape(x.shape[0], -1) @ p[2])
 
 
-def _met(size):
+def _met(size: int) -> int:
     """Pairs of output and position of a 3 × 3 kernel that meet no padding, where the image keeps its size."""
     return (3 * size - 2) ** 2
 

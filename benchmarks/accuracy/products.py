@@ -1,5 +1,7 @@
 """Matrix products in all element types, and how compilers rewrite them."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 
@@ -9,7 +11,10 @@ N = 256
 PRODUCT = 2 * N**3
 
 
-def _einsum(name, subscripts, left, right, multiply_adds, dtype=jnp.float32, **rest):
+def _einsum(
+    name: str, subscripts: str, left: tuple[int, ...], right: tuple[int, ...], multiply_adds: int,
+    dtype: Any = jnp.float32, **rest: Any,
+) -> Program:  # fmt: skip
     return Program(
         f"einsum {name}",
         lambda a, b: jnp.einsum(subscripts, a, b),
@@ -20,7 +25,7 @@ def _einsum(name, subscripts, left, right, multiply_adds, dtype=jnp.float32, **r
     )
 
 
-def _low_precision(dtype):
+def _low_precision(dtype: Any) -> Program:
     square = ones(N, N, dtype=dtype)
     return Program(
         f"product of {jnp.dtype(dtype).name}",

@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.beside import busy, without_settings
 from jaxobs.cli.console.record_files import read_record
 from jaxobs.report.comparison import Cause, Comparison, compare
 from jaxobs.report.comparison.step_time import relative, verdict
@@ -50,11 +51,7 @@ PAIRS = (
 def run(directory: Path, seconds: float, extra: dict[str, str], *, loaded: bool) -> Record:
     """One run and its record; `loaded`: beside as many busy processes as there are processors."""
     environment = {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("JAXOBS_", "OTEL_", "TRAINING_"))
-        },
+        **without_settings("TRAINING_"),
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": os.pathsep.join(["plugins", "."]),
         "JAXOBS_RUN_DIRECTORY": str(directory),
@@ -62,12 +59,7 @@ def run(directory: Path, seconds: float, extra: dict[str, str], *, loaded: bool)
         "TRAINING_SECONDS": str(seconds),
         **extra,
     }
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(os.cpu_count() or 1)
-        if loaded
-    ]
-    try:
+    with busy((os.cpu_count() or 1) if loaded else 0):
         subprocess.run(
             [sys.executable, str(TRAINING)],
             env=environment,
@@ -75,10 +67,6 @@ def run(directory: Path, seconds: float, extra: dict[str, str], *, loaded: bool)
             timeout=seconds + 120,
             capture_output=True,
         )
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
     return read_record(str(directory))
 
 

@@ -49,7 +49,8 @@ def _judge(told: Findings, program: Program) -> None:
     inputs = jax.block_until_ready(program.inputs())
     jitted = jax.jit(program.function)
     compiled = jitted.lower(*inputs).compile()
-    module = compiled.runtime_executable().hlo_modules()[0]
+    executable: Any = compiled.runtime_executable()
+    module = executable.hlo_modules()[0]
     name = program.name.replace(", ", "-").replace(" ", "_")
     told.evidence(f"modules/{name}.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
     # One before and one after: a drift of the clock is in both.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.beside import without_settings
 from benchmarks.gpu_check.figures import Figure, said_in
 from benchmarks.gpu_check.machine import ROOT, Machine
 from benchmarks.gpu_check.table import Check
@@ -82,8 +83,7 @@ def environment() -> dict[str, str]:
 
     The port is any free one. TensorFlow's and XLA's own variables are the caller's.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
-    return kept | {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "PYTHONUNBUFFERED": "1"}
+    return without_settings() | {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "PYTHONUNBUFFERED": "1"}
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

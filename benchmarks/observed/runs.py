@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from benchmarks.beside import without_settings
+from benchmarks.installed_plugin import install
 
 ROOT = Path(__file__).parents[2]
 EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
@@ -46,7 +48,7 @@ class Run:
     def quantiles(self) -> dict[str, float]:
         """p50, p95 and p99 of jaxobs_step_seconds, as Prometheus would tell them from its buckets."""
         loops = ((self.last or {}).get("histograms") or {}).get("jaxobs_step_seconds") or {}
-        buckets = max(loops.values(), key=lambda found: found[-1][1], default=[])
+        buckets: list[list[float]] = max(loops.values(), key=lambda found: found[-1][1], default=[])
         return {f"p{q}": value for q in (50, 95, 99) if (value := histogram_quantile(buckets, q / 100))}
 
     @property
@@ -95,7 +97,8 @@ def run(
         documents = folder / "documents"
         documents.mkdir()
         (folder / "summaries").mkdir()
-        _install_exporter(folder / "plugin")
+        entry_point = {"jaxobs.exporters": "documents = jaxobs_documents:DocumentExporter"}
+        install(folder / "plugin", "jaxobs_documents", EXPORTER.read_text(), entry_point)
         launcher = ["-m", "jaxobs", "run", "--"] if how == "observed" else []
         began = time.perf_counter()
         with subprocess.Popen(
@@ -128,7 +131,7 @@ def _ended(process: subprocess.Popen[str], timeout: float, terminate_after: floa
 
 
 def _environment(folder: Path, how: How) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
+    kept = without_settings()
     path = [str(folder / "plugin"), str(ROOT), str(ROOT / "plugins"), *filter(None, [kept.get("PYTHONPATH")])]
     own = {
         "PYTHONPATH": os.pathsep.join(path),
@@ -139,17 +142,6 @@ def _environment(folder: Path, how: How) -> dict[str, str]:
         DOCUMENTS: str(folder / "documents"),
     }
     return kept | own | ({"JAXOBS_TEST_MARK": "1"} if how == "marked" else {})
-
-
-def _install_exporter(folder: Path) -> None:
-    """As pip would: the module, and a dist-info with its entry point beside it."""
-    information = folder / "jaxobs_documents-1.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: jaxobs-documents\nVersion: 1\n")
-    (information / "entry_points.txt").write_text(
-        "[jaxobs.exporters]\ndocuments = jaxobs_documents:DocumentExporter\n"
-    )
-    shutil.copy(EXPORTER, folder)
 
 
 def _read(folder: Path) -> list[list[Document]]:

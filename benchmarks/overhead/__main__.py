@@ -24,7 +24,11 @@ def main() -> None:
                 line = (
                     f"cores {phase.cores:8}  {phase.step_ms:8.3f} ms  {phase.name:12}  jaxobs {phase.jaxobs}"
                 )
-                print(f"{line}  control {phase.control}  threads {phase.threads:.2%} of a core", flush=True)
+                means = f"mean {phase.jaxobs_mean}  control {phase.control_mean}"
+                print(
+                    f"{line}  control {phase.control}  {means}  threads {phase.threads:.2%} of a core",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from benchmarks.paired import Interval, paired_ratio
+from benchmarks.paired import Interval, paired_mean_ratio, paired_ratio
 
 CORES = ("every", "one-free")
 
@@ -21,7 +21,8 @@ default. With one a second all that it does at its turns counted twice."""
 class Phase(NamedTuple):
     """Ratios to the plain loop. `milliseconds` was aimed at, `step_ms` is what a step of the plain loop took.
 
-    `threads` is the share of a core that the threads of jaxobs in the job take while nothing is marked.
+    The means hold what a median leaves out: profiler windows, and turns of the agent, which fall into few groups of
+    blocks. `threads` is the share of a core that the threads of jaxobs in the job take while nothing is marked.
     """
 
     milliseconds: float
@@ -30,6 +31,8 @@ class Phase(NamedTuple):
     step_ms: float
     jaxobs: Interval
     control: Interval
+    jaxobs_mean: Interval
+    control_mean: Interval
     threads: float
 
 
@@ -39,11 +42,19 @@ def loop(milliseconds: float, cores: str, seconds: float) -> list[Phase]:
     return [
         Phase(
             milliseconds, cores, name, statistics.median(observed[key]["plain"]) / 2 / observed["steps"] / 1e6,
-            *(paired_ratio(found[key]["observed"], found[key]["plain"]) for found in (observed, control)),
+            _ratio(observed[key]), _ratio(control[key]), _mean_ratio(observed[key]), _mean_ratio(control[key]),
             observed[key]["threads"],
         )
         for key, name in (("first", "first minute"), ("after", "after it"))
     ]  # fmt: skip
+
+
+def _ratio(found: dict[str, Any]) -> Interval:
+    return paired_ratio(found["observed"], found["plain"])
+
+
+def _mean_ratio(found: dict[str, Any]) -> Interval:
+    return paired_mean_ratio(found["observed"], found["plain"])
 
 
 def _alternated(milliseconds: float, cores: str, kind: str, seconds: float) -> dict[str, Any]:

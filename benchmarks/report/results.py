@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.paired import Interval
 
@@ -74,7 +75,7 @@ def kept(name: str, folder: Path = FOLDER) -> Section | None:
     return Section(tables=tables, demands=demands, **found)
 
 
-def _cell(cell: str | dict[str, object]) -> Cell:
+def _cell(cell: str | dict[str, Any]) -> Cell:
     if isinstance(cell, str):
         return cell
-    return Measured(Interval(*cell["interval"]), str(cell["unit"]))  # type: ignore[misc]
+    return Measured(Interval(*cell["interval"]), str(cell["unit"]))

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from benchmarks.beside import without_settings
+
+Name = TypeVar("Name", bound=Hashable)
 Found = TypeVar("Found")
-_OTHERS_SETTINGS = ("JAXOBS_", "OTEL_", "WANDB_", "MLFLOW_")
 
 
-def take_turns(timed: Mapping[str, Callable[[], Found]], rounds: int) -> dict[str, list[Found]]:
+def take_turns(timed: Mapping[Name, Callable[[], Found]], rounds: int) -> dict[Name, list[Found]]:
     """What each said in each round; every round has another order."""
     chance = random.Random(0)
-    found: dict[str, list[Found]] = {name: [] for name in timed}
+    found: dict[Name, list[Found]] = {name: [] for name in timed}
     for _ in range(rounds):
         for name in chance.sample(list(timed), len(timed)):
             found[name].append(timed[name]())
@@ -34,14 +35,13 @@ class Asked:
         self._folder = tempfile.TemporaryDirectory(
             ignore_cleanup_errors=True  # an agent may be writing what is left of a job that was killed
         )
-        everything = {
-            name: value for name, value in os.environ.items() if not name.startswith(_OTHERS_SETTINGS)
-        }
+        everything = without_settings("WANDB_", "MLFLOW_")
         everything |= {"JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WANDB_SILENT": "true"}
         everything |= {"TMPDIR": self._folder.name, **environment}
         self._errors = Path(self._folder.name) / "stderr"
+        self._command = [sys.executable, "-m", module, *arguments]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            self._command,
             env=everything,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ class Asked:
             with contextlib.suppress(ValueError):
                 return json.loads(line)
         said = self._errors.read_text(encoding="utf-8", errors="replace")[-2_000:]
-        raise RuntimeError(f"{self.process.args} ended with status {self.process.wait()}: {said}")
+        raise RuntimeError(f"{self._command} ended with status {self.process.wait()}: {said}")
 
     def ask(self, what: object = "") -> Any:
         """Send a line, and what it answers."""
@@ -74,8 +74,9 @@ class Asked:
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
         self._folder.cleanup()
 
 

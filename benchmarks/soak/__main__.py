@@ -22,11 +22,18 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.installed_plugin import install
 from benchmarks.soak.disturbances import Disturbances
 from benchmarks.soak.endpoint import Endpoint
 from benchmarks.soak.growth import Held
-from benchmarks.soak.installed_plugin import install
 from benchmarks.soak.verdict import LEAST_MINUTES, figures_of_counts, figures_of_growth
+
+PLUGIN = Path(__file__).parent / "plugin" / "jaxobs_soak.py"
+ENTRY_POINTS = {
+    "jaxobs.probes": "soak = jaxobs_soak:Probe",
+    "jaxobs.collectors": "soak_collector = jaxobs_soak:Collector",
+    "jaxobs.exporters": "soak_witness = jaxobs_soak:Witness\nsoak_failing = jaxobs_soak:FailingExporter",
+}
 
 SAMPLE_SECONDS = 5.0
 LINE_SECONDS = 60.0
@@ -130,7 +137,7 @@ def main() -> int:
     endpoint = Endpoint()
     with tempfile.TemporaryDirectory(prefix="jaxobs-soak-") as name:
         folder = Path(name)
-        install(folder / "plugin")
+        install(folder / "plugin", "jaxobs_soak", PLUGIN.read_text(), ENTRY_POINTS)
         job, plain = (start_job(folder, options.seed, how, endpoint.url) for how in ("observed", "plain"))
         agent = None
         try:

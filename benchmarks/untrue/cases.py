@@ -108,6 +108,14 @@ def large_output(run: Run, truth: Truth) -> Iterator[Figure]:
     yield from used(run, truth["matrix_flops"] / truth["step_seconds"], loop)
 
 
+def donated_outputs(run: Run, truth: Truth) -> Iterator[Figure]:
+    """A step whose outputs are gone when the next begins."""
+    loop = loop_of(run)
+    yield number("step time (s)", truth["step_seconds"], loop["step_seconds"] if loop else None, 0.10)
+    yield number("steps/s", 1 / truth["step_seconds"], loop["steps_per_second"] if loop else None, 0.10)
+    yield from used(run, truth["matrix_flops"] / truth["step_seconds"], loop)
+
+
 def one_call(run: Run, truth: Truth) -> Iterator[Figure]:
     """Calls that are a whole training each: a compile and the runs after it are all the time there was."""
     made = executable_of(run)
@@ -140,6 +148,39 @@ def slow_steps(run: Run, truth: Truth) -> Iterator[Figure]:
     yield number("steps/s", truth["steps_per_second"], loop["steps_per_second"] if loop else None, 0.05)
 
 
+def short_steps(run: Run, truth: Truth) -> Iterator[Figure]:
+    """The quantiles that its pauses make; which of a hundred is the slowest, the machine's other work decides."""
+    for quantile in ("p50", "p95"):
+        yield number(f"step time {quantile} (s)", truth[quantile], run.quantiles.get(quantile), 0.10)
+
+
+def compute_alone(run: Run, truth: Truth) -> Iterator[Figure]:
+    """A loop that only computes is known to, however far its host runs ahead."""
+    loop = loop_of(run)
+    verdict = loop["bottleneck"] if loop else None
+    told = f"{verdict['label']} {verdict['confidence']:.2f}" if verdict else "nothing"
+    right = verdict and verdict["label"] == "compute" and verdict["confidence"] >= 0.5
+    yield holds("bottleneck", f"compute, {truth['waited']:.1%} of the time", told, right)
+    yield number("step time (s)", truth["step_seconds"], loop["step_seconds"] if loop else None, 0.10)
+
+
+def small_between(run: Run, truth: Truth) -> Iterator[Figure]:
+    """Each function's run. Other work on the machine makes what was timed before and after differ from what was shown."""
+    made = {one["function"]: one["seconds_per_run"] for one in (run.last or {}).get("executables") or []}
+    for function, seconds in truth["runs"].items():
+        yield number(f"run of {function} (s)", seconds, made.get(function), 0.25)
+
+
+def branches(run: Run, truth: Truth) -> Iterator[Figure]:
+    """What one run does and takes, on average over its branches."""
+    made = executable_of(run)
+    measured = made is not None and any("profiler windows" in why for why in made["cost"]["inexact_reasons"])
+    # Else it is told as a lower bound, with its reason.
+    shown = made["cost"]["matrix_flops"] if made and measured else None
+    yield number("matrix FLOPs", truth["matrix_flops"], shown, 0.15)
+    yield number("run (s)", truth["step_seconds"], made["seconds_per_run"] if made else None, 0.15)
+
+
 def scan_outside_jit(run: Run, truth: Truth) -> Iterator[Figure]:
     """A loop of epochs, whose time is no initialisation."""
     loop = loop_of(run)
@@ -159,16 +200,23 @@ def _little_initialisation(line: str, truth: Truth) -> bool | None:
         return None
     took = 0.0 if found is None else float(found[1]) * (0.001 if found[2] == "ms" else 1.0)
     # Importing and starting takes some seconds; the epochs are to be none of it.
-    return took < 5.0 + 0.5 * truth["call_seconds"] * truth["epochs"]
+    return took < 5.0 + 0.5 * float(truth["call_seconds"]) * int(truth["epochs"])
 
 
 CASES = (
     Case("children of a launcher", "launcher", "observed", launcher),
     Case("ended by SIGTERM", "killed", "observed", killed, terminate_after=25.0),
     Case("large output", "large_output", "plain", large_output),
+    Case("donated, host ahead", "donated_outputs", "plain", donated_outputs),
+    Case("donated, host waits", "donated_outputs", "plain", donated_outputs, arguments=("waits",)),
     Case("training in one call", "one_call", "plain", one_call),
     Case("long operations", "long_operations", "observed", long_operations),
     Case("slow steps, host waits", "slow_steps", "plain", slow_steps),
     Case("slow steps, host ahead", "slow_steps", "plain", slow_steps, arguments=("ahead",)),
+    Case("short steps", "short_steps", "plain", short_steps, arguments=("60",)),
+    Case("compute, host ahead", "ahead", "observed", compute_alone),
+    Case("small between large", "small_between", "plain", small_between),
+    Case("small between large, host ahead", "small_between", "plain", small_between, arguments=("ahead",)),
+    Case("branches that differ", "branches", "observed", branches),
     Case("scan outside jit", "scan_outside_jit", "observed", scan_outside_jit),
 )

@@ -32,7 +32,7 @@ MOST_SECONDS = 60.0
 
 
 def check(told: Findings) -> None:
-    """Each loop in a process of its own, as `benchmarks/labels.py` runs them on a CPU."""
+    """Each loop in a process of its own, as `python -m benchmarks.labels` runs them on a CPU."""
     if told.on_gpu:
         run_loops(told, ALONE, {})
     else:
@@ -62,14 +62,7 @@ def _run(told: Findings, name: str, variables: dict[str, str]) -> dict[str, Any]
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
     # Several share the device: none may take most of its memory.
     environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | variables
-    command = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "label_loops.py"),
-        "--loop",
-        name,
-        "--seconds",
-        str(seconds),
-    ]
+    command = [sys.executable, "-m", "benchmarks.labels.loops", "--loop", name, "--seconds", str(seconds)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=MOST_SECONDS, check=False, cwd=ROOT

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.paired import Interval, median, paired_difference, paired_ratio
@@ -64,15 +66,17 @@ def measure() -> Section:
             how: opened.enter_context(Asked(__name__, how.partition(" ")[0]))
             for how in ("plain", "plain again", "jaxobs")
         }
-        asked = {
-            (how, layers): lambda compiler=compiler, layers=layers: compiler.ask(layers)
+        asked: dict[tuple[str, int], Callable[[], list[float]]] = {
+            (how, layers): partial(compiler.ask, layers)
             for how, compiler in compilers.items()
             for layers in LAYERS
         }
         take_turns(asked, 1)  # the first is slower
-        found: dict[tuple[str, int], list[list[float]]] = take_turns(asked, ROUNDS)
+        found = take_turns(asked, ROUNDS)
         causes: dict[str, list[list[float]]] = compilers["jaxobs"].ask("causes")
-    whole, shares, worst = [], [], 0.0
+    whole: list[list[Cell]] = []
+    shares: list[list[Cell]] = []
+    worst = 0.0
     for layers in LAYERS:
         without, again, observed = (
             [took for took, _ in found[how, layers]] for how in ("plain", "plain again", "jaxobs")
@@ -124,7 +128,7 @@ def _share_of_long(pairs: list[list[float]]) -> float:
 
 
 def _percent(share: Interval) -> Measured:
-    return Measured(Interval(*(100 * part for part in share)), "%")
+    return Measured(share.times(100), "%")
 
 
 def compile_probe(observer: Any) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from benchmarks.beside import free_port
 from benchmarks.paired import median, paired_difference
 from benchmarks.report.peers import TOOLS
 from benchmarks.report.processes import family, resident, total, unshared
@@ -72,7 +73,7 @@ def one_round(every: Mapping[str, Case], chance: random.Random) -> dict[str, End
     found = {}
     with contextlib.ExitStack() as opened:
         silent = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
-        ports = {"silent": silent.getsockname()[1], "refuses": _free_port()}
+        ports = {"silent": silent.getsockname()[1], "refuses": free_port()}
         jobs = {}
         for name, case in every.items():
             environment = {ENDPOINT: f"http://127.0.0.1:{ports[case.endpoint]}"} if case.endpoint else {}
@@ -92,11 +93,6 @@ def one_round(every: Mapping[str, Case], chance: random.Random) -> dict[str, End
 def _memory(pid: int) -> tuple[float, float, float, float]:
     job, beside = family(pid)
     return resident(job), unshared(job), total(beside, resident), total(beside, unshared)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def measure() -> Section:

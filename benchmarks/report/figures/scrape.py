@@ -59,7 +59,7 @@ def example_families(series: int) -> tuple[Family, ...]:
     metric = Metric(
         "jaxobs_step_seconds", "histogram", "Spacing of completions.", ("loop",), "seconds", STEP_BUCKETS
     )
-    values = {
+    values: dict[tuple[str, ...], HistogramValue] = {
         (f"loop{i}",): HistogramValue((1,) * buckets, 1.5 * i, (exemplar,) * buckets)
         for i in range(histograms(series))
     }
@@ -104,9 +104,11 @@ def measure() -> Section:
     for series in SERIES:
         families, registry = example_families(series), example_registry(series)
         for content_type, title in FORMATS.items():
-            theirs = prometheus_client.generate_latest if content_type == TEXT else generate_openmetrics
+            theirs: Callable[[Any], bytes] = (
+                prometheus_client.generate_latest if content_type == TEXT else generate_openmetrics
+            )
             ours = render(families, RESOURCE, content_type)
-            count = f"{lines_of_series(ours)} and {lines_of_series(theirs(registry))}"  # type: ignore[operator]
+            count = f"{lines_of_series(ours)} and {lines_of_series(theirs(registry))}"
             rendered.append([title, count, *_rendered(families, registry, content_type, theirs)])
         with scraping(families, registry) as scrapes:
             for encoding in ("identity", "gzip"):

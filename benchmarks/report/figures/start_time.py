@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from benchmarks.paired import median, paired_ratio
 from benchmarks.report.peers import EVERY, JAXOBS, TOOLS
@@ -78,7 +79,7 @@ def measure() -> Section:
             return heard
 
     names = ["jaxobs", "jaxobs again", *(name for name, peer in TOOLS.items() if not peer.missing())]
-    found = take_turns({name: lambda name=name: fresh(name) for name in names}, ROUNDS)
+    found = take_turns({name: partial(fresh, name) for name in names}, ROUNDS)
     pages = {name: [times["page"] for times in found[name]] for name in names[:2]}
     page: list[Cell] = [
         Measured(median(pages["jaxobs"]), "s"),

@@ -78,7 +78,7 @@ def values(metric: str, fault: str) -> list[Any]:
         Measured(metric, (), 1.0, now()),
         Measured("soak_undeclared", ("0",), 1.0, now()),
         Measured(metric, (object(),), 1.0, now()),  # type: ignore[arg-type]  # no pipe takes it
-        Measured(metric, ("0",), "much", now()),  # type: ignore[arg-type]
+        Measured(metric, ("0",), "much", now()),  # type: ignore[arg-type]  # no number
     ]
 
 

@@ -2,13 +2,14 @@
 
 import json
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 
 @jax.jit
-def train_step(x):
+def train_step(x: Any) -> Any:
     """One product."""
     return jnp.tanh(x @ x)
 

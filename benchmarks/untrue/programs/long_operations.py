@@ -5,6 +5,7 @@ A profiler window that saw only the small one once took it for a run of the whol
 
 import json
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ WIDTH, PRODUCTS, SECONDS = 1400, 6, 16
 
 
 @jax.jit
-def train_step(x):
+def train_step(x: Any) -> Any:
     """Products, each followed by a sort of eight rows."""
     for _ in range(PRODUCTS):
         x = jnp.sin(x.T @ x * 1e-6)

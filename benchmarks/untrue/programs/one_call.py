@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,11 @@ import jaxobs
 WIDTH, LENGTH = 512, 800
 
 
-def descend(weights, inputs):
+def descend(weights: Any, inputs: Any) -> Any:
     """LENGTH steps of gradient descent."""
 
-    def step(weights, _):
-        def loss(weights):
+    def step(weights: Any, _: Any) -> Any:
+        def loss(weights: Any) -> Any:
             return jnp.mean((jnp.tanh(inputs @ weights) - 0.5) ** 2)
 
         return weights - 0.1 * jax.grad(loss)(weights), None

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ inputs = jax.random.normal(jax.random.key(0), (WIDTH // 2, WIDTH))
 weights = jnp.eye(WIDTH) * 0.01
 
 
-def step(weights, _):
+def step(weights: Any, _: Any) -> Any:
     """One of gradient descent."""
     loss, gradient = jax.value_and_grad(lambda w: jnp.mean((jnp.tanh(inputs @ w) - 0.5) ** 2))(weights)
     return weights - 0.1 * gradient, loss

@@ -1,6 +1,6 @@
 """What one profiler window takes, part by part, and what the dearest takes that a job can provoke.
 
-    python benchmarks/profile_window_parts.py [--loops operations matmul scan sparse]
+    python -m benchmarks.profiler_windows.parts [--loops operations matmul scan sparse]
 
 Of windows of 0.1 s: start, stop() and bytes, microseconds of stop() an event, how much slower steps inside the window
 are, and the longest step while stop() runs beside it. Then, of scheduled windows that meet a loop of millions of
@@ -21,9 +21,15 @@ import threading
 import time
 from typing import Any
 
-from profiled_loops import LOOPS, loop, profiler_of
+from benchmarks.profiler_windows.loops import LOOPS, loop, profiler_of
 
 DENSE = ("dense", "wide", "tiny")
+
+
+def a_tenth_of_a_second() -> bool:
+    """Waits so long, and wants the trace."""
+    time.sleep(0.1)
+    return True
 
 
 def one_window(name: str) -> None:
@@ -48,7 +54,7 @@ def one_window(name: str) -> None:
     time.sleep(1.0)
     module = profiler_module()
     for turn in range(4):
-        recorded = record(module, module.ProfilerSession, lambda: time.sleep(0.1) or True)
+        recorded = record(module, module.ProfilerSession, a_tenth_of_a_second)
         time.sleep(0.3)
         if turn == 0:
             continue  # the first of a process takes longer
@@ -96,7 +102,12 @@ def worst(change: str, name: str) -> None:
         turned, over = threading.Event(), threading.Event()
         meeting = threading.Thread(target=meet, args=(obs, change, name, turned))
         meeting.start()
-        threading.Thread(target=lambda: (meeting.join(), over.set())).start()
+
+        def end() -> None:
+            meeting.join()
+            over.set()
+
+        threading.Thread(target=end).start()
         for _ in obs.steps(iter(over.is_set, True)):
             if turned.is_set():
                 dense(x).block_until_ready()
@@ -157,11 +168,12 @@ def main() -> None:
     elif options.window:
         one_window(options.window)
     else:
+        this = [sys.executable, "-m", "benchmarks.profiler_windows.parts"]
         for name in options.loops:
-            subprocess.run([sys.executable, __file__, "--window", name], check=True)
+            subprocess.run([*this, "--window", name], check=True)
         for name in DENSE:
             for change in CHANGES:
-                subprocess.run([sys.executable, __file__, "--worst", change, "--loops", name], check=True)
+                subprocess.run([*this, "--worst", change, "--loops", name], check=True)
 
 
 if __name__ == "__main__":

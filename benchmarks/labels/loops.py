@@ -1,8 +1,8 @@
-"""The loops of `labels.py`, each run in a process of its own: prints what jaxobs says of it, as JSON.
+"""The loops of the labels, each run in a process of its own: prints what jaxobs says of it, as JSON.
 
-python benchmarks/label_loops.py --loop input --seconds 7 [--steps 3] [--every 10] [--watched]
-python benchmarks/label_loops.py --loop compute --unobserved    # calls nothing of jaxobs and prints nothing
-python benchmarks/label_loops.py --inject checkpoint --seconds 7
+python -m benchmarks.labels.loops --loop input --seconds 7 [--steps 3] [--every 10] [--watched]
+python -m benchmarks.labels.loops --loop compute --unobserved    # calls nothing of jaxobs and prints nothing
+python -m benchmarks.labels.loops --inject checkpoint --seconds 7
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from label_turns import TURNS, small_step, waiting
+from benchmarks.labels.turns import TURNS, small_step, waiting
 
 WARM_UP = 6.0
 """Seconds. The first window comes after three without a compile."""
@@ -39,6 +39,16 @@ def asked(obs: Any) -> Any:
     raise SystemExit("the agent does not answer")
 
 
+def numbers(name: str, seconds: float, steps: int | None = None) -> Iterator[int]:
+    """The number of each step, for so long or so many; those of `input` are waited for."""
+    number, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds and number != steps:
+        number += 1
+        if name == "input":
+            time.sleep(4 * PAUSE)
+        yield number
+
+
 def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool) -> None:
     """Runs in a process of its own, waits `every` so many steps for the device; prints what jaxobs says of the loop."""
     import numpy
@@ -49,16 +59,7 @@ def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool
         turn = TURNS.get(name, waiting)(obs.watch if watched else lambda function: function)
         turn(0).block_until_ready()  # its compile is not the loop's
         started = time.perf_counter()
-
-        def numbers() -> Iterator[int]:
-            number = 0
-            while time.perf_counter() - started < seconds and number != steps:
-                number += 1
-                if name == "input":
-                    time.sleep(4 * PAUSE)
-                yield number
-
-        for number in obs.steps(numbers()):
+        for number in obs.steps(numbers(name, seconds, steps)):
             made = turn(number)
             if name == "host":
                 work_in_python(4 * PAUSE)
@@ -85,21 +86,10 @@ def unobserved(name: str, seconds: float, every: int) -> None:
     """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep."""
     turn = TURNS.get(name, waiting)(lambda function: function)
     turn(0).block_until_ready()
-    started = time.perf_counter()
-
-    def numbers() -> Iterator[int]:
-        number = 0
-        while time.perf_counter() - started < seconds:
-            number += 1
-            if name == "input":
-                time.sleep(4 * PAUSE)
-            yield number
-
-    for number in numbers():
+    for number in numbers(name, seconds):
         made = turn(number)
-        end = time.perf_counter() + (4 * PAUSE if name == "host" else 0.0)
-        while time.perf_counter() < end:
-            pass
+        if name == "host":
+            work_in_python(4 * PAUSE)
         if number % every == 0:
             made.block_until_ready()
 

@@ -1,15 +1,21 @@
-"""How much longer a job's steps took around a moment than they usually take: the arithmetic of `profile_windows.py`."""
+"""How much longer a job's steps took around a moment than they usually take: the arithmetic of the study."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.paired import Interval
+
 BLOCK = 0.25
 """Seconds. The usual pace is that of blocks so long, the mean of their middle half: a hiccup of the machine falls out."""
+
+READING, BESIDE = 2.0, 2.0
+"""Seconds: for the agent to read a trace, and to know the usual pace from."""
 
 RESAMPLINGS = 4000
 
@@ -28,15 +34,16 @@ class Turns(NamedTuple):
         return np.interp(at, self.times, self.steps)
 
 
-class Interval(NamedTuple):
-    """A mean and the ends of its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def over(self, seconds: float) -> Interval:
-        return Interval(*(each / seconds for each in self))
+def studied(told: dict[str, Any]) -> tuple[list[float], list[float], list[list[float]]]:
+    """The excess of each window of a run and of its placebos, and the windows themselves."""
+    turns = Turns(told["times"], told["steps"])
+    begun, ended = told["times"][0] + BESIDE, told["times"][-1] - BESIDE
+    spans = [span for span in told["spans"] if span[0] >= begun and span[1] + READING <= ended]
+    effects = [(began, handed + READING) for began, handed, *_ in spans]
+    length = statistics.median(end - begin for begin, end in effects)
+    around = [(begun, begun), *effects, (ended, ended)]
+    without = [excess(turns, at, at + length, BESIDE) for at in placebos(around, length, BESIDE)]
+    return [excess(turns, begin, end, BESIDE) for begin, end in effects], without, spans
 
 
 def excess(turns: Turns, begin: float, end: float, beside: float) -> float:

@@ -1,9 +1,9 @@
 """What profiler windows cost a job: how much longer its steps took around each window, against what was charged for it.
 
-    python benchmarks/profile_windows.py [--seconds 110] [--loops matmul operations input dense]
+    python -m benchmarks.profiler_windows [--seconds 110] [--loops matmul operations input dense]
 
-An event study, two runs of each loop, each in a process of its own: at the default budget, and with a window every ten
-seconds whatever it costs (windows of the same length: that follows from the default budget in both). All steps are timed.
+An event study, two runs of each loop, each in a process of its own: at a budget of 0.5 %, and with a window every ten
+seconds whatever it costs (windows of the same length: that follows from the budget). All steps are timed.
 The excess of a window is the time from its first moment until two seconds after its trace was handed over, in which the
 agent reads it, less what as many steps took at the pace of the two seconds before and after. The same sum at places where
 there was no window (placebos) has its mean subtracted, and its scatter is the noise. The first window of each run, with
@@ -15,7 +15,7 @@ The means leave out the largest and smallest tenth of windows and of placebos, f
 the plain difference is printed beside them.
 Overhead: the mean excess of all windows of both over the mean time between windows that the budget asks for. It must be
 at most 0.5 %. Exit status 1 where the interval's upper end is above that.
-`profile_window_parts.py` takes one window apart.
+`parts.py` beside it takes one window apart.
 """
 
 # ruff: noqa: SLF001  # it looks inside the probe, which tells nobody when its windows are made
@@ -32,20 +32,19 @@ import threading
 import time
 from typing import Any
 
-from profile_excess import Interval, Turns, difference, excess, placebos
-from profiled_loops import LOOPS, between_steps, loop, profiler_of
+from benchmarks.paired import Interval
+from benchmarks.profiler_windows.excess import BESIDE, READING, difference, studied
+from benchmarks.profiler_windows.loops import LOOPS, between_steps, loop, profiler_of
 
 ALLOWED = 0.005
-"""Of wall time: what jaxobs promises, and the default of JAXOBS_PROFILE_BUDGET_RATIO."""
-
-READING, BESIDE = 2.0, 2.0
-"""Seconds: for the agent to read a trace, and to know the usual pace from."""
+"""Of wall time: the budget that the windows are given. By default it is 0.2 %: too few windows to study."""
 
 EVERY = 10.0
 NOTED = 0.001
 """Seconds between two notes of how many steps had ended; steps that are shorter share one."""
 
 DECIDING = ("matmul", "operations", "input", "dense")
+MODULE = "benchmarks.profiler_windows"
 
 
 def train(name: str, seconds: float, every: float) -> dict[str, Any]:
@@ -100,29 +99,27 @@ def train(name: str, seconds: float, every: float) -> dict[str, Any]:
 
 def measured(name: str, seconds: float, every: float) -> dict[str, Any]:
     """`train` in a process of its own."""
-    command = [sys.executable, __file__, "--child", name, "--seconds", str(seconds), "--every", str(every)]
+    command = [
+        sys.executable,
+        "-m",
+        MODULE,
+        "--child",
+        name,
+        "--seconds",
+        str(seconds),
+        "--every",
+        str(every),
+    ]
     environment = {**os.environ, "JAXOBS_PROFILE_BUDGET_RATIO": str(ALLOWED)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
 
-def studied(told: dict[str, Any]) -> tuple[list[float], list[float], list[list[float]]]:
-    """The excess of each window of a run and of its placebos, and the windows themselves."""
-    turns = Turns(told["times"], told["steps"])
-    begun, ended = told["times"][0] + BESIDE, told["times"][-1] - BESIDE
-    spans = [span for span in told["spans"] if span[0] >= begun and span[1] + READING <= ended]
-    effects = [(began, handed + READING) for began, handed, *_ in spans]
-    length = statistics.median(end - begin for begin, end in effects)
-    around = [(begun, begun), *effects, (ended, ended)]
-    without = [excess(turns, at, at + length, BESIDE) for at in placebos(around, length, BESIDE)]
-    return [excess(turns, begin, end, BESIDE) for begin, end in effects], without, spans
-
-
 def shown(interval: Interval, unit: float, form: str) -> str:
     """Mean and interval in a unit."""
-    mean, low, high = (format(each * unit, form) for each in interval)
-    return f"{mean} (95 % interval {low} to {high})"
+    middle, low, high = (format(each, form) for each in interval.times(unit))
+    return f"{middle} (95 % interval {low} to {high})"
 
 
 def study(name: str, seconds: float) -> bool:
@@ -132,7 +129,7 @@ def study(name: str, seconds: float) -> bool:
     windows: list[float] = []
     placebo: list[float] = []
     made: list[list[float]] = []
-    for pace, every in (("default budget", 0.0), (f"every {EVERY:.0f} s", EVERY)):
+    for pace, every in ((f"budget {ALLOWED:.1%}", 0.0), (f"every {EVERY:.0f} s", EVERY)):
         told = measured(name, seconds, every)
         lost, without, spans = studied(told)
         each = [f"{ms * 1e3:+.0f}/{span[2] * 1e3:.0f}" for ms, span in zip(lost, spans, strict=True)]
@@ -146,7 +143,7 @@ def study(name: str, seconds: float) -> bool:
             flush=True,
         )
     between = statistics.fmean(max(span[2] / ALLOWED, SHORTEST_PAUSE + span[3]) for span in made)
-    lost_ratio = difference(windows, placebo).over(between)
+    lost_ratio = difference(windows, placebo).times(1 / between)
     charged = statistics.fmean(span[2] for span in made)
     fine = lost_ratio.high <= ALLOWED
     print(
@@ -161,7 +158,7 @@ def study(name: str, seconds: float) -> bool:
 def main() -> int:
     """Print everything, loop by loop."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m {MODULE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=110.0)
     parser.add_argument("--loops", nargs="*", choices=LOOPS, default=DECIDING)

@@ -1,9 +1,9 @@
 """Whether a loop's label is right: loops on the CPU, each built so that its cause is at least three times its runner-up.
 
-    python benchmarks/labels.py [--runs 5] [--seconds-of-a-run 7] [--only compute,input]
-    python benchmarks/labels.py --only asynchronous
-    python benchmarks/labels.py --only long,large,unmarked [--loaded]
-    python benchmarks/labels.py --seconds        # known seconds: what was injected, and what came back
+    python -m benchmarks.labels [--runs 5] [--seconds-of-a-run 7] [--only compute,input]
+    python -m benchmarks.labels --only asynchronous
+    python -m benchmarks.labels --only long,large,unmarked [--loaded]
+    python -m benchmarks.labels --seconds        # known seconds: what was injected, and what came back
 
 Eight loops wait for the device in each step. Asynchronous ones let the host run ahead of it, as most training does, and
 wait every tenth or twentieth step only: for a loss, or for the state that a checkpoint copies. `long` has one operation
@@ -20,14 +20,17 @@ of either table are right, where a loop of three steps is not `unknown`, or wher
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchmarks.beside import busy
+from benchmarks.observed.runs import run as observe
 
 LABELS = ("compute", "memory", "input", "host", "compile", "latency", "checkpoint", "communication")
 
@@ -70,7 +73,7 @@ DEVICES = {"communication": "8"}
 ENOUGH = 39 / 40
 TOLERANCE = 0.05
 SUM_TOLERANCE = 0.01
-LOOPS = Path(__file__).with_name("label_loops.py")
+LOOPS = Path(__file__).with_name("loops.py")
 
 
 class DiedError(RuntimeError):
@@ -83,7 +86,7 @@ def run(arguments: list[str], devices: str | None = None) -> dict[str, Any]:
     if devices is not None:
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(LOOPS), *arguments],
+        [sys.executable, "-X", "faulthandler", "-m", "benchmarks.labels.loops", *arguments],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -92,22 +95,8 @@ def run(arguments: list[str], devices: str | None = None) -> dict[str, Any]:
     return answer
 
 
-@contextlib.contextmanager
-def busy(processes: int) -> Iterator[None]:
-    """So many other processes, each of which would take a whole core."""
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-
-
 def run_unmarked(name: str, seconds: float, every: int) -> dict[str, Any]:
     """What `jaxobs run` says of a loop that calls nothing of it. Raises DiedError."""
-    from observed.runs import run as observe
-
     arguments = ["--loop", name, "--seconds", str(seconds), "--every", str(every), "--unobserved"]
     done = observe(LOOPS, *arguments, how="observed")
     if done.status or done.last is None:
@@ -124,28 +113,16 @@ def judge_unusual(names: list[str], runs: int, seconds: float) -> bool:
     right = True
     for name in UNUSUAL:
         for watched in ([], ["--watched"]) if name in names else ():
-            arguments = [
-                "--loop",
-                name,
-                "--seconds",
-                str(seconds + LONG_SECONDS * (name == "long")),
-                *watched,
-            ]
+            lasting = seconds + LONG_SECONDS * (name == "long")
+            arguments = ["--loop", name, "--seconds", str(lasting), *watched]
             title = name + (", watched" if watched else "")
-            right = never_wrong(title, "compute", lambda given=arguments: run(given), runs) and right
+            right = never_wrong(title, "compute", partial(run, arguments), runs) and right
     for name in UNMARKED if "unmarked" in names else ():
         label = "compute" if name in UNUSUAL else name
         for every in (1,) if name in {"compile", "large"} else (1, 10):
             title = f"{name}, unmarked" + (", asynchronous" if every > 1 else "")
-            right = (
-                never_wrong(
-                    title,
-                    label,
-                    lambda name=name, every=every: run_unmarked(name, seconds + UNMARKED_SECONDS, every),
-                    runs,
-                )
-                and right
-            )
+            answer = partial(run_unmarked, name, seconds + UNMARKED_SECONDS, every)
+            right = never_wrong(title, label, answer, runs) and right
     return right
 
 
@@ -236,7 +213,9 @@ def judge_seconds(names: list[str], seconds: float) -> bool:
 def main() -> int:
     """Run what was asked for; the exit status."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.labels",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds-of-a-run", type=float, default=7.0)
@@ -261,9 +240,8 @@ def judge_all(names: list[str], options: argparse.Namespace) -> bool:
     if options.loaded:
         good = True
         for name in (name for name in names if name in LABELS):
-            arguments = ["--loop", name, "--seconds", str(seconds)]
-            devices = DEVICES.get(name)
-            good = never_wrong(name, name, lambda a=arguments, d=devices: run(a, d), runs) and good
+            answer = partial(run, ["--loop", name, "--seconds", str(seconds)], DEVICES.get(name))
+            good = never_wrong(name, name, answer, runs) and good
         return judge_unusual(names, runs, seconds) and good
     good = not set(names) & set(LABELS) or judge_labels(names, runs, seconds)
     if "asynchronous" in names:

@@ -1,4 +1,4 @@
-"""One turn of each loop of `label_loops.py`, in sizes for the device it runs on."""
+"""One turn of each loop of `loops.py`, in sizes for the device it runs on."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def communication(watch: Watch) -> Turn:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     mesh = Mesh(jax.devices(), ("data",))
-    by_row, whole = PartitionSpec("data", None), PartitionSpec()  # type: ignore[no-untyped-call]
+    by_row, whole = PartitionSpec("data", None), PartitionSpec()
     rows = jax.device_put(jnp.ones((8, 2**22)), NamedSharding(mesh, by_row))
     reduce = watch(jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=NamedSharding(mesh, whole)))
     return lambda _: reduce(rows)

@@ -1,0 +1,43 @@
+"""What stands beside the process that measures: the environment that it gives to others, a port, busy cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+
+def without_settings(*others: str) -> dict[str, str]:
+    """This process's environment without the variables of jaxobs, of OpenTelemetry, and of those prefixes."""
+    prefixes = ("JAXOBS_", "OTEL_", *others)
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    (port,) = free_ports(1)
+    return port
+
+
+def free_ports(count: int) -> list[int]:
+    """So many of them, each another."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many other processes, each of which would take a whole core."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
