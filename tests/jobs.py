@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
+
+from benchmarks.beside import without_settings
 
 ROOT = Path(__file__).parents[1]
 PRELUDE = """
@@ -27,9 +28,9 @@ if OBSERVED:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
     path = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
-    return {**kept, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", **extra}
+    own = {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
+    return {**without_settings(), **own, **extra}
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,3 @@ def run(start: Callable[..., Job]) -> Callable[..., Outcome]:
         return start(source, observed=observed, **settings).end()
 
     return ran
-
-
-@pytest.fixture
-def unused_port() -> Callable[[], int]:
-    def port() -> int:
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            return int(free.getsockname()[1])
-
-    return port

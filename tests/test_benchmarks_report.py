@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_rare_work_is_in_a_mean_and_not_in_a_median() -> None:
 
 def test_each_thing_has_one_turn_in_each_round_and_not_always_the_same_place() -> None:
     order: list[str] = []
-    found = take_turns({name: lambda name=name: order.append(name) for name in "abc"}, 20)
+    found = take_turns({name: partial(order.append, name) for name in "abc"}, 20)
     rounds = ["".join(order[first : first + 3]) for first in range(0, 60, 3)]
     assert {len(turns) for turns in found.values()} == {20}
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)

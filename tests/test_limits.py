@@ -87,7 +87,9 @@ def test_what_is_beyond_a_limit_is_found_where_it_is(limits: ModuleType, tree: P
 
 
 def test_a_new_or_larger_one_fails_and_so_does_an_exception_that_is_not_needed(limits: ModuleType) -> None:
-    found = {rule: {} for rule in limits.WHAT_TO_DO} | {"file-lines": {"a.py": 400, "b.py": 500}}
+    found = {rule: dict[str, int]() for rule in limits.WHAT_TO_DO} | {
+        "file-lines": {"a.py": 400, "b.py": 500}
+    }
     assert limits.problems(found, {"file-lines": {"a.py": 400, "b.py": 500}}) == []
     (line,) = limits.problems(found, {"file-lines": {"a.py": 399, "b.py": 500}})
     assert line.startswith("a.py: 400. a file has at most 300 lines")
@@ -96,7 +98,7 @@ def test_a_new_or_larger_one_fails_and_so_does_an_exception_that_is_not_needed(l
 
 
 def test_shrinking_adds_nothing_and_follows_what_was_moved(limits: ModuleType) -> None:
-    found = {rule: {} for rule in limits.WHAT_TO_DO} | {
+    found = {rule: dict[str, int]() for rule in limits.WHAT_TO_DO} | {
         "file-lines": {"new/a.py": 350, "b.py": 500, "new.py": 301},
         "parameters": {"b.py:f": 9},
     }
@@ -109,5 +111,5 @@ def test_shrinking_adds_nothing_and_follows_what_was_moved(limits: ModuleType) -
 def test_the_list_as_it_is_written_is_read_again(limits: ModuleType) -> None:
     import tomllib
 
-    found = {rule: {} for rule in limits.WHAT_TO_DO} | {"unused": {"a.py:f": 1}}
+    found = {rule: dict[str, int]() for rule in limits.WHAT_TO_DO} | {"unused": {"a.py:f": 1}}
     assert tomllib.loads(limits.as_toml(found)) == found

@@ -1,4 +1,4 @@
-"""A real agent process, spoken to as the training process does, and plugins installed beside it."""
+"""A real agent process, spoken to as the training process does."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import select
 import time
 import urllib.request
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
 from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
-from jaxobs.model.events import Event
+from jaxobs.model.events import Event, StepRows
 from jaxobs.probe.transport.agent_process import start_agent_process
 
 PATIENCE = 20.0
@@ -43,7 +42,7 @@ class AgentProcess:
         }
         self.pipe.sendall(wire.frame(wire.HELLO, hello))
 
-    def send(self, events: Sequence[Event]) -> None:
+    def send(self, events: Sequence[Event | StepRows]) -> None:
         self.pipe.sendall(wire.events_frame(events)[0])
 
     def address(self) -> str:
@@ -112,13 +111,3 @@ class AgentProcess:
                     self.logs.append(body)
                 elif kind == wire.LAST:
                     self.last = body
-
-
-def install(folder: Path, name: str, code: str, entry_points: dict[str, str]) -> None:
-    """A distribution of one module, `name`, with entry points by group: `plugin = module:Class`."""
-    information = folder / f"{name}-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    sections = [f"[{group}]\n{line}\n" for group, line in entry_points.items()]
-    (information / "entry_points.txt").write_text("\n".join(sections))
-    (folder / f"{name}.py").write_text(code)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.beside import AgentProcess, install
+from benchmarks.installed_plugin import install
+from tests.agent.beside import AgentProcess
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_corrupted_module_has_no_cost_and_the_reason_is_shown(start_agent: Sta
 
 def test_events_that_nobody_could_have_meant_do_not_end_the_agent(start_agent: Start) -> None:
     agent = start_agent()
-    agent.send([Measured("jaxobs_steps_total", (5,), 1.0, now()), Measured("x", [], 2.0, None)])  # type: ignore[arg-type]
+    agent.send([Measured("jaxobs_steps_total", (5,), 1.0, now()), Measured("x", [], 2.0, None)])  # type: ignore[arg-type]  # on purpose
     agent.send(steps(2))
     document = agent.snapshot()
     assert document["loops"]["train"]["steps"] == 2
@@ -121,18 +121,24 @@ def test_however_seldom_it_makes_snapshots_it_ends_when_it_is_asked_to(start_age
     assert agent.finish(20.0) < 5.0
 
 
+def agent_on_a_thread(*, inline: bool, interval: float) -> tuple[socket.socket, threading.Thread]:
+    """The job's end of its pipe, over which it was greeted, and its thread."""
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(theirs,), kwargs={"inline": inline})
+    thread.start()
+    hello = {
+        "settings": {"interval": interval, "series_limit": 2000, "prometheus": False, "agent": "inline"},
+        "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(), "agent": "inline",
+    }  # fmt: skip
+    ours.sendall(wire.frame(wire.HELLO, hello))
+    return ours, thread
+
+
 def test_what_was_sent_before_the_end_is_folded_without_many_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(slices, "INLINE_PAUSE_SECONDS", 1.5 * service.LONGEST_PATIENCE)
-    ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(theirs,), kwargs={"inline": True})
-    thread.start()
-    hello = {
-        "settings": {"interval": 60.0, "series_limit": 2000, "prometheus": False, "agent": "inline"},
-        "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(), "agent": "inline",
-    }  # fmt: skip
-    ours.sendall(wire.frame(wire.HELLO, hello))
+    ours, thread = agent_on_a_thread(inline=True, interval=60.0)
     time.sleep(0.5)  # it waits for something to do
     ours.sendall(wire.events_frame(steps(1000))[0] + wire.frame(wire.FINISH, 5.0))
     thread.join(15)
@@ -146,14 +152,8 @@ def test_inline_gives_the_same_numbers_and_says_what_it_cannot_know(monkeypatch:
     events = [backend(), created(1, b"not a module"), FunctionWatched(-1, "f", "x", now()), *steps(300)]
     documents = []
     for inline in (True, False):
-        ours, theirs = socket.socketpair()
-        thread = threading.Thread(target=serve, args=(theirs,), kwargs={"inline": inline})
-        thread.start()
-        hello = {
-            "settings": {"interval": 0.1, "series_limit": 2000, "prometheus": False, "agent": "inline"},
-            "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(), "agent": "inline",
-        }  # fmt: skip
-        ours.sendall(wire.frame(wire.HELLO, hello) + wire.events_frame(events)[0])
+        ours, thread = agent_on_a_thread(inline=inline, interval=0.1)
+        ours.sendall(wire.events_frame(events)[0])
         time.sleep(0.3)
         ours.sendall(wire.frame(wire.REQUEST, (1, now() + 2 * NANOSECONDS)))
         frames = wire.Frames()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from jaxobs.agent.main import AUTOGROUP, NICENESS
 from tests.agent.beside import PATIENCE, AgentProcess
+from tests.waiting import wait_for
 
 Start = Callable[..., AgentProcess]
 
@@ -33,10 +33,8 @@ def test_the_agents_process_and_its_session_come_after_the_job(start_agent: Star
     agent = start_agent().snapshot()["agent"]["pid"]
     assert os.getsid(agent) == agent
     assert os.getpriority(os.PRIO_PROCESS, agent) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
-    deadline = time.monotonic() + PATIENCE
-    while not (told := Path(f"/proc/{agent}/autogroup").read_text()).endswith(f"nice {NICENESS}\n"):
-        assert time.monotonic() < deadline, told
-        time.sleep(0.05)
+    told = Path(f"/proc/{agent}/autogroup")
+    wait_for(lambda: told.read_text().endswith(f"nice {NICENESS}\n"), f"the agent's niceness in {told}")
     assert AUTOGROUP.read_text() == before, "the job's own session was changed"
 
 

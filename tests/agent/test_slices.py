@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from benchmarks.decoding import generated_module
 from jaxobs.agent import analysis, slices
 from jaxobs.agent.analysis import Analysis, ModuleDone
-from jaxobs.agent.garbage import Garbage
 from jaxobs.agent.slices import Slices
 
 WORK = 0.0001
@@ -114,69 +111,9 @@ def test_from_one_module_to_the_next_is_a_rest_as_long_as_it_took(monkeypatch: p
     worker.submit(2, generated_module(2_100))
     began = time.monotonic()
     worker.start()
-    done = []
+    done: list[Any] = []
     while len(done) < 2:
         time.sleep(0.01)
         done += worker.finished()
     worker.stop()
     assert time.monotonic() - began >= analysis.LONGEST_REST
-
-
-OWN_PROCESS = """
-import gc
-from jaxobs.agent.garbage import Garbage
-garbage = Garbage(inline=False)
-garbage.take_over()
-assert gc.isenabled() and min(gc.get_threshold()[1:]) > 10**6
-frozen = gc.get_freeze_count()
-assert frozen > 1000
-with garbage.kept_from_collections(100):
-    kept = [[] for _ in range(1000)]
-assert gc.get_freeze_count() <= frozen
-with garbage.kept_from_collections(10**7):
-    pass
-assert gc.get_freeze_count() >= frozen + 1000
-"""
-
-
-def test_the_agents_process_never_collects_everything_in_the_middle_of_its_work() -> None:
-    subprocess.run([sys.executable, "-c", OWN_PROCESS], check=True, timeout=60)
-
-
-GROWN = """
-import gc, weakref
-from jaxobs.agent.garbage import GROWN_BYTES, Garbage
-
-class Cycle:
-    def __init__(self): self.itself = self
-
-resident = 100
-garbage = Garbage(inline=False, resident=lambda: resident)
-garbage.take_over()
-gone = weakref.ref(Cycle())
-with garbage.kept_from_collections(10**7):
-    pass
-garbage.collect(busy=False)
-assert gone() is not None
-resident += GROWN_BYTES + 1
-garbage.collect(busy=True)
-assert gone() is not None
-garbage.collect(busy=False)
-assert gone() is None
-again = weakref.ref(Cycle())
-garbage.collect(busy=False)
-assert again() is not None and gc.get_freeze_count() > 1000
-"""
-
-
-def test_garbage_that_was_set_aside_is_found_once_the_process_has_grown() -> None:
-    subprocess.run([sys.executable, "-c", GROWN], check=True, timeout=60)
-
-
-def test_the_jobs_own_collector_is_left_alone() -> None:
-    before = gc.get_threshold(), gc.get_freeze_count()
-    garbage = Garbage(inline=True)
-    garbage.take_over()
-    with garbage.kept_from_collections(10**7):
-        garbage.collect(busy=False)
-    assert (gc.get_threshold(), gc.get_freeze_count()) == before

@@ -27,7 +27,7 @@ TRACE = (Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xpla
 def send(agent: AgentProcess, events: Sequence[Event]) -> None:
     told, pieces = wire.payloads_apart(events)
     agent.pipe.sendall(b"".join(pieces))
-    agent.send(told)  # type: ignore[arg-type]
+    agent.send(told)
 
 
 def window(xspace: bytes, start: int) -> ProfileWindow:
@@ -45,9 +45,7 @@ def test_an_agent_reads_a_window_and_shows_its_operations(start_agent: Start) ->
     start = now() - 100 * NANOSECONDS
     backend = BackendFound("gpu", ((0, "AMD Instinct MI300X", "0"),), 0, 1, "0.10.2", "0.10.2", start)
     send(agent, [backend, step(start - NANOSECONDS // 2), window(TRACE, start)])
-    deadline = time.monotonic() + 20
-    while not (document := agent.snapshot())["operations"] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    document = agent.snapshot_when(lambda document: document["operations"])
     assert unexplained(document) == []
     row = next(row for row in document["operations"] if row["operation"] == "input_transpose_fusion")
     assert (row["bottleneck"], row["executions"]) == ("memory", 40)

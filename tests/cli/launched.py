@@ -6,23 +6,17 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from benchmarks.beside import without_settings
+from tests.jobs import ROOT, Outcome
+
 JAXOBS = [sys.executable, "-m", "jaxobs"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    stdout: str
-    stderr: str
 
 
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment, without settings of jaxobs, and with this source tree importable."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
+    kept = without_settings()
     path = [str(ROOT), str(ROOT / "plugins"), *filter(None, [kept.get("PYTHONPATH")])]
     return {**kept, "PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu", **extra}
 

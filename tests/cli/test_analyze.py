@@ -5,18 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from jaxobs.cli.analysis.table import report_text
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
-from launched import jaxobs
-from written import WrittenPlane, modules, space
+from tests.cli.launched import jaxobs
+from tests.trace.written import WrittenPlane, modules, space
 
 RECORDED = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
 PEAK_BYTES = 5.3e12

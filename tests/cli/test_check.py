@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,7 @@ from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
 from jaxobs.plugin.protocol import Remark
-
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import jaxobs
+from tests.cli.launched import jaxobs
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import jaxobs, outcome
+from tests.cli.launched import jaxobs, outcome
 
 BAD_INPUT = {
     "no command": ([], "jaxobs --help"),

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import JAXOBS, environment, jaxobs
-
 from jaxobs.cli.demonstration import report, training
 from jaxobs.cli.demonstration.model import Size, logits, loss
 from jaxobs.cli.demonstration.optimizer import initial_state, train_step
 from jaxobs.cli.demonstration.text import HELD_OUT_EVERY, NoTextError, read_text, windows
 from jaxobs.cli.demonstration.training import Outcome, write_checkpoint
+from tests.cli.launched import JAXOBS, environment, jaxobs
 
 TINY = Size(width=16, layers=2, heads=2, length=8, examples=2, learning_rate=1e-2, dtype="float32")
 PEAKS = {"JAXOBS_PEAK_FLOPS": '{"float32": 1e12}', "JAXOBS_PEAK_BYTES_PER_SECOND": "1e11"}

@@ -7,26 +7,22 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import environment, jaxobs, outcome
+from benchmarks.installed_plugin import install
+from tests.cli.launched import environment, jaxobs, outcome
 
 
-def install(folder: Path, module: str, entry_points: str) -> str:
-    """A distribution as pip would leave it; returns a PYTHONPATH on which it is found."""
-    information = folder / "broken-3.1.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 3.1\n")
-    (information / "entry_points.txt").write_text(entry_points)
-    (folder / "broken_plugin.py").write_text(module)
+def installed(folder: Path, module: str, entry_points: dict[str, str]) -> str:
+    """A PYTHONPATH on which a distribution of that module is found."""
+    install(folder, "broken_plugin", module, entry_points)
     return f"{folder}{os.pathsep}{environment()['PYTHONPATH']}"
 
 
 def test_a_broken_plugin_is_reported_and_the_others_are_listed(tmp_path: Path) -> None:
-    path = install(
+    lines = "empty = broken_plugin:Empty\nleaves = broken_plugin:leaves\nabsent = no_such_module:Plugin"
+    path = installed(
         tmp_path / "installed",
         "import sys\nclass Empty: pass\ndef leaves(): sys.exit(4)\n",
-        "[jaxobs.collectors]\nempty = broken_plugin:Empty\nleaves = broken_plugin:leaves\n"
-        "absent = no_such_module:Plugin\n",
+        {"jaxobs.collectors": lines},
     )
     answered = outcome([sys.executable, "-m", "jaxobs", "plugins", "--json"], tmp_path, PYTHONPATH=path)
     plugins = {plugin["name"]: plugin for plugin in json.loads(answered.stdout)}
@@ -35,7 +31,7 @@ def test_a_broken_plugin_is_reported_and_the_others_are_listed(tmp_path: Path) -
     assert "jaxobs_process_resident_bytes" in plugins["host"]["metrics"]
     refused = "Empty is not derived from Collector: write `class Empty(Collector)`"
     assert plugins["empty"]["error"].startswith(refused)
-    assert plugins["empty"]["distribution"] == "broken 3.1"
+    assert plugins["empty"]["distribution"] == "broken_plugin 1.0"
     assert plugins["leaves"]["error"] == "SystemExit: 4"
     assert "no_such_module" in plugins["absent"]["error"]
     text = outcome([sys.executable, "-m", "jaxobs", "plugins"], tmp_path, PYTHONPATH=path).stdout

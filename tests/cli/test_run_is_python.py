@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import JAXOBS, environment, jaxobs, outcome, without_summary
+from tests.cli.launched import JAXOBS, environment, jaxobs, outcome, without_summary
 
 SCRIPTS = {
     "prints": "print('out'); import sys; print('err', file=sys.stderr)",

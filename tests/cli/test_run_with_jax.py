@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import JAXOBS, environment, jaxobs, outcome, without_summary
+from tests.cli.launched import JAXOBS, environment, jaxobs, outcome, without_summary
+from tests.jobs import Outcome
 
 CONFIGURES = """
 import jax, jax.numpy as jnp, socket
@@ -94,6 +94,7 @@ def test_a_script_that_observes_itself_can_configure_its_jax_afterwards(tmp_path
     plain = outcome([sys.executable, "plain.py"], tmp_path)
     observed = jaxobs("run", "--", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
     assert plain.status == 0, plain.stderr
+    assert plain.stdout.splitlines()[0] == "3 1 float64"
     assert without_summary(observed) == plain
 
 
@@ -104,6 +105,15 @@ def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:
     assert (observed.status, len(observed.stdout.splitlines())) == (plain.status, 2)
     assert "jaxobs" not in observed.stdout
     assert observed.stderr == "jaxobs: no JAX backend was used; nothing to report\n"
+
+
+def opentelemetry_instrument(folder: Path, **settings: str) -> Outcome:
+    """What becomes of `script.py` under that launcher, without exporters of OpenTelemetry's own."""
+    launcher = Path(sys.executable).with_name("opentelemetry-instrument")
+    return outcome(
+        [str(launcher), sys.executable, "script.py"], folder, OTEL_TRACES_EXPORTER="none",
+        OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_EXPORTER_PROMETHEUS_PORT="0", **settings,
+    )  # fmt: skip
 
 
 def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_children(
@@ -118,11 +128,7 @@ def test_opentelemetry_instrument_observes_the_script_and_starts_nothing_in_its_
         "child = 'import threading, jax; print([thread.name for thread in threading.enumerate()])'\n"
         "subprocess.run([sys.executable, '-c', child], check=True)\n"
     )
-    launcher = Path(sys.executable).with_name("opentelemetry-instrument")
-    observed = outcome(
-        [str(launcher), sys.executable, "script.py"], tmp_path, OTEL_TRACES_EXPORTER="none",
-        OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_EXPORTER_PROMETHEUS_PORT="0",
-    )  # fmt: skip
+    observed = opentelemetry_instrument(tmp_path)
     assert (observed.status, observed.stdout) == (0, "True\n['MainThread']\n"), observed.stderr
 
 
@@ -137,12 +143,9 @@ def test_spans_of_the_application_and_metrics_of_jaxobs_are_of_one_instance(tmp_
         "page = urllib.request.urlopen(address).read().decode()\n"
         "print(trace.get_tracer_provider().resource.attributes['service.instance.id'] in page)\n"
     )
-    launcher = Path(sys.executable).with_name("opentelemetry-instrument")
-    observed = outcome(
-        [str(launcher), sys.executable, "script.py"], tmp_path, OTEL_TRACES_EXPORTER="none",
-        OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_EXPORTER_PROMETHEUS_PORT="0",
-        OTEL_EXPERIMENTAL_RESOURCE_DETECTORS="otel,service_instance",
-    )  # fmt: skip
+    observed = opentelemetry_instrument(
+        tmp_path, OTEL_EXPERIMENTAL_RESOURCE_DETECTORS="otel,service_instance"
+    )
     assert (observed.status, observed.stdout) == (0, "True\n"), observed.stderr
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from jaxobs.cli.console.terminal import is_styled, terminal_width
 from jaxobs.report.text_table import PLAIN_WIDTH
-
-sys.path.insert(0, str(Path(__file__).parent))
-from launched import JAXOBS, environment, jaxobs, outcome
+from tests.cli.launched import JAXOBS, environment, jaxobs, outcome
 
 PATH = environment()["PYTHONPATH"]
 

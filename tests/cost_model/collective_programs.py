@@ -11,8 +11,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 try:
     from jax import shard_map
-except ImportError:
-    from jax.experimental.shard_map import shard_map
+except ImportError:  # before JAX 0.7
+    from jax.experimental.shard_map import shard_map  # type: ignore[no-redef]  # the same, where it was before
 
 DEVICES = np.array(jax.devices())
 LINE = Mesh(DEVICES, ("x",))

@@ -1,5 +1,6 @@
 """What the tests of costs need: modules compiled by JAX, and modules written as HLO text."""
 
+import importlib
 import os
 import pickle
 import subprocess
@@ -14,11 +15,9 @@ import pytest
 from jaxobs.cost_model import ModuleCost, module_cost
 
 try:
-    from jaxlib._hlo import hlo_module_from_text  # jaxlib 0.10
+    hlo_module_from_text = importlib.import_module("jaxlib._hlo").hlo_module_from_text  # jaxlib 0.10
 except ImportError:
-    from jax._src.lib import xla_client
-
-    hlo_module_from_text = xla_client._xla.hlo_module_from_text
+    hlo_module_from_text = importlib.import_module("jax._src.lib").xla_client._xla.hlo_module_from_text
 
 
 @pytest.fixture(scope="session")

@@ -60,7 +60,7 @@ def test_every_figure_of_every_program_is_right_and_agrees_with_xla_where_that_c
     listed = {re.split(r"\s{2,}", line)[0] for line in done.stdout.splitlines()}
     assert [name for name in FROM_REAL_USE if name not in listed] == []
     count, right, compared = (
-        int(re.search(pattern, done.stdout, re.MULTILINE)[1])  # type: ignore[index]
+        int(re.search(pattern, done.stdout, re.MULTILINE)[1])  # type: ignore[index]  # else the test fails here
         for pattern in (r"^(\d+) programs\.", r"jaxobs is right on (\d+)", r"On the (\d+) modules of real products")
     )  # fmt: skip
     assert count >= 60

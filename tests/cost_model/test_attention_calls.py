@@ -6,7 +6,7 @@ import pytest
 
 
 def _attention(target, mask, *, results, operands="", extra="", **config):
-    config = json.dumps(
+    text = json.dumps(
         {
             "cudnn_fmha_backend_config": {
                 "intermediate_tensor_shape": {"dimensions": ["2", "4", "128", "128"]},
@@ -21,7 +21,7 @@ def _attention(target, mask, *, results, operands="", extra="", **config):
       v = bf16[2,128,2,32]{{3,2,1,0}} parameter(2)
       {operands}
       ROOT a = ({results}, u8[0]{{0}}) custom-call(q, k, v{extra}), custom_call_target="{target}",
-        backend_config={config}
+        backend_config={text}
     }}"""
 
 

@@ -1,6 +1,7 @@
 """Convolutions against a count of the positions that meet real elements."""
 
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -40,12 +41,11 @@ def test_positions_are_counted_as_defined(size, output, window, stride, low, win
 @settings(max_examples=200)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 9), st.integers(1, 5), st.integers(-4, 9))
 def test_windows_that_meet_nothing_are_left_out(size, output, window, stride, low):
-    class Dimension:
-        window_dilation = base_dilation = 1
-
-    Dimension.size, Dimension.stride, Dimension.padding_low = window, stride, low
+    dimension = SimpleNamespace(
+        window_dilation=1, base_dilation=1, size=window, stride=stride, padding_low=low
+    )
     meeting = sum(any(0 <= o * stride + k - low < size for k in range(window)) for o in range(output))
-    assert met_outputs(Dimension, size, output) == meeting
+    assert met_outputs(dimension, size, output) == meeting
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID", ((2, 1), (0, 3))])

@@ -17,13 +17,13 @@ PRODUCT = {
 
 
 def _gemm(target, type_, *, operands="", extra="", output="bf16[64,16]{1,0}", **config):
-    config = json.dumps({"operation_queue_id": "0", "gemm_backend_config": PRODUCT | config})
+    text = json.dumps({"operation_queue_id": "0", "gemm_backend_config": PRODUCT | config})
     return f"""ENTRY e {{
       a = {type_}[64,32]{{1,0}} parameter(0)
       b = {type_}[32,16]{{1,0}} parameter(1)
       {operands}
       ROOT c = ({output}, s8[4194304]{{0}}) custom-call(a, b{extra}), custom_call_target="{target}",
-        backend_config={config}
+        backend_config={text}
     }}"""
 
 
@@ -146,17 +146,20 @@ def test_a_pallas_kernels_estimate_is_taken_where_it_is_there(text_cost):
     assert unknown.unmodelled == ("tpu_custom_call",)
 
 
+TAKES_A_LAYER = """layers = f32[10,32,16]{2,1,0} parameter(0)
+      place = s32[] parameter(1)
+      zero = s32[] constant(0)
+      taken = f32[1,32,16]{2,1,0} dynamic-slice(layers, place, zero, zero), dynamic_slice_sizes={1,32,16}
+      weight = f32[32,16]{1,0} bitcast(taken)
+      x = f32[64,32]{1,0} parameter(2)"""
+
+
 def test_a_product_inside_a_fusion_counts_and_moves_what_crosses_the_fusions_edge(text_cost):
     """XLA wraps a slice, a library's product and an update into one fusion, to save the copies."""
     config = json.dumps({"gemm_backend_config": PRODUCT})
     found = text_cost(f"""
     f {{
-      layers = f32[10,32,16]{{2,1,0}} parameter(0)
-      place = s32[] parameter(1)
-      zero = s32[] constant(0)
-      taken = f32[1,32,16]{{2,1,0}} dynamic-slice(layers, place, zero, zero), dynamic_slice_sizes={{1,32,16}}
-      weight = f32[32,16]{{1,0}} bitcast(taken)
-      x = f32[64,32]{{1,0}} parameter(2)
+      {TAKES_A_LAYER}
       ROOT c = f32[64,16]{{1,0}} custom-call(x, weight), custom_call_target="__cublas$gemm", backend_config={config}
     }}
     ENTRY e {{
@@ -183,12 +186,7 @@ def test_the_workspace_of_a_product_inside_a_fusion_is_no_traffic(text_cost, tak
     }
     found = text_cost(f"""
     f {{
-      layers = f32[10,32,16]{{2,1,0}} parameter(0)
-      place = s32[] parameter(1)
-      zero = s32[] constant(0)
-      taken = f32[1,32,16]{{2,1,0}} dynamic-slice(layers, place, zero, zero), dynamic_slice_sizes={{1,32,16}}
-      weight = f32[32,16]{{1,0}} bitcast(taken)
-      x = f32[64,32]{{1,0}} parameter(2)
+      {TAKES_A_LAYER}
       {ends[taken_out]}
     }}
     ENTRY e {{
@@ -212,7 +210,7 @@ def test_a_target_without_a_rule_is_named_and_its_bytes_are_counted(text_cost):
 
 
 def test_anyones_rule_is_used_for_its_target(text_proto):
-    rules = BUILT_IN_RULES | {"mine": lambda call: call.matrix(1e6, vector_flops_by_type={"float32": 3.0})}
+    rules = {**BUILT_IN_RULES, "mine": lambda call: call.matrix(1e6, vector_flops_by_type={"float32": 3.0})}
     cost = module_cost(text_proto(CALL), custom_call_rules=rules).cost
     assert (cost.matrix_flops, cost.vector_flops, cost.bytes) == (1e6, 3, 512)
     assert cost.unmodelled == ()

@@ -69,13 +69,6 @@ def test_a_fusion_is_one_operation_and_free_instructions_are_none(cost_of):
     assert found.instruction_count > 1
 
 
-def test_module_name_is_the_jitted_functions(cost_of):
-    def train_step(x):
-        return x + 1
-
-    assert cost_of(train_step, jnp.ones(4)).module_name == "jit_train_step"
-
-
 def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(cost_of):
     layer = nn.Dense(8, name="head")
     x = jnp.ones((16, 32))

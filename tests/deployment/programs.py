@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.beside import free_ports, without_settings
+from tests.waiting import wait_for
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PATIENCE = 60.0
-"""Seconds: a start on a machine with two cores that others use as well."""
 
 
 def tool(name: str) -> Path:
@@ -31,14 +29,6 @@ def tool(name: str) -> Path:
     return Path(done.stdout.strip())
 
 
-def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
-
-
 def get(url: str, **parameters: str) -> Any:
     """The JSON of an answer, or its text where it is none."""
     query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
@@ -48,20 +38,6 @@ def get(url: str, **parameters: str) -> Any:
         return json.loads(body)
     except ValueError:
         return body
-
-
-def wait_for(what: Callable[[], Any], name: str, patience: float = PATIENCE) -> Any:
-    """What `what` gives once that is something; an address where nobody listens yet is nothing."""
-    deadline = time.monotonic() + patience
-    last: object = None
-    while time.monotonic() < deadline:
-        try:
-            if found := what():
-                return found
-        except (OSError, urllib.error.URLError) as error:
-            last = error
-        time.sleep(0.2)
-    raise AssertionError(f"{name} did not come within {patience:g} s; last: {last}")
 
 
 class Program:
@@ -150,42 +126,15 @@ class Jaeger:
         self._program.end()
 
 
-class Prometheus:
-    """A Prometheus with a configuration."""
-
-    def __init__(self, binary: Path, folder: Path, configuration: str, *flags: str) -> None:
-        (port,) = free_ports(1)
-        self.url = f"http://127.0.0.1:{port}"
-        folder.mkdir(exist_ok=True)
-        (folder / "prometheus.yml").write_text(configuration)
-        command: list[str | Path] = [
-            binary, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}", *flags,
-        ]  # fmt: skip
-        self._program = Program(command, folder / "prometheus.log")
-        wait_for(lambda: get(f"{self.url}/-/ready"), "Prometheus")
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = get(f"{self.url}/api/v1/query", query=expression)["data"]["result"]
-        return found
-
-    def value(self, expression: str) -> float | None:
-        found = self.query(expression)
-        assert len(found) <= 1, found
-        return float(found[0]["value"][1]) if found else None
-
-    def names(self) -> set[str]:
-        return set(get(f"{self.url}/api/v1/label/__name__/values")["data"])
-
-    def stop(self) -> None:
-        self._program.end()
-
-
 def demo(seconds: int, folder: Path, **variables: str) -> subprocess.Popen[str]:
     """The demo, with settings of its own alone; its result is JSON."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
     command = [sys.executable, "-m", "jaxobs", "demo", "--seconds", str(seconds), "--json"]
-    settings = {**kept, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", **variables}
+    settings = {
+        **without_settings(),
+        "JAX_PLATFORMS": "cpu",
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+        **variables,
+    }
     with (folder / "demo.log").open("w") as log:
         return subprocess.Popen(
             command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, stderr=log, text=True

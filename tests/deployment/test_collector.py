@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.deployment.programs import ROOT, Collector, Jaeger, Prometheus, demo, wait_for
+from tests.deployment.programs import ROOT, Collector, Jaeger, demo
+from tests.prometheus_server import EXEMPLARS, PrometheusServer
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.deployment, pytest.mark.timeout(400)]
 
@@ -33,7 +35,7 @@ class Seen:
 
     document: dict[str, Any]
     jaeger: Jaeger
-    prometheus: Prometheus
+    prometheus: PrometheusServer
     before_outage: int
     accepted_after: int
     refused: int
@@ -46,10 +48,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_server_binary: Pat
     collector = Collector(folder, jaeger.endpoint)
     collector.start()
     target = collector.metrics.removeprefix("http://").removesuffix("/metrics")
-    prometheus = Prometheus(
-        prometheus_server_binary, folder / "prometheus", SCRAPES.format(target=target),
-        "--enable-feature=exemplar-storage",
-    )  # fmt: skip
+    prometheus = PrometheusServer(
+        prometheus_server_binary, folder / "prometheus", SCRAPES.format(target=target), EXEMPLARS
+    )
     job = demo(
         SECONDS, folder, OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint, OTEL_METRIC_EXPORT_INTERVAL="1000",
         OTEL_BSP_SCHEDULE_DELAY="500", JAXOBS_PROMETHEUS="false", JAXOBS_SHUTDOWN_TIMEOUT="20",
@@ -75,7 +76,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_server_binary: Pat
         job.wait()
         collector.stop()
         jaeger.stop()
-        prometheus.stop()
+        prometheus.close()
 
 
 def test_what_was_sent_while_the_collector_was_away_arrived_and_what_was_lost_is_counted(seen: Seen) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.deployment.programs import Prometheus, demo, get, tool, wait_for
+from tests.deployment.programs import demo, get, tool
+from tests.prometheus_server import PrometheusServer
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.deployment, pytest.mark.timeout(300)]
 
@@ -18,26 +20,28 @@ SCRAPES_NOTHING = "storage: {tsdb: {out_of_order_time_window: 10m}}\n"
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    server = Prometheus(
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+    server = PrometheusServer(
         tool("prometheus"), tmp_path_factory.mktemp("receiver"), SCRAPES_NOTHING, "--web.enable-otlp-receiver",
         "--enable-feature=native-histograms",
     )  # fmt: skip
     yield server
-    server.stop()
+    server.close()
 
 
-def pushed(prometheus: Prometheus, folder: Path, **variables: str) -> tuple[dict[str, Any], set[str]]:
+def pushed(prometheus: PrometheusServer, folder: Path, **variables: str) -> tuple[dict[str, Any], set[str]]:
     """The demo's result, and the names on its own page just before its end."""
     job = demo(
-        8, folder, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=f"{prometheus.url}/api/v1/otlp/v1/metrics",
+        8, folder, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=f"{prometheus.address}/api/v1/otlp/v1/metrics",
         OTEL_METRIC_EXPORT_INTERVAL="1000", JAXOBS_SHUTDOWN_TIMEOUT="20", JAXOBS_PROFILE_BUDGET_RATIO="0",
         **variables,
     )  # fmt: skip
     names: set[str] = set()
     try:
         log = folder / "demo.log"
-        found = wait_for(lambda: re.search(r"http://localhost:\d+/metrics", log.read_text()), "the address")
+        found: Any = wait_for(
+            lambda: re.search(r"http://localhost:\d+/metrics", log.read_text()), "the address"
+        )
         while job.poll() is None:
             try:
                 page = str(get(found[0]))
@@ -52,7 +56,7 @@ def pushed(prometheus: Prometheus, folder: Path, **variables: str) -> tuple[dict
     return json.loads(output), names
 
 
-def test_every_name_is_the_same_as_on_the_page(prometheus: Prometheus, tmp_path: Path) -> None:
+def test_every_name_is_the_same_as_on_the_page(prometheus: PrometheusServer, tmp_path: Path) -> None:
     document, names = pushed(prometheus, tmp_path, JAXOBS_RUN="pushed")
     assert len(names) > 60
     steps = document["loops"]["train"]["steps"]
@@ -64,7 +68,7 @@ def test_every_name_is_the_same_as_on_the_page(prometheus: Prometheus, tmp_path:
     assert target["jaxobs_run"] == "pushed"
 
 
-def test_exponential_histograms_become_native_ones(prometheus: Prometheus, tmp_path: Path) -> None:
+def test_exponential_histograms_become_native_ones(prometheus: PrometheusServer, tmp_path: Path) -> None:
     document, _ = pushed(
         prometheus, tmp_path, JAXOBS_RUN="native",
         OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION="base2_exponential_bucket_histogram",

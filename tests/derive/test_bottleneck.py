@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, charge, decide
+from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, FEW_STEPS, charge, decide
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
@@ -62,7 +62,7 @@ def test_the_label_is_the_largest_share_or_unknown(components: dict[str, float],
     assert 0.0 <= verdict.confidence <= 1.0
     if verdict.confidence > 0:
         assert components[verdict.label] == max(components.values())
-        assert steps >= ENOUGH_STEPS
+        assert steps >= FEW_STEPS
     else:
         assert verdict.reason or verdict.label in {"unknown", "unmodelled"} or verdict.runner_up
     if verdict.shares:
@@ -86,10 +86,17 @@ def test_unexplained_time_lowers_the_confidence() -> None:
 
 
 def test_too_few_steps_or_no_time_are_unknown_with_a_reason() -> None:
-    for verdict in (decide({"compute": 10.0}, 4), decide({"compute": 0.1}, 100), decide({}, 0)):
+    few, short = decide({"compute": 9.0}, ENOUGH_STEPS - 1), decide({"compute": 0.1}, 100)
+    for verdict in (few, short, decide({"compute": 60.0}, 1), decide({}, 0)):
         assert (verdict.label, verdict.confidence, verdict.runner_up) == ("unknown", 0.0, None)
         assert verdict.reason
     assert decide({}, 0).shares == {}
+
+
+def test_few_long_steps_have_a_label_that_is_little_sure() -> None:
+    verdict = decide({"compute": 19.0, "compile": 1.0}, 3)
+    assert verdict.label == "compute"
+    assert 0.1 < verdict.confidence < 0.25
 
 
 def test_time_far_above_the_bound_is_latency_only_where_the_bound_holds_all_work() -> None:

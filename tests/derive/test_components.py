@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -65,7 +66,9 @@ def test_components_add_up_to_the_wall_time(
     runs: Counter[int], watched: bool,
 ) -> None:  # fmt: skip
     spent = {run: 0.01 * count for run, count in runs.items()}
-    piece = Slice(at(2), wall, steps, compiling, checkpoint, wait, runs=runs, spent=spent)
+    piece = Slice(
+        at(2), wall, steps, compiling, checkpoint=checkpoint, input_wait=wait, runs=runs, spent=spent
+    )
     components, told, *_ = components_of(piece, executables(), profile, all_watched=watched)
     assert set(components) == set(COMPONENTS)
     assert min(components.values()) >= 0.0
@@ -94,7 +97,12 @@ BUSY_HOST = HostShares(on_processor=1.0)
 def profile_of(busy: dict[str, float], **more: float) -> LoopProfile:
     """Of ten steps of 10 ms."""
     total = sum(busy.values())
-    values = {"steps": 10, "seconds": 0.1, "active_seconds": 0.1, "busy_seconds": total} | more
+    values: dict[str, Any] = {
+        "steps": 10,
+        "seconds": 0.1,
+        "active_seconds": 0.1,
+        "busy_seconds": total,
+    } | more
     return LoopProfile(time=at(1), windows=1, parts={"a": Part("f", 10, Counter(busy))}, **values)
 
 

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.wall_time.components import IN_FLIGHT, components_of
+from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
+from jaxobs.derive.loops.wall_time.components import components_of
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
 from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.profiler_windows.parts import parts_of
 from jaxobs.derive.profiler_windows.view import profile_view
-from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.model.events import Event, ExecutableRan, FunctionWatched
 from jaxobs.trace.stretches import stretch_time
-from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
+from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
 from tests.derive.test_step_times import completed
 from tests.derive.test_window_parts import loop, span
 
@@ -190,3 +191,34 @@ def test_the_edges_of_a_window_are_idle_no_longer_than_its_longest_operation() -
     found = stretch_time([(0.0, 10.0)], intervals, [], ["compute"], [0])
     assert found.edge_seconds == 2.0 + 2.0  # of 2 s before the first and 4 s after the last one
     assert stretch_time([(0.0, 10.0)], [], [], ["compute"], [0]).edge_seconds == 0.0
+
+
+def test_a_host_that_is_seen_to_wait_for_the_device_leaves_no_doubt_that_it_works() -> None:
+    """Most runs were timed in the first second, whose last steps were done in the next: its pace seems twice as fast."""
+    run, ahead, groups = 0.027, 20, 20
+    told: list[tuple[float, Event]] = []
+    for group in range(groups):
+        begun = 1.0 + group * ahead * run
+        for turn in range(ahead):
+            start = begun + turn / 1000
+            end = start + 1 / 1000 if turn < ahead - 1 else begun + ahead * run
+            told.append((end, step(group * ahead + turn, start, end, runs=(1,))))
+        done = begun + 8 * run
+        told.append((done, completed(group * ahead + 7, done)))
+        told.append(
+            (begun + ahead * run, main_thread(begun, begun + ahead * run, dispatch=0.02, device=0.52))
+        )
+        if group in {0, 1, 12}:
+            told += [(done, ExecutableRan(1, run, 0.0005, at(done)))] * (6 if group < 2 else 3)
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=2e10))
+    second = 2
+    for time, event in sorted(told, key=lambda one: one[0]):
+        while time > second:
+            fold.snapshot(at(second))
+            second += 1
+        fold.apply(event)
+    verdict = fold.snapshot(at(second)).to_dict()["loops"]["train"]["bottleneck"]
+    assert verdict["label"] == "compute"
+    assert verdict["confidence"] > 0.4  # at most 0.5, as long as no window tells of its operations

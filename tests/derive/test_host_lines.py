@@ -55,7 +55,7 @@ def test_a_main_thread_that_works_while_the_device_is_idle_is_host() -> None:
 
 @pytest.mark.parametrize("activity", ["device", "dispatch", "waiting", "unknown"])
 def test_whatever_else_it_does_is_not_host(activity: str) -> None:
-    loop = train(half_idle(main_thread(1, 11, **{activity: 10.0})))
+    loop = train(half_idle(main_thread(1, 11, loop="train", **{activity: 10.0})))
     assert loop["components"]["host"] == 0.0
     assert loop["components"]["unknown"] == pytest.approx(5.0)
     assert loop["device_idle"] == pytest.approx(0.5)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.model.events import Compilation, CompilePhaseEnded, Measured, Recorded, SourceReported
+from jaxobs.model.snapshot import Snapshot
 from jaxobs.vocabulary.labels import OTHER
 from tests.derive.made_up import applied, at, check, compiled, counters, families, new_fold, parsed, step
 
@@ -16,8 +17,8 @@ def compilation(function: str, number: int) -> Compilation:
     return Compilation(function, number, 1, at(1), (), "off", None, (), None)
 
 
-def series_count(snapshot: object) -> int:
-    return len(list(counters(snapshot)))  # type: ignore[arg-type]
+def series_count(snapshot: Snapshot) -> int:
+    return len(list(counters(snapshot)))
 
 
 def test_ten_thousand_function_names_stay_within_the_limit_and_lose_no_compile() -> None:

@@ -10,6 +10,7 @@ import pytest
 from jaxobs.model.events import (
     UNMARKED,
     Compilation,
+    Event,
     ExecutableRan,
     FunctionWatched,
     LoopDeclared,
@@ -195,7 +196,7 @@ def test_a_lower_bound_is_said_to_be_one() -> None:
 
 
 def test_phases_outside_steps_do_not_touch_the_loop() -> None:
-    events = [
+    events: list[Event] = [
         step(0, 1.0, 2.0),
         LoopEnded("train", at(2), 0),
         PhaseEnded("checkpoint", None, at(2), at(4), 0),

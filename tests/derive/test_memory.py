@@ -28,8 +28,8 @@ GIB = 2**30
 
 
 def sampled(device: int = 0, **known: Any) -> MemorySampled:
-    empty = {"in_use": None, "peak": None, "limit": None, "pool": None, "largest_free": None}
-    return MemorySampled(device, **(empty | {"reason": "", "time": at(1)} | known))  # type: ignore[arg-type]
+    empty: dict[str, Any] = {"in_use": None, "peak": None, "limit": None, "pool": None, "largest_free": None}
+    return MemorySampled(device, **(empty | {"reason": "", "time": at(1)} | known))
 
 
 def counted(groups: int = 1, **known: Any) -> LiveArraysCounted:
@@ -77,7 +77,8 @@ def test_of_a_device_that_was_not_sampled_nothing_is_said() -> None:
 
 @given(st.tuples(*[st.none() | st.integers(0, 2**40)] * 5))
 def test_whatever_is_told_nothing_is_made_up(amounts: tuple[int | None, ...]) -> None:
-    event = sampled(**dict(zip(("in_use", "peak", "limit", "pool", "largest_free"), amounts, strict=True)))
+    names = ("in_use", "peak", "limit", "pool", "largest_free")
+    event = sampled(0, **dict(zip(names, amounts, strict=True)))
     free, largest, fragmented, reason = fragmentation(event)
     assert all(value is None or value >= 0 for value in (free, largest, fragmented))
     assert (fragmented is None) == bool(reason)

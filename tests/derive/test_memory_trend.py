@@ -121,7 +121,8 @@ def test_kendall_s_statistic_is_as_by_hand() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1e12)), min_size=1, max_size=300))
 def test_each_stretch_keeps_its_highest(steps: list[tuple[float, float]]) -> None:
-    highest, second, expected = Highest(), 0.0, {}
+    highest, second = Highest(), 0.0
+    expected: dict[float, float] = {}
     for gap, value in steps:
         second += gap
         begin = math.floor(second / STRETCH_SECONDS) * STRETCH_SECONDS

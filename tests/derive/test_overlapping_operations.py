@@ -54,14 +54,14 @@ def joined(*every: Ran) -> Profiled:
     busy, span = found.busy / 1e12, (found.end - found.start) / 1e12
     device = DeviceTrace(
         "gpu", "host", "gpu", "example", {}, 0.0, span, busy, span - busy, 0.0, busy, 0.0, 0.0, 0.0, 0.0, times,
-        (ModuleTime("jit_f", 1, 1, "run ids", busy),), (),
+        (ModuleTime("jit_f", 1, 1, "run ids", busy),),
     )  # fmt: skip
     parts = tuple(
         OperationCost(f"op{index}", f"op{index}", "", f"layer{index % 2}", "model.py:1", 1, cost)
         for index, (_, _, cost, _) in enumerate(every)
     )
     whole = sum((part.cost for part in parts), Cost())
-    module = ModuleCost("jit_f", "abc", len(parts), whole, whole, parts)
+    module = ModuleCost("abc", len(parts), whole, parts)
     trace = Trace((HostTrace("host", (device,), {1: b"module"}, (), {}, None, None, 0),))
     return join(trace, lambda *_: module, {("host", "gpu"): PEAKS})
 

@@ -29,6 +29,7 @@ from tests.derive.made_up import (
     BEGAN,
     PEAKS,
     SECOND,
+    applied,
     at,
     backend,
     compiled,
@@ -44,7 +45,8 @@ MILLISECOND = 1_000_000
 @st.composite
 def stretches(draw: st.DrawFn) -> list[Any]:
     """Rows of one loop or two, one after the other in time, with completions, compiles and ends of loops between."""
-    time, numbers, items = BEGAN + SECOND, {"train": 0, "eval": 0}, []
+    time, numbers = BEGAN + SECOND, {"train": 0, "eval": 0}
+    items: list[Any] = []
     for _ in range(draw(st.integers(1, 6))):
         loop = draw(st.sampled_from(["train", "train", "eval"]))
         runs = draw(st.sampled_from([0, 1, -1, (1, 2)]))
@@ -75,8 +77,7 @@ def stretches(draw: st.DrawFn) -> list[Any]:
 
 def folded(items: list[Any], *, at_once: bool) -> Fold:
     fold = new_fold()
-    for event in (backend(), created(1), created(2), FunctionWatched(-1, "f", "several", at(0.2))):
-        fold.apply(event)
+    fold = applied(fold, [backend(), created(1), created(2), FunctionWatched(-1, "f", "several", at(0.2))])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module())
     for item in items:

@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.steps.intervals import Intervals
 from jaxobs.model.events import (
     UNMARKED,
     CompilePhaseStarted,
+    Event,
     FunctionWatched,
     LoopEnded,
     PhaseEnded,
     PhaseStarted,
     ProbeReported,
 )
+from jaxobs.model.intervals import Intervals
 from jaxobs.vocabulary.labels import EAGER
 from tests.derive.made_up import (
     BEGAN,
@@ -128,7 +129,7 @@ def test_while_a_compile_is_under_way_nothing_is_said_of_its_time() -> None:
 
 
 def test_loops_beside_each_other_on_two_threads_are_not_made_up_for_with_idle_time() -> None:
-    events = [
+    events: list[Event] = [
         step(0, 1.0, 9.0, thread=1), step(0, 1.0, 9.0, loop="other", thread=2),
         LoopEnded("train", at(9), 0), LoopEnded("other", at(9), 0),
     ]  # fmt: skip
@@ -193,7 +194,11 @@ def test_a_phase_that_is_called_initialisation_is_that_also_after_the_first_exec
 
 
 def test_goodput_is_absent_where_steps_were_dropped_on_their_way() -> None:
-    events = [step(0, 1.0, 5.0), step(9, 15.0, 19.0), ProbeReported(1_000, 600, 0, 0, 0.0, at(20.0))]
+    events: list[Event] = [
+        step(0, 1.0, 5.0),
+        step(9, 15.0, 19.0),
+        ProbeReported(1_000, 600, 0, 0, 0.0, at(20.0)),
+    ]
     process = applied(new_fold(), events).snapshot(at(20)).document["process"]
     assert process["goodput"] is None
     assert process["goodput_reason"].startswith("60 % of the events were dropped")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.model.events import ExecutableRan, FunctionWatched, ProbeReported, RunUnderWay
+from jaxobs.model.events import Event, ExecutableRan, FunctionWatched, ProbeReported, RunUnderWay
 from tests.derive.made_up import applied, at, backend, compiled, created, new_fold, step
 
-WATCHED = [backend(), created(1), FunctionWatched(-1, "f", "", at(0.1))]
+WATCHED: list[Event] = [backend(), created(1), FunctionWatched(-1, "f", "", at(0.1))]
 
 
 def test_a_run_that_lasts_is_shown_until_the_device_is_done_with_it() -> None:

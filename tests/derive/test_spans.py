@@ -149,7 +149,8 @@ def test_step_spans_are_rate_limited_a_loop() -> None:
 
 def test_a_step_that_is_slow_and_sampled_has_one_span() -> None:
     events: list[Event] = [step(i, i * 0.1, i * 0.1 + 0.1, runs=(1,)) for i in range(10)]
-    slow, done = step(10, 1.0, 20.0, runs=(1,)), StepCompleted("train", 10, at(20), 1_000)
+    slow: Event = step(10, 1.0, 20.0, runs=(1,))
+    done: Event = StepCompleted("train", 10, at(20), 1_000)
     for order in ([slow, done], [done, slow]):
         found = spans([*events, *order])
         assert [dict(span.attributes)["jax.step"] for span in found] == [10]

@@ -48,7 +48,7 @@ def stepped(steps: int = ORDINARY, length: float = 0.1, loop: str = "train") -> 
 
 def after(fold: Fold, **last: float) -> dict[str, float]:
     """A step from second 20 on that took 100 s, and the end of the loop."""
-    applied(fold, [step(ORDINARY, 20.0, 120.0, **last), LoopEnded("train", at(120), 0)])  # type: ignore[arg-type]
+    applied(fold, [step(ORDINARY, 20.0, 120.0, **last), LoopEnded("train", at(120), 0)])  # type: ignore[arg-type]  # numbers by name
     return run_seconds(fold, 120.0)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import itertools
+import math
 
-from jaxobs.model.events import (
-    ExecutableRan,
-    LoopEnded,
-    StepCompleted,
-)
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.observed.runs import histogram_quantile
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.metrics.catalogue import loop_metrics
+from jaxobs.model.events import Event, ExecutableRan, LoopEnded, StepCompleted, StepUnseen
 from tests.derive.made_up import (
     MILLISECOND,
     PEAKS,
@@ -50,7 +54,11 @@ def test_a_device_that_goes_on_after_the_loop_tells_its_step_time() -> None:
 
 
 def test_what_lies_between_two_times_that_a_loop_is_entered_is_no_step_time() -> None:
-    steps = [step(0, 0.0, 0.1, runs=(1,)), LoopEnded("train", at(0.1), 0), step(1, 50.0, 50.1, runs=(1,))]
+    steps: list[Event] = [
+        step(0, 0.0, 0.1, runs=(1,)),
+        LoopEnded("train", at(0.1), 0),
+        step(1, 50.0, 50.1, runs=(1,)),
+    ]
     fold = applied(new_fold(), [*steps, completed(0, 0.1), completed(1, 50.1)])
     assert fold.snapshot(at(51)).to_dict()["loops"]["train"]["step_seconds"] is None
 
@@ -73,7 +81,9 @@ def test_a_pause_between_two_steps_is_no_step_time(late: bool) -> None:
     """Somebody thinks for ten minutes between two cells of a notebook."""
     steps = [step(0, 1.0, 2.0, runs=(1,)), step(1, 602.0, 603.0, runs=(1,))]
     ends = [completed(0, 2.0), completed(1, 603.0)]
-    order = [steps[0], ends[0], steps[1], ends[1]] if late else [steps[0], ends[0], ends[1], steps[1]]
+    order: list[Event] = (
+        [steps[0], ends[0], steps[1], ends[1]] if late else [steps[0], ends[0], ends[1], steps[1]]
+    )
     fold = applied(new_fold(), order)
     assert fold.snapshot(at(604)).to_dict()["loops"]["train"]["step_seconds"] == pytest.approx(1.0)
 
@@ -131,6 +141,80 @@ def test_without_completions_step_time_needs_a_second_of_host_turns() -> None:
     loop = fold.snapshot(at(10)).to_dict()["loops"]["train"]
     assert loop["step_seconds"] == pytest.approx(0.01, rel=0.02)
     assert loop["step_seconds_source"] == "host"
+
+
+def ahead(fold: Fold, steps: int, device: float, unseen: float, *, wait_every: int = 10**9) -> float:
+    """The host runs 32 steps ahead of a device that takes so long, and waits for it at times; when it has ended."""
+    now = done = 0.0
+    behind: list[float] = []
+    for number in range(steps):
+        begun = now
+        now += 1e-4
+        done = max(done, now) + device
+        behind = [end for end in [*behind, done] if end > now]
+        if len(behind) > 32:
+            now = behind[-33]
+        if number % wait_every == wait_every - 1:
+            now = done
+        fold.apply(step(number, begun, now, runs=(1,)))
+        if begun < unseen <= now:
+            fold.apply(StepUnseen("train", number, at(now)))
+    return now
+
+
+@pytest.mark.parametrize("device", [0.02, 0.05, 0.2])
+def test_what_a_host_did_while_it_filled_the_devices_queue_is_no_step_time(device: float) -> None:
+    """No output can be asked; the first 32 steps took the host nothing."""
+    fold = new_fold()
+    end = ahead(fold, 100, device, unseen=0.001)
+    loop = fold.snapshot(at(end)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(device, rel=0.01)
+    assert loop["step_seconds_source"] == "host"
+
+
+@pytest.mark.parametrize("wait_every", [20, 50])
+def test_few_turns_of_a_host_that_waits_at_times_for_many_steps_at_once_are_no_step_time(
+    wait_every: int,
+) -> None:
+    """Where its turns begin and end the device may be 32 steps behind."""
+    fold = new_fold()
+    end = ahead(fold, 160, 0.05, unseen=0.001, wait_every=wait_every)
+    assert fold.snapshot(at(end)).to_dict()["loops"]["train"]["step_seconds"] is None
+    fold = new_fold()
+    end = ahead(fold, 400, 0.05, unseen=0.001, wait_every=wait_every)
+    loop = fold.snapshot(at(end)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.05, rel=0.1)
+
+
+def test_step_time_of_outputs_that_cannot_be_asked_is_known_after_a_second_of_full_queue() -> None:
+    fold = new_fold()
+    end = ahead(fold, 32 + 22, 0.05, unseen=0.001)
+    assert end < 1.2
+    loop = fold.snapshot(at(end)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(0.05, rel=0.01)
+
+
+def test_epochs_no_longer_than_the_devices_queue_tell_no_step_time_where_no_output_can_be_asked() -> None:
+    """The host waits behind each: what the device takes is spent there."""
+    fold, now = new_fold(), 0.0
+    for number in range(600):
+        fold.apply(step(number, now, now + 1e-3, runs=(1,)))
+        fold.apply(StepUnseen("train", number, at(now)))
+        now += 1e-3
+        if number % 30 == 29:
+            fold.apply(LoopEnded("train", at(now), 0))
+            now += 1.5
+    loop = fold.snapshot(at(now)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] is None
+    assert loop["step_seconds_reason"]
+
+
+def test_a_completion_of_another_call_is_better_than_the_hosts_turns() -> None:
+    fold = applied(new_fold(), [step(i, i * 0.1, (i + 1) * 0.1, runs=(1, 2)) for i in range(60)])
+    applied(fold, [StepUnseen("train", 3, at(0.4)), completed(0, 0.2), completed(50, 10.2)])
+    applied(fold, [StepUnseen("train", 55, at(5.6))])
+    loop = fold.snapshot(at(6)).to_dict()["loops"]["train"]
+    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.2), "completions")
 
 
 def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
@@ -197,3 +281,16 @@ def test_compiles_later_on_are_part_of_the_pace_and_said_to_be() -> None:
     loop = fold.snapshot(at(2.1)).to_dict()["loops"]["train"]
     assert loop["steps_per_second"] == pytest.approx(5.5)
     assert "compiles took 45 %" in loop["steps_per_second_reason"]
+
+
+@given(st.floats(1.01e-5, 9.9), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_a_quantile_of_steps_that_all_take_the_same_time_is_that_time(took: float, quantile: float) -> None:
+    """As Prometheus reads it, somewhere within one bucket: to 10 %, and the median to 5.3 %."""
+    fold = new_fold()
+    fold.series.observe(loop_metrics.STEP_SECONDS, ("train",), took, 1_000)
+    counts = families(fold.snapshot(at(1)))["jaxobs_step_seconds"]["train",].counts
+    bounds = (*loop_metrics.STEP_BUCKETS, math.inf)
+    cumulative = [list(one) for one in zip(bounds, itertools.accumulate(counts), strict=True)]
+    assert histogram_quantile(cumulative, quantile) == pytest.approx(
+        took, rel=0.053 if quantile == 0.5 else 0.105
+    )

@@ -16,6 +16,8 @@ from jaxobs.derive.devices.throttling import (
     remark_on,
 )
 from jaxobs.derive.devices.view import clocks_view
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
 from jaxobs.model.figure import Figure
@@ -23,12 +25,10 @@ from jaxobs.model.metrics import Catalogue, Metric
 from tests.derive.made_up import (
     BEGAN,
     CLOCK,
-    CORE_METRICS,
     FACTS,
     PEAKS,
     RESOURCE,
     SECOND,
-    Fold,
     applied,
     at,
     backend,
@@ -51,7 +51,7 @@ READINGS = (
     DeviceReading("memory_clock_limit", HIGHEST, (("kind", "memory"),)),
     DeviceReading("throttled", HELD, reasons=("heat", "power")),
 )
-SERIES = {
+SERIES: dict[str, dict[tuple[str, ...], float]] = {
     BUSY_SHARE.name: {("0",): 0.98, ("1",): 0.5},
     FREQUENCY.name: {("shader", "0"): 1.24e9, ("memory", "0"): 2.6e9, ("shader", "1"): 2e9},
     HIGHEST.name: {("shader", "0"): 2e9, ("memory", "0"): 2.6e9, ("shader", "1"): 2e9},
@@ -83,7 +83,7 @@ def test_a_metric_without_the_labels_that_are_needed_is_refused(
     quantity: str, metric: Metric, where: tuple[tuple[str, str], ...]
 ) -> None:
     with pytest.raises(ValueError, match="lacks labels"):
-        DeviceReading(quantity, metric, where)  # type: ignore[arg-type]
+        DeviceReading(quantity, metric, where)  # type: ignore[arg-type]  # of any word
 
 
 SLOW = Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, None, ("power",))

@@ -64,7 +64,7 @@ def device(
         stretches["train\0input"] = StretchTime(waiting[0], waiting[1], 0.0, charged, 0.0)
     return DeviceTrace(
         name, "host", "gpu", "example", {}, 0.0, seconds, busy, seconds - busy, gap, busy, 0.0, 0.0, 0.0, 0.0,
-        tuple(operations), (ModuleTime("jit_f", 1, runs, "run ids", busy),), (), stretches=stretches,
+        tuple(operations), (ModuleTime("jit_f", 1, runs, "run ids", busy),), stretches=stretches,
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def cost_of(*operations: tuple[str, Cost, float], exact: bool = True, fingerprin
     cost = sum((part.cost for part in parts), Cost())
     if not exact:
         cost = Cost(cost.matrix_flops_by_type, bytes=cost.bytes, exact=False, inexact_reasons=("loop w",))
-    return ModuleCost("jit_f", fingerprint, len(parts), cost, cost if exact else None, parts)
+    return ModuleCost(fingerprint, len(parts), cost, parts)
 
 
 COMPUTE = Cost(matrix_flops_by_type={"float32": 1e10}, bytes=1e6)  # 10 ms at 1 TFLOP/s

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.training import Training
-from tests.otel.job import Receiver
+from tests.otel.conftest import receiver
+
+__all__ = ["receiver"]  # a fixture
 
 
 @pytest.fixture
@@ -23,12 +25,3 @@ def start_training(tmp_path: Path) -> Iterator[Callable[..., Training]]:
     yield start
     for training in started:
         training.close()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    """A real OTLP/HTTP endpoint."""
-    receiver = Receiver()
-    yield receiver
-    receiver.server.shutdown()
-    receiver.server.server_close()

@@ -15,7 +15,7 @@ Start = Callable[..., Training]
 
 def advice_of(document: dict[str, Any], condition: str) -> dict[str, Any]:
     """The one piece of that condition."""
-    told = [piece for piece in document["advice"] if piece["condition"] == condition]
+    told: list[dict[str, Any]] = [piece for piece in document["advice"] if piece["condition"] == condition]
     assert len(told) == 1, (document["advice"], document["loops"], document["process"])
     return told[0]
 

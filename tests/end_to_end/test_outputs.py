@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.agent.beside import install
-from tests.end_to_end.training import Training, page, wait_for
+from benchmarks.installed_plugin import install
+from tests.end_to_end.training import Training, page
 from tests.otel.job import Receiver
+from tests.waiting import wait_for
 
 Start = Callable[..., Training]
 
@@ -231,8 +232,7 @@ def page_with(address: str, piece: str) -> str:
         text = page(address)
         return text if piece in text else ""
 
-    text: str = wait_for(found, piece, 10)
-    return text
+    return wait_for(found, piece, 10)
 
 
 def children_of(process: int) -> list[int]:

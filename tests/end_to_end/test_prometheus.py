@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.training import Server, Training, page, wait_for
+from tests.end_to_end.training import Training, page, prometheus_of
+from tests.waiting import wait_for
 
 STEPS = 300
 PAUSED = f"""
@@ -25,18 +25,12 @@ say(ended=True)
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
 def test_promql_says_the_steps_and_flops_of_the_process_itself(
     start_training: Callable[..., Training], prometheus_server_binary: Path, promtool: Path, tmp_path: Path
 ) -> None:
     targets = tmp_path / "targets"
     training = start_training(PAUSED, JAXOBS_FILE_SD_DIRECTORY=str(targets), JAXOBS_RUN="night")
-    server = Server(prometheus_server_binary, tmp_path, targets, free_port())
+    server = prometheus_of(prometheus_server_binary, tmp_path, targets)
     try:
         heard = training.hear()
         document, address = heard["document"], heard["address"]
@@ -47,14 +41,14 @@ def test_promql_says_the_steps_and_flops_of_the_process_itself(
         assert executable["runs"] == STEPS
 
         steps = 'jaxobs_steps_total{loop="train"}'
-        wait_for(lambda: server.query(steps) == STEPS, "300 steps in Prometheus")
-        assert server.query("sum(jaxobs_flops_total)") == flops
-        assert server.query("sum(jaxobs_step_component_seconds_total)") == pytest.approx(
+        wait_for(lambda: server.value(steps) == STEPS, "300 steps in Prometheus")
+        assert server.value("sum(jaxobs_flops_total)") == flops
+        assert server.value("sum(jaxobs_step_component_seconds_total)") == pytest.approx(
             document["loops"]["train"]["wall_seconds"], rel=1e-6
         )
-        assert server.query('target_info{jaxobs_run="night"}') == 1.0
-        assert server.query('jaxobs_build_info{agent="process"}') == 1.0
-        assert server.query('jaxobs_examples_total{loop="train"}') == STEPS * 32
+        assert server.value('target_info{jaxobs_run="night"}') == 1.0
+        assert server.value('jaxobs_build_info{agent="process"}') == 1.0
+        assert server.value('jaxobs_examples_total{loop="train"}') == STEPS * 32
 
         checked = subprocess.run(
             [promtool, "check", "metrics"],
@@ -69,21 +63,21 @@ def test_promql_says_the_steps_and_flops_of_the_process_itself(
         training.go_on()
         again = training.hear()["document"]["loops"]["train"]
         assert again["steps"] == STEPS + 100
-        wait_for(lambda: server.query(steps) == STEPS + 100, "400 steps in Prometheus")
-        increase = server.query('increase(jaxobs_steps_total{loop="train"}[1m])')
+        wait_for(lambda: server.value(steps) == STEPS + 100, "400 steps in Prometheus")
+        increase = server.value('increase(jaxobs_steps_total{loop="train"}[1m])')
         assert increase is not None
         assert 90 <= increase <= 2 * (STEPS + 100)
-        rate = server.query('rate(jaxobs_steps_total{loop="train"}[1m])')
+        rate = server.value('rate(jaxobs_steps_total{loop="train"}[1m])')
         assert rate is not None
         assert 0 < rate < 1 / 0.002  # no step was faster than its pause
-        quantile = server.query(
+        quantile = server.value(
             'histogram_quantile(0.5, rate(jaxobs_step_host_seconds_bucket{loop="train"}[1m]))'
         )
         assert quantile is not None
         assert 0.001 < quantile < 0.1
 
         exemplars = server.get(
-            "/api/v1/query_exemplars", query="jaxobs_compile_seconds_bucket", start="0", end="9999999999"
+            "query_exemplars", query="jaxobs_compile_seconds_bucket", start="0", end="9999999999"
         )
         found = [exemplar["labels"] for series in exemplars for exemplar in series["exemplars"]]
         assert found

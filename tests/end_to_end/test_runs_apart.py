@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from tests.end_to_end.test_prometheus import free_port
-from tests.end_to_end.training import Server, Training, wait_for
+from benchmarks.beside import free_port
+from tests.end_to_end.training import Training, prometheus_of
+from tests.waiting import wait_for
 
 FEW = """
 with jaxobs.instrument() as obs:
@@ -22,8 +24,12 @@ def test_two_runs_on_one_port_are_two_series_and_each_says_who_it_is(
     start_training: Callable[..., Training], prometheus_server_binary: Path, tmp_path: Path
 ) -> None:
     targets, port = tmp_path / "targets", str(free_port())
-    server = Server(prometheus_server_binary, tmp_path, targets, free_port())
+    server = prometheus_of(prometheus_server_binary, tmp_path, targets)
     shared = {"JAXOBS_FILE_SD_DIRECTORY": str(targets), "OTEL_EXPORTER_PROMETHEUS_PORT": port}
+
+    def has_twenty_steps(run: str) -> bool:
+        return server.value(f'jaxobs_steps_total{{jaxobs_run="{run}"}}') == 20
+
     try:
         addresses = []
         for run, more in (("first", {}), ("llama", SLURM)):
@@ -32,23 +38,21 @@ def test_two_runs_on_one_port_are_two_series_and_each_says_who_it_is(
             heard = training.hear()
             addresses.append(heard["address"])
             assert heard["process"]["run"] == run
-            wait_for(
-                lambda run=run: server.query(f'jaxobs_steps_total{{jaxobs_run="{run}"}}') == 20, f"run {run}"
-            )
-            found = server.get("/api/v1/query", query=f'jaxobs_run_info{{run="{run}"}}')["result"]
+            wait_for(partial(has_twenty_steps, run), f"run {run}")
+            found = server.query(f'jaxobs_run_info{{run="{run}"}}')
             (labels,) = [series["metric"] for series in found]
             assert (labels["jaxobs_run"], labels["jaxobs_rank"], labels["rank"]) == (run, "0", "0")
             assert labels.get("attempt") == ("1" if more else None)  # Prometheus drops an empty label
             assert labels["user"] == ("ada" if more else labels["user"])
-            assert server.query(f'target_info{{jaxobs_run="{run}", jax_process_index="0"}}') == 1.0
-            heard_at = server.query(f'jaxobs_job_last_heard_timestamp_seconds{{jaxobs_run="{run}"}}')
+            assert server.value(f'target_info{{jaxobs_run="{run}", jax_process_index="0"}}') == 1.0
+            heard_at = server.value(f'jaxobs_job_last_heard_timestamp_seconds{{jaxobs_run="{run}"}}')
             assert heard_at is not None
             assert abs(time.time() - heard_at) < 10
             training.go_on()
             training.close()
         assert addresses[0] == addresses[1], "one port, one after the other"
         series = server.get(
-            "/api/v1/series",
+            "series",
             **{"match[]": 'jaxobs_steps_total{jaxobs_rank="0"}', "start": str(time.time() - 600)},
         )
         assert {found["jaxobs_run"] for found in series} == {"first", "llama"}

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import time
-import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
+
+from benchmarks.beside import without_settings
+from tests.prometheus_server import EXEMPLARS, PrometheusServer
 
 PATIENCE = 40.0
 """Seconds: JAX's import and first compile on a loaded machine with two cores."""
@@ -51,15 +52,14 @@ class Training:
 
     def __init__(self, script: str, environment: Mapping[str, str], errors: Path) -> None:
         self._errors = errors
-        names = [name for name in os.environ if name.startswith(("OTEL_", "JAXOBS_"))]
-        clean = {name: value for name, value in os.environ.items() if name not in names}
         path = os.pathsep.join([*environment.get("PYTHONPATH", "").split(os.pathsep), *sys.path])
         with errors.open("w") as standard_error:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PREPARE + script],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=standard_error, text=True,
                 env={
-                    **clean, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAXOBS_INTERVAL": "0.2",
+                    **without_settings(), "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+                    "JAXOBS_INTERVAL": "0.2",
                     **environment, "PYTHONPATH": path,
                 },
             )  # fmt: skip
@@ -102,54 +102,14 @@ def page(address: str, accept: str = "text/plain") -> str:
     return text
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """The first true answer of `condition`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.05)
-    return answer
-
-
-class Server:
-    """A real Prometheus that finds its targets in a folder."""
-
-    def __init__(self, binary: Path, folder: Path, targets: Path, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}"
-        configuration = folder / "prometheus.yml"
-        configuration.write_text(
-            "global: {scrape_interval: 500ms}\n"
-            "scrape_configs:\n"
-            "- job_name: jax\n"
-            "  honor_labels: true\n"
-            "  file_sd_configs:\n"
-            f"  - {{files: ['{targets}/*.json'], refresh_interval: 1s}}\n"
-        )
-        with (folder / "prometheus.log").open("w") as log:
-            self.process = subprocess.Popen(
-                [
-                    binary, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage",
-                    "--log.level=warn",
-                ],
-                stdout=log, stderr=log,
-            )  # fmt: skip
-
-    def get(self, path: str, **parameters: str) -> Any:
-        with urllib.request.urlopen(
-            f"{self._url}{path}?{urllib.parse.urlencode(parameters)}", timeout=5
-        ) as answer:
-            return json.loads(answer.read())["data"]
-
-    def query(self, expression: str) -> float | None:
-        """The value of the one series; None where there is none."""
-        try:
-            found = self.get("/api/v1/query", query=expression)["result"]
-        except OSError:
-            return None
-        assert len(found) <= 1, found
-        return float(found[0]["value"][1]) if found else None
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(PATIENCE)
+def prometheus_of(binary: Path, folder: Path, targets: Path) -> PrometheusServer:
+    """Finds its targets in a folder."""
+    configuration = (
+        "global: {scrape_interval: 500ms}\n"
+        "scrape_configs:\n"
+        "- job_name: jax\n"
+        "  honor_labels: true\n"
+        "  file_sd_configs:\n"
+        f"  - {{files: ['{targets}/*.json'], refresh_interval: 1s}}\n"
+    )
+    return PrometheusServer(binary, folder, configuration, EXEMPLARS)

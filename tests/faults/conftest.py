@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import ROOT, run, start, unused_port
+from tests.jobs import ROOT, run, start
 from tests.otel.conftest import black_hole, receiver, refusing
 
-__all__ = ["black_hole", "receiver", "refusing", "run", "start", "unused_port"]  # fixtures
+__all__ = ["black_hole", "receiver", "refusing", "run", "start"]  # fixtures
 
 
 @pytest.fixture

@@ -169,6 +169,7 @@ ROWS: dict[int, Row] = {
     36: Row("the script configures JAX after instrument(), or under a launcher", (
         "safety/test_the_job_is_as_without.py::test_what_the_script_configures_after_instrument_works",
         "cli/test_run_with_jax.py::test_the_script_and_its_jax_are_as_without",
+        "cli/test_run_with_jax.py::test_a_script_that_observes_itself_can_configure_its_jax_afterwards",
     )),
     37: Row("events, scrapes, starts and stops without end", (
         "prometheus/test_server.py::test_a_thousand_scrapes_and_fifty_starts_leave_nothing_behind",

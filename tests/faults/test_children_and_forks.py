@@ -8,13 +8,14 @@ import os
 import signal
 import socket
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.waiting import wait_for
 
 REAPS = """
 import signal, warnings
@@ -165,17 +166,13 @@ def test_children_forked_while_jaxobs_starts_hold_nothing_of_ours(
     job.wait_for("running")
     first = job.agent()
     first.process.kill()
-    deadline = time.monotonic() + 20
-    while not (others := [agent for agent in job.agents() if agent.pid != first.process.pid]):
-        assert time.monotonic() < deadline, "the job has not noticed that its agent is gone"
-        time.sleep(0.05)
+    others = wait_for(
+        lambda: [agent for agent in job.agents() if agent.pid != first.process.pid], "another agent", 20
+    )
     job.process.kill()
     outcome = job.end()
     assert outcome.stderr == "jaxobs: the agent is gone; it is started again\n"
-    deadline = time.monotonic() + 20
-    while any(agent.is_running() for agent in others):
-        assert time.monotonic() < deadline, "the agent has not noticed that its job is gone"
-        time.sleep(0.05)
+    wait_for(lambda: not any(agent.is_running() for agent in others), "the end of the job's agent", 20)
     assert address
 
 
@@ -242,9 +239,7 @@ def test_children_forked_while_the_job_is_scraped_listen_nowhere_and_swallow_no_
     scrapers = [threading.Thread(target=scrape) for _ in range(3)]
     for scraper in scrapers:
         scraper.start()
-    deadline = time.monotonic() + 10
-    while len(answers) < 10 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: len(answers) >= 10, "the scrapers", 10)
     job.say("go")
     said = [job.process.stdout.readline().strip() for _ in range(21)]
     over.set()

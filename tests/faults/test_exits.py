@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import Agent
+from tests.waiting import wait_for
 
 TRAINS = """
 import atexit
@@ -108,14 +109,6 @@ for _ in obs.steps(iter(int, 1)):
 ENDINGS = {"SIGTERM": signal.SIGTERM, "SIGKILL": signal.SIGKILL, "abort": signal.SIGABRT, "_exit": -5}
 
 
-def wait_for(file: Path, seconds: float = 15.0) -> str:
-    deadline = time.monotonic() + seconds
-    while not file.exists():
-        assert time.monotonic() < deadline, f"there is no {file}"
-        time.sleep(0.05)
-    return file.read_text()
-
-
 @pytest.mark.fault(47)
 @pytest.mark.parametrize("how", ENDINGS)
 def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_log_has_named(
@@ -134,7 +127,7 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
     assert outcome.status == -ENDINGS[how]
     file = tmp_path / f"jaxobs-process{job.process.pid}-killed.txt"
     assert f"if the job is killed its last summary is in {file}" in outcome.stderr
-    text = wait_for(file)
+    text = wait_for(file.read_text, str(file), 15)
     assert text.startswith("The job ended without a word: it was killed, or ended by os._exit.\n")
     assert "train" in text
     assert file.stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.beside import install
+from benchmarks.installed_plugin import install
 
 METHODS = {
     "probe": ("__init__", "start", "sample", "stop"),

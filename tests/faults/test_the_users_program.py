@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.cli.launched import jaxobs, outcome, without_summary
 
 COUNTS = """
 import collections, json, threading
@@ -207,36 +203,3 @@ def test_listeners_that_the_user_clears_are_registered_again_and_counted(run: Ca
     outcome = run(CLEARS, JAXOBS_INTERVAL="0.2")
     assert (outcome.status, outcome.stderr) == (0, "")
     assert outcome.stdout.splitlines() == ["['jaxobs_listener_restored_total 3.0']", "1 True"]
-
-
-CONFIGURES = """
-import os, socket
-os.environ["JAX_ENABLE_X64"] = "1"
-import jax, jax.numpy as jnp
-if hasattr(jax.config, "jax_num_cpu_devices"):
-    jax.config.update("jax_num_cpu_devices", 3)
-with socket.socket() as free:
-    free.bind(("localhost", 0))
-    port = free.getsockname()[1]
-jax.distributed.initialize(f"localhost:{port}", num_processes=1, process_id=0)
-print(jax.device_count(), jax.process_count(), jnp.arange(3.0).sum().dtype, flush=True)
-step = jax.jit(lambda x: x * 1.1)
-for _ in range(50): y = step(jnp.arange(4.0))
-print(y)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.fault(36)
-@pytest.mark.parametrize(
-    "first", ["", "import jaxobs; jaxobs.instrument()\n"], ids=["run", "instrument and run"]
-)
-def test_what_a_script_configures_works_under_a_launcher(tmp_path: Path, first: str) -> None:
-    (tmp_path / "plain.py").write_text(CONFIGURES)
-    (tmp_path / "script.py").write_text(first + CONFIGURES)
-    plain = outcome([sys.executable, "plain.py"], tmp_path)
-    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
-    assert plain.status == 0, plain.stderr
-    assert plain.stdout.splitlines()[0] == "3 1 float64"
-    assert without_summary(observed) == plain
-    assert "compiled functions" in observed.stderr  # the summary

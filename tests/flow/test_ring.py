@@ -146,7 +146,8 @@ def step(number: int) -> tuple[Any, ...]:
 def test_steps_come_out_whole_and_in_their_place_among_other_events(
     capacity: int, what: list[tuple[bool, int]], limit: int | None
 ) -> None:
-    ring, sent = Ring(capacity), []
+    ring = Ring(capacity)
+    sent: list[tuple[bool, int]] = []
     for is_step, count in what:
         for _ in range(count):
             number = len(sent)
@@ -158,12 +159,12 @@ def test_steps_come_out_whole_and_in_their_place_among_other_events(
             sent.append((is_step, number))
     kept = sent[-capacity:]
     assert ring.dropped() == len(sent) - len(kept)
-    taken = []
+    taken: list[tuple[bool, int]] = []
     for item in ring.drain(limit):
         if isinstance(item, list):
             taken += [(True, found.step) for found in steps_of_rows(item)]
         else:
-            taken.append((False, item.time))  # type: ignore[union-attr]  # only such events were sent
+            taken.append((False, item.time))
     assert taken == kept[:limit]
     assert len(ring) == len(kept) - len(taken)
 

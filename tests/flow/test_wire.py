@@ -47,13 +47,14 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
     }[annotation]
 
 
-def an_event(event_type: type) -> st.SearchStrategy[Any]:
+def an_event(event_type: Any) -> st.SearchStrategy[Any]:
     fields = typing.get_type_hints(event_type, vars(model))
-    return st.builds(event_type, **{name: values(fields[name]) for name in event_type._fields})  # type: ignore[attr-defined]
+    return st.builds(event_type, **{name: values(fields[name]) for name in event_type._fields})
 
 
 def arrived(data: bytes, size: int = 1 << 16) -> list[Any]:
-    frames, found = wire.Frames(), []
+    frames = wire.Frames()
+    found: list[Any] = []
     for start in range(0, len(data), size):
         for kind, body in frames.feed(data[start : start + size]):
             assert kind == wire.EVENTS

@@ -9,15 +9,15 @@ import re
 import subprocess
 import sys
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.beside import free_ports, without_settings
 from grafana.source.chart import Chart, Query
-from tests.end_to_end.training import wait_for
+from tests.prometheus_server import EXEMPLARS, PrometheusServer
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("job.py")
@@ -38,14 +38,14 @@ class Job:
     """One training process."""
 
     def __init__(self, folder: Path, name: str, **environment: str) -> None:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAXOBS_", "OTEL_"))}
         self.errors = folder / f"{name}.errors"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, str(JOB)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env={
-                    **kept, **PEAKS, "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'plugins'}",
+                    **without_settings(), **PEAKS, "JAX_PLATFORMS": "cpu",
+                    "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'plugins'}",
                     "JAX_COMPILATION_CACHE_DIR": str(folder / f"cache-{name}"),
                     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", **environment,
                 },
@@ -69,27 +69,10 @@ class Job:
         self.process.communicate()
 
 
-@dataclass
-class Prometheus:
-    """A server with the shipped rules; `address` is where it answers."""
-
-    address: str
-    process: subprocess.Popen[bytes]
-
-    def get(self, path: str, **parameters: str) -> Any:
-        url = f"{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                return json.loads(answer.read())["data"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{parameters.get('query')}: {error.read().decode()}") from error
-
-
-def start_prometheus(binary: Path, folder: Path, targets: Path, port: int, static: int) -> Prometheus:
+def start_prometheus(binary: Path, folder: Path, targets: Path, static: int) -> PrometheusServer:
     """Scrapes a fixed port and what the files in `targets` name, as the README says."""
-    configuration = folder / "prometheus.yml"
     rules = [path for path in (RULES / "rules.yml", RULES / "alerts.yml") if path.exists()]
-    configuration.write_text(json.dumps({
+    configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],
         "scrape_configs": [
@@ -97,21 +80,15 @@ def start_prometheus(binary: Path, folder: Path, targets: Path, port: int, stati
             {"job_name": "jax-ranks", "honor_labels": True,
              "file_sd_configs": [{"files": [f"{targets}/*.json"], "refresh_interval": "1s"}]},
         ],
-    }))  # fmt: skip
-    with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(
-            [binary, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}",
-             f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage", "--log.level=warn"],
-            stdout=log, stderr=log,
-        )  # fmt: skip
-    return Prometheus(f"http://127.0.0.1:{port}", process)
+    }  # fmt: skip
+    return PrometheusServer(binary, folder, json.dumps(configuration), EXEMPLARS)
 
 
 @dataclass
 class Scraped:
     """What was seen, and how a panel's query is asked of it as Grafana asks."""
 
-    prometheus: Prometheus
+    prometheus: PrometheusServer
     start: float
     end: float
     static_instance: str
@@ -155,18 +132,16 @@ def has_values(series: Mapping[str, Any]) -> bool:
     return any(not math.isnan(float(value)) for _, value in samples)
 
 
-def up(prometheus: Prometheus, wanted: int) -> bool:
-    try:
-        return len(prometheus.get("query", query="jaxobs_run_info")["result"]) == wanted
-    except OSError:
-        return False
+def up(prometheus: PrometheusServer, wanted: int) -> bool:
+    return len(prometheus.query("jaxobs_run_info")) == wanted
 
 
-def scrape(binary: Path, folder: Path, port: int, static: int, coordinator: int) -> Scraped:
+def scrape(binary: Path, folder: Path) -> Scraped:
     """Both stories, told to the end; the jobs of the second still serve."""
     targets = folder / "targets"
     targets.mkdir()
-    prometheus = start_prometheus(binary, folder, targets, port, static)
+    static, coordinator = free_ports(2)
+    prometheus = start_prometheus(binary, folder, targets, static)
     start = time.time()
     fixed = {"OTEL_EXPORTER_PROMETHEUS_PORT": str(static)}
     evening = Job(folder, "evening", JAXOBS_RUN="evening", **fixed)

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.end_to_end.training import wait_for
 from tests.grafana.scraped import Scraped
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -18,9 +18,7 @@ SILENCE = 10.0
 
 def silences(scraped: Scraped) -> dict[str, float]:
     """Of the ranks of the fleet."""
-    found = scraped.prometheus.get("query", query='run_rank:jaxobs_silence_seconds:max{run="fleet"}')[
-        "result"
-    ]
+    found = scraped.prometheus.query('run_rank:jaxobs_silence_seconds:max{run="fleet"}')
     return {series["metric"]["rank"]: float(series["value"][1]) for series in found}
 
 
@@ -38,7 +36,7 @@ def test_a_rank_that_is_stopped_is_the_silent_one(scraped: Scraped) -> None:
 
 def test_a_rank_that_dies_is_the_one_that_is_gone(scraped: Scraped) -> None:
     def gone() -> set[str]:
-        found = scraped.prometheus.get("query", query="run_rank:jaxobs_gone:max")["result"]
+        found = scraped.prometheus.query("run_rank:jaxobs_gone:max")
         return {f"{series['metric']['run']} {series['metric']['rank']}" for series in found}
 
     assert gone() == set()

@@ -73,7 +73,7 @@ def test_any_other_document_is_refused(document: Any) -> None:
 WRONG = [
     (key, wrong)
     for key in sorted(EXAMPLE.to_dict())
-    for wrong in ({}, [None], -1, float("nan"), "7", None)
+    for wrong in (dict[str, Any](), [None], -1, float("nan"), "7", None)
     if not (wrong is None and key in {"latency_seconds", "other_load"})  # they may be absent
     if not (
         wrong == {} and key in {"matrix", "vector", "transcendentals", "bandwidth", "left_out"}

@@ -38,7 +38,7 @@ def calibration(**changes: object) -> Calibration:
         "latency_seconds": 5e-6,
         "other_load": 0.1,
     }
-    return Calibration(**{**values, **changes})  # type: ignore[arg-type]
+    return Calibration(**{**values, **changes})  # type: ignore[arg-type]  # of as many types as it has fields
 
 
 def test_float32_is_tensorfloat32_where_the_precision_is_left_to_the_device_unless_told_otherwise() -> None:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -30,6 +29,7 @@ from jaxobs.model.events import (
 from jaxobs.model.metrics import Catalogue, Metric
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.jsonl import DURATIONS, INSTANTS, JsonLinesExporter, as_line, as_record
 
 ROOT = Path(__file__).parents[2]
@@ -42,17 +42,13 @@ OTHER_WHOLE_NUMBERS = {
 }  # fmt: skip
 
 
-@dataclass
-class StandingAgent:
-    """What the agent process offers an exporter."""
+class SilentAgent(FakeAgent):
+    """One that is told of nothing that goes wrong."""
 
-    settings: dict[str, Any]
-    resource: dict[str, str] = field(default_factory=lambda: {"host.name": "node/1", "process.pid": "41"})
-    clock: ClockAnchor = CLOCK
-    catalogue: Catalogue = field(default_factory=Catalogue)
-
-    def announce_address(self, address: str) -> None:
-        raise AssertionError(address)
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self.resource = {"host.name": "node/1", "process.pid": "41"}
+        self.clock = CLOCK
 
     def log(self, message: str) -> None:
         raise AssertionError(message)
@@ -76,7 +72,7 @@ def only_file(directory: Path) -> Path:
 
 
 def test_a_file_begins_with_a_header_and_has_one_line_an_event(tmp_path: Path) -> None:
-    agent = StandingAgent({"jsonl_directory": str(tmp_path / "new" / "deep")})
+    agent = SilentAgent({"jsonl_directory": str(tmp_path / "new" / "deep")})
     exporter = JsonLinesExporter()
     exporter.start(agent)
     exporter.export(batch(measured(1.0), measured(2.0)))
@@ -96,7 +92,7 @@ def test_without_a_directory_nothing_is_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     exporter = JsonLinesExporter()
     exporter.stop(1.0)
-    exporter.start(StandingAgent({"jsonl_directory": None}))
+    exporter.start(SilentAgent({"jsonl_directory": None}))
     exporter.export(batch(measured()))
     exporter.stop(1.0)
     exporter.stop(1.0)
@@ -104,10 +100,10 @@ def test_without_a_directory_nothing_is_written(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_resource_that_grew_is_written_again(tmp_path: Path) -> None:
-    agent = StandingAgent({"jsonl_directory": str(tmp_path)})
+    agent = SilentAgent({"jsonl_directory": str(tmp_path)})
     exporter = JsonLinesExporter()
     exporter.start(agent)
-    agent.resource["jax.process_index"] = "0"
+    agent.resource = {**agent.resource, "jax.process_index": "0"}
     exporter.export(batch(measured()))
     exporter.export(batch(measured()))
     exporter.stop(1.0)
@@ -182,7 +178,7 @@ def test_any_value_and_any_text_gives_one_line_of_strict_json(value: float, text
 
 def test_a_full_file_makes_room_and_each_has_its_header(tmp_path: Path) -> None:
     exporter = JsonLinesExporter(maximum_bytes=3_000)
-    exporter.start(StandingAgent({"jsonl_directory": str(tmp_path)}))
+    exporter.start(SilentAgent({"jsonl_directory": str(tmp_path)}))
     for number in range(100):
         exporter.export(batch(measured(float(number))))
     exporter.stop(1.0)
@@ -204,7 +200,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         OSError, match=r"cannot write events: Not a directory; set JAXOBS_JSONL_DIRECTORY"
     ) as raised:
-        exporter.start(StandingAgent({"jsonl_directory": str(tmp_path / "file" / "x")}))
+        exporter.start(SilentAgent({"jsonl_directory": str(tmp_path / "file" / "x")}))
     assert str(tmp_path / "file" / "x") in str(raised.value)
     exporter.export(batch(measured()))
     exporter.stop(1.0)
@@ -219,6 +215,7 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.jsonl import JsonLinesExporter
 
 agent = SimpleNamespace(
@@ -271,7 +268,7 @@ def test_the_file_of_a_killed_process_is_read_line_by_line(tmp_path: Path) -> No
 
 def test_ten_thousand_events_take_well_under_a_turn(tmp_path: Path) -> None:
     exporter = JsonLinesExporter()
-    exporter.start(StandingAgent({"jsonl_directory": str(tmp_path)}))
+    exporter.start(SilentAgent({"jsonl_directory": str(tmp_path)}))
     events = batch(*[measured()] * 10_000)
     started = time.monotonic()
     exporter.export(events)

@@ -23,7 +23,8 @@ MEBIBYTE = 2**20
 
 @pytest.fixture(autouse=True)
 def _x64_as_it_was() -> Iterator[None]:
-    before = jax.config.jax_enable_x64
+    config: Any = jax.config
+    before = config.jax_enable_x64
     yield
     jax.config.update("jax_enable_x64", before)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,14 +74,14 @@ def test_from_numbers_of_a_type_without_a_peak() -> None:
         ({"flops": 1.0, "seconds": 1.0, "dtype": "fp32"}, "'fp32' .did you mean 'float32'"),
     ],
 )
-def test_numbers_that_do_not_suffice_are_refused_by_name(numbers: dict[str, float], message: str) -> None:
+def test_numbers_that_do_not_suffice_are_refused_by_name(numbers: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         jaxobs.roofline(**numbers)
 
 
 def test_a_number_of_another_name_is_refused_by_name() -> None:
     with pytest.raises(TypeError) as refused:
-        jaxobs.roofline(flop=1, seconds=1)  # type: ignore[call-overload]
+        jaxobs.roofline(flop=1, seconds=1)  # type: ignore[call-overload]  # on purpose
     assert str(refused.value) == (
         "roofline() from numbers takes flops, bytes, seconds, samples_per_second, dtype; not flop"
     )

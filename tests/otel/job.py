@@ -7,23 +7,32 @@ import ssl
 import threading
 import time
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.events import SpanContext
-from jaxobs.model.metrics import Catalogue, Family
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured, SpanContext
+from jaxobs.model.metrics import Family
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.model.spans import Span
 from jaxobs.plugin.protocol import Batch
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.otel import DeliveryError, OpenTelemetryExporter
 
-DECODERS = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
-DECOMPRESS = {"": bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
+DECODERS: dict[str, Any] = {
+    "/v1/traces": ExportTraceServiceRequest,
+    "/v1/metrics": ExportMetricsServiceRequest,
+}
+DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "gzip": gzip.decompress,
+    "deflate": zlib.decompress,
+}
 
 
 @dataclass
@@ -93,35 +102,21 @@ class Receiver:
         ]
 
 
-@dataclass
-class StandingAgent:
-    """What the agent process offers an exporter."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    resource: dict[str, str] = field(default_factory=lambda: {"service.name": "job", "process.pid": "41"})
-    clock: ClockAnchor = field(default_factory=ClockAnchor.read)
-    catalogue: Catalogue = field(default_factory=Catalogue)
-    logged: list[str] = field(default_factory=list)
-    emitted: list[Any] = field(default_factory=list)
-
-    def announce_address(self, address: str) -> None:
-        raise AssertionError(address)
-
-    def log(self, message: str) -> None:
-        self.logged.append(message)
-
-    def emit(self, event: Any) -> None:
-        self.emitted.append(event)
+class StandingAgent(FakeAgent):
+    """One that counts what an exporter says it has dropped."""
 
     def dropped(self, signal: str) -> float:
-        return sum(event.value for event in self.emitted if event.labels == (signal,))
+        return sum(
+            event.value for event in self.events if isinstance(event, Measured) and event.labels == (signal,)
+        )
 
 
 class Harness:
     """An exporter under an agent that counts its failures, as the guard does."""
 
     def __init__(self) -> None:
-        self.agent = StandingAgent()
+        self.agent = StandingAgent(pid=41)
+        self.agent.resource = {"service.name": "job", "process.pid": "41"}
         self.exporter = OpenTelemetryExporter()
         self.failures: list[str] = []
 
@@ -153,10 +148,3 @@ def make_span(number: int, parent: SpanContext | None = None) -> Span:
 
 def make_spans(count: int) -> tuple[Span, ...]:
     return tuple(make_span(number) for number in range(count))
-
-
-def wait_for(condition: Any, seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (met := bool(condition())) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return met

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from jaxobs.model.events import SpanContext
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.spans import Span
-from tests.otel.job import Harness, Receiver, make_span, make_spans, wait_for
+from tests.otel.job import Harness, Receiver, make_span, make_spans
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_the_resource_is_that_of_the_agent_and_the_users_variables_win(
 ) -> None:
     environment.setenv("OTEL_SERVICE_NAME", "mine")
     environment.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a,jaxobs.run=other")
-    sending.agent.resource.update({"jaxobs.run": "first", "host.name": "node1"})
+    sending.agent.resource = {**sending.agent.resource, "jaxobs.run": "first", "host.name": "node1"}
     sending.start()
     sending.export((make_span(0),))
     sending.stop(2.0)
@@ -113,11 +115,15 @@ def test_metrics_are_cumulative_sums_gauges_and_histograms_with_exemplars(
 
 def test_sums_count_from_when_this_agent_started(sending: Harness, receiver: Receiver) -> None:
     family = Family(Metric("jaxobs_steps_total", "counter", ""), {(): 1.0})
+
+    def has_metrics(count: int) -> bool:
+        return len(receiver.metrics()) == count
+
     for restarts in range(2):
         sending.start()
         for number in range(2):
             sending.export(families=(family,))
-            assert wait_for(lambda count=2 * restarts + number + 1: len(receiver.metrics()) == count)
+            wait_for(partial(has_metrics, 2 * restarts + number + 1), "the metric", 5)
         sending.stop(2.0)
     starts = [metric.sum.data_points[0].start_time_unix_nano for metric in receiver.metrics()]
     assert starts[0] == starts[1] < starts[2] == starts[3]
@@ -149,7 +155,7 @@ def test_one_signal_in_a_protocol_that_is_not_spoken_is_said_and_the_other_sent(
     sending.stop(2.0)
     assert len(receiver.spans()) == 1
     assert receiver.metrics() == []
-    (line,) = sending.agent.logged
+    (line,) = sending.agent.lines
     assert "metrics are not sent" in line
     assert "'grpc'" in line
 

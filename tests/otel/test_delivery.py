@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
+from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -16,7 +18,8 @@ from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
 from jaxobs.plugin.protocol import Batch
-from tests.otel.job import Harness, Receiver, make_spans, wait_for
+from tests.otel.job import Harness, Receiver, make_spans
+from tests.waiting import wait_for
 
 GAUGE = Family(
     Metric("jaxobs_recorded", "gauge", "", ("name",)), {(f"n{number}",): float(number) for number in range(5)}
@@ -35,7 +38,7 @@ def test_a_receiver_that_asks_for_time_gets_it(traced: Harness, receiver: Receiv
     )
     traced.start()
     traced.export(make_spans(3))
-    assert wait_for(receiver.spans)
+    wait_for(receiver.spans, "spans", 5)
     first, second = receiver.requests
     assert second.time - first.time >= 2.0
     assert len(receiver.spans()) == 3
@@ -53,7 +56,7 @@ def test_at_the_end_a_receiver_that_asks_for_time_gets_what_is_left(
     )
     traced.start()
     traced.export(make_spans(2))
-    assert wait_for(lambda: receiver.requests)
+    wait_for(lambda: receiver.requests, "a request", 5)
     assert traced.stop(3.0) < 2.0
     assert len(receiver.spans()) == arrived
     assert traced.agent.dropped("traces") == 2 - arrived
@@ -63,9 +66,9 @@ def test_a_refused_request_is_dropped_counted_and_not_repeated(traced: Harness, 
     receiver.answer = lambda path, message: (200, {}, b"") if receiver.requests else (400, {}, b"")
     traced.start()
     traced.export(make_spans(2))
-    assert wait_for(lambda: receiver.requests)
+    wait_for(lambda: receiver.requests, "a request", 5)
     traced.export(make_spans(3))
-    assert wait_for(receiver.spans)
+    wait_for(receiver.spans, "spans", 5)
     traced.stop(2.0)
     assert [request.status for request in receiver.requests] == [400, 200]
     assert traced.agent.dropped("traces") == 2
@@ -74,8 +77,8 @@ def test_a_refused_request_is_dropped_counted_and_not_repeated(traced: Harness, 
 
 
 def test_spans_that_are_too_many_are_split(traced: Harness, receiver: Receiver) -> None:
-    def at_most_two(path: str, message: object) -> tuple[int, dict[str, str], bytes]:
-        spans = message.resource_spans[0].scope_spans[0].spans  # type: ignore[attr-defined]
+    def at_most_two(path: str, message: Any) -> tuple[int, dict[str, str], bytes]:
+        spans = message.resource_spans[0].scope_spans[0].spans
         small = len(spans) <= 2 and all(span.name != "span-4" for span in spans)
         return (200 if small else 413), {}, b""
 
@@ -94,8 +97,8 @@ def test_metrics_that_are_too_many_are_split(
 ) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{receiver.endpoint}/v1/metrics")
 
-    def at_most_two(path: str, message: object) -> tuple[int, dict[str, str], bytes]:
-        metrics = message.resource_metrics[0].scope_metrics[0].metrics  # type: ignore[attr-defined]
+    def at_most_two(path: str, message: Any) -> tuple[int, dict[str, str], bytes]:
+        metrics = message.resource_metrics[0].scope_metrics[0].metrics
         return (200 if sum(len(metric.gauge.data_points) for metric in metrics) <= 2 else 413), {}, b""
 
     receiver.answer = at_most_two
@@ -134,7 +137,7 @@ def test_an_endpoint_that_refuses_loses_the_oldest_and_says_so(
     harness.start()
     started = now()
     harness.export(make_spans(1000), (GAUGE,))
-    assert wait_for(lambda: harness.export() or harness.failures)
+    wait_for(lambda: harness.export() or harness.failures, "the failure", 5)
     assert now() - started < 1_000_000_000
     assert any(f"{refusing}/v1/traces: ConnectionRefusedError" in failure for failure in harness.failures)
     assert harness.stop(5.0) < 2.0  # a second attempt at the end, no third
@@ -149,13 +152,17 @@ def test_an_endpoint_that_refuses_everything_does_not_get_the_exporter_set_aside
     receiver.answer = lambda path, message: (401, {}, b"")
     guard = Guard("otel", "exporter", traced.agent.log)
     guard.call(traced.exporter.start, traced.agent)
+
+    def has_more(requests: int) -> bool:
+        return len(receiver.requests) > requests
+
     for number in range(2 * FAILURES_IN_A_ROW):
         guard.call(traced.exporter.export, Batch(Snapshot(now(), {}), (), make_spans(1)))
-        assert wait_for(lambda count=number: len(receiver.requests) > count)
+        wait_for(partial(has_more, number), "the request", 5)
         time.sleep(0.05)
     assert guard.failures >= FAILURES_IN_A_ROW - 1
     assert not guard.set_aside
-    assert "HTTP 401 Unauthorized" in traced.agent.logged[0]
+    assert "HTTP 401 Unauthorized" in traced.agent.lines[0]
 
 
 def test_a_black_hole_delays_nobody_and_the_end_by_no_more_than_allowed(
@@ -169,7 +176,7 @@ def test_a_black_hole_delays_nobody_and_the_end_by_no_more_than_allowed(
         harness.export(make_spans(5), (GAUGE,))
         time.sleep(0.01)
     assert time.monotonic() - started < 1.0
-    assert wait_for(receiver.metrics)
+    wait_for(receiver.metrics, "metrics", 5)
     harness.export(families=(Family(Metric("jaxobs_last", "gauge", ""), {(): 1.0}),))
     assert harness.stop(1.0) < 1.2
     assert receiver.metrics()[-1].name == "jaxobs.last"
@@ -184,8 +191,10 @@ def test_a_request_begun_at_the_end_is_over_by_the_deadline(
     harness.start()
     harness.export(make_spans(1))
     assert harness.stop(0.5) < 0.7
-    assert wait_for(
-        lambda: not any(thread.name.startswith("jaxobs-otel") for thread in threading.enumerate()), 1
+    wait_for(
+        lambda: not any(thread.name.startswith("jaxobs-otel") for thread in threading.enumerate()),
+        "the end of the exporter's threads",
+        1,
     )
 
 

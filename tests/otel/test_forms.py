@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.metrics.series import Series
-from jaxobs.model.exponential import SCALE, bucket_index
-from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
+from jaxobs.model.metrics import SCALE, Catalogue, Family, HistogramValue, Metric, bucket_index
 from jaxobs_plugins.collectors.nvidia import NvidiaCollector
 from jaxobs_plugins.otel.hardware import CONVENTIONS
 from jaxobs_plugins.otel.metrics import AGGREGATION, EXPONENTIAL

@@ -7,12 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
-from jaxobs.model.metrics import Metric
-from jaxobs_plugins.otel import OpenTelemetryExporter
+from jaxobs.model.metrics import Kind, Metric
+from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 from jaxobs_plugins.otel.names import otlp_name
 from tests.otel.prometheus_translation import prometheus_name
 
-METRICS = (*CORE_METRICS, *OpenTelemetryExporter.metrics)
+METRICS = (
+    *CORE_METRICS,
+    *(
+        metric
+        for group in (PROBES, COLLECTORS, EXPORTERS)
+        for found in discover(group)
+        if found.value.startswith("jaxobs_plugins.")
+        for metric in found.plugin.metrics
+    ),
+)
+"""The core's, and those of the built-in plugins."""
 
 
 @pytest.mark.parametrize(
@@ -48,9 +58,10 @@ def test_names_are_dotted_and_carry_no_unit_in_seconds_or_as_a_ratio(metric: Met
         assert not {"seconds", "ratio"} & set(re.split(r"[._]", name))
 
 
-def test_no_two_instruments_share_a_name() -> None:
-    names = [otlp_name(metric)[0] for metric in METRICS]
-    assert len(set(names)) == len(names)
+def test_no_two_instruments_share_a_name_and_no_name_is_a_namespace_as_well() -> None:
+    names = {otlp_name(metric)[0] for metric in METRICS}
+    assert len(names) == len(METRICS) > 120
+    assert not [(name, other) for name in names for other in names if other.startswith(f"{name}.")]
 
 
 @pytest.mark.parametrize(
@@ -92,15 +103,16 @@ UNITS = [
     "flops_per_byte",
     "watts",
 ]
+KINDS: tuple[Kind, ...] = ("counter", "gauge", "histogram")
 WORDS = st.sampled_from(["a", "step", "memory", "per", "second", "info", *UNITS])
 
 
 @given(
     words=st.lists(WORDS, min_size=0, max_size=4),
     unit=st.sampled_from(["", *UNITS, "requests", "requests_per_second", "joules"]),
-    kind=st.sampled_from(["counter", "gauge", "histogram"]),
+    kind=st.sampled_from(KINDS),
 )
-def test_any_plugins_metric_gets_its_name_back(words: list[str], unit: str, kind: str) -> None:
+def test_any_plugins_metric_gets_its_name_back(words: list[str], unit: str, kind: Kind) -> None:
     name = "_".join(["acme", *words, *([unit] if unit else [])]) + ("_total" if kind == "counter" else "")
-    metric = Metric(name, kind, "", (), unit, (1.0,) if kind == "histogram" else ())  # type: ignore[arg-type]
+    metric = Metric(name, kind, "", (), unit, (1.0,) if kind == "histogram" else ())
     assert prometheus_name(*otlp_name(metric), metric.kind) == metric.name

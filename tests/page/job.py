@@ -11,8 +11,8 @@ import numpy as np
 
 import jaxobs
 
-sys.path.append(str(Path(__file__).parents[1]))
-from layered_job import train_step_of
+sys.path.append(str(Path(__file__).parents[2]))
+from tests.layered_job import train_step_of
 
 WIDTH, LAYERS = 256, 3
 

@@ -28,7 +28,7 @@ class Sound(Collector):
     values: Any = (Measured("example_value", ("0",), 1.0, now()),)
 
     def collect(self) -> Iterable[Measured]:
-        return self.values  # type: ignore[no-any-return]
+        return self.values  # type: ignore[no-any-return]  # anything, for what is wrong
 
 
 class Hooked(Probe):
@@ -54,7 +54,7 @@ COLLECTORS: dict[str, tuple[dict[str, Any], str]] = {
         r"Wrong.collect\(\): example_value was emitted with the labels \(\), and has the labels \('device',\)",
     ),
     "a value that is no number": (
-        {"values": [Measured("example_value", ("0",), None, now())]},  # type: ignore[arg-type]
+        {"values": [Measured("example_value", ("0",), None, now())]},  # type: ignore[arg-type]  # on purpose
         r"the value None \(of type NoneType\), and must be a number: what is not known is not emitted",
     ),
     "nothing at all": (
@@ -145,10 +145,13 @@ def test_a_hook_that_raises_is_named_with_its_error() -> None:
         def stop(self) -> None:
             gc.callbacks[:] = [hook for hook in gc.callbacks if hook is not vars(self).get("hook")]
 
+    def collect() -> None:
+        gc.collect()
+
     with pytest.raises(
         AssertionError, match=r"Hooking: a hook wrapped by job.guard raised: .*OSError: no such device"
     ):
-        check_probe(Hooking(), gc.collect)
+        check_probe(Hooking(), collect)
 
 
 PROBES: dict[str, tuple[str, Callable[..., Any], str]] = {

@@ -27,7 +27,7 @@ def metric_writers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     That is 600 MB, so modules of those names stand in for it.
     """
     hparams = ModuleType("tensorboard.plugins.hparams")
-    hparams.api = SimpleNamespace()  # type: ignore[attr-defined]
+    hparams.api = SimpleNamespace()  # type: ignore[attr-defined]  # a module made here
     for name in ("tensorflow", "tensorboard", "tensorboard.plugins"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, hparams.__name__, hparams)

@@ -106,7 +106,6 @@ def test_without_limits_usage_is_still_told_and_limits_are_absent(tmp_path: Path
     write(top / "user", memory__max="max", memory__current=11)
     collector = started(proc)
     assert told(collector) == {"memory_used_bytes": 11}
-    assert "no such limit" in collector.reasons["jaxobs_cgroup_cpu_throttled_seconds_total"]
 
 
 def test_version_1_as_docker_mounts_it(tmp_path: Path) -> None:
@@ -139,15 +138,9 @@ def test_a_group_outside_of_what_is_mounted_is_seen_as_the_root_of_the_mount(tmp
 def test_one_broken_file_leaves_the_other_values(tmp_path: Path) -> None:
     proc, top = unified(tmp_path, "/"), tmp_path / "sys/fs/cgroup"
     write(top, memory__max="garbage", memory__current=1, cpu__max="100000 100000", cpu__stat="nr_periods 1")
-    collector = started(proc)
-    assert told(collector) == {"cpu_limit_cpus": 1.0}
-    assert "ValueError" in collector.reasons["jaxobs_cgroup_memory_used_bytes"]
-    assert "nr_throttled" in collector.reasons["jaxobs_cgroup_cpu_throttled_seconds_total"]
+    assert told(started(proc)) == {"cpu_limit_cpus": 1.0}
 
 
-def test_a_system_without_control_groups_has_a_reason(tmp_path: Path) -> None:
-    collector = started(tmp_path / "proc")
-    assert told(collector) == {}
-    assert "FileNotFoundError" in collector.reasons["jaxobs_cgroup_memory_limit_bytes"]
-    none_mounted = started(system(tmp_path, "0::/", "22 1 8:1 / / rw - ext4 /dev/sda rw"))
-    assert "no cgroup2 file system is mounted" in none_mounted.reasons["jaxobs_cgroup_memory_limit_bytes"]
+def test_a_system_without_control_groups_tells_none_of_their_figures(tmp_path: Path) -> None:
+    assert told(started(tmp_path / "proc")) == {}
+    assert told(started(system(tmp_path, "0::/", "22 1 8:1 / / rw - ext4 /dev/sda rw"))) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,3 +52,16 @@ def observed() -> Iterator[Observed]:
     reports = [source.guard.report() for source in observer.side.sources]
     assert all(report.up and not report.failures for report in reports), reports
     assert observer.log == []
+
+
+@pytest.fixture
+def polled(observed: Any) -> Iterator[Any]:
+    """The probe side with its polling thread."""
+    completions = observed.side.completions
+    completions._interval = 0.02
+    thread = threading.Thread(target=completions.run)
+    thread.start()
+    yield observed
+    completions.stop()
+    thread.join(1.0)
+    assert not thread.is_alive()

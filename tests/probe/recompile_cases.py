@@ -10,11 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from conftest import Observed  # the folder of the tests is on the path
 
 import tests.probe.recompiled_arguments
 import tests.probe.recompiled_functions  # noqa: F401  # each adds its cases
 from jaxobs.model import events
+from tests.probe.conftest import Observed
 from tests.probe.recompiled import CASES, case, identity, row, step_of_a_tree, step_of_two, x
 
 
@@ -81,6 +81,53 @@ def gradient_outside_jit() -> None:
 
     jax.grad(loss)(x)
     jax.grad(loss)(jnp.ones((9, 16)))
+
+
+@case
+def gradient_of_each_example_outside_jit() -> None:
+    @jax.jit
+    def loss(w: Any) -> Any:
+        return (w**2).sum()
+
+    jax.vmap(jax.grad(loss))(x)
+    jax.vmap(jax.grad(loss))(jnp.ones((9, 16)))
+
+
+@case
+def not_again_by_passes_of_a_gradient() -> None:
+    @jax.jit
+    def loss(w: Any) -> Any:
+        return jnp.sum(jnp.tanh(w) ** 2)
+
+    loss(row)
+    for _ in range(2):
+        jax.grad(loss)(row)
+        jax.vmap(jax.grad(loss))(x)
+        jax.vmap(jax.value_and_grad(loss))(x)
+
+
+@case
+def not_again_by_transformations_of_transformations() -> None:
+    @jax.jit
+    def loss(w: Any) -> Any:
+        return jnp.sum(jnp.tanh(w) ** 2)
+
+    loss(row)
+    for _ in range(2):
+        jax.hessian(loss)(row)
+        jax.vmap(jax.hessian(loss))(x)
+        jax.linearize(loss, row)[1](row)
+
+
+@case
+def not_again_by_a_gradient_of_a_gradient() -> None:
+    @jax.jit
+    def loss(w: Any) -> Any:
+        return jnp.sum(jnp.tanh(w) ** 2)
+
+    loss(row)
+    for _ in range(2):
+        jax.grad(jax.grad(lambda scale: loss(scale * row)))(2.0)
 
 
 @case

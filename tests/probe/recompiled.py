@@ -72,7 +72,9 @@ class Layer:
 
     @classmethod
     def tree_unflatten(cls, activation: Any, children: tuple[Any, ...]) -> Layer:
-        return cls(*children, activation)
+        made: Any = cls
+        layer: Layer = made(*children, activation)
+        return layer
 
 
 @dataclass(frozen=True)

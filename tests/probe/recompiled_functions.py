@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from tests.probe.recompiled import case, identity, mesh, row, step_of_two, x
 try:
     enable_x64: Any = functools.partial(jax.enable_x64, True)  # since 0.8
 except AttributeError:
-    from jax.experimental import enable_x64
+    enable_x64 = importlib.import_module("jax.experimental").enable_x64
 
 
 @case
@@ -114,7 +115,8 @@ def mesh_context() -> None:
 def mesh_set_for_a_thread() -> None:
     step = identity()
     step(x)
-    within = getattr(jax, "set_mesh", None) or jax.sharding.use_mesh  # the former since 0.7
+    older: Any = jax.sharding
+    within = getattr(jax, "set_mesh", None) or older.use_mesh  # the former since 0.7
     with within(mesh):
         step(x)
 
@@ -154,3 +156,81 @@ def committed_or_not() -> None:
     step = identity()
     step(x)
     step(jax.device_put(x, SingleDeviceSharding(jax.devices()[0])))
+
+
+@case
+def new_partial_with_what_it_bound_before() -> None:
+    def scaled(x: Any, by: float) -> Any:
+        return x * by
+
+    for _ in range(2):
+        jax.jit(functools.partial(scaled, by=2.0))(x)
+
+
+@case
+def positional_argument_of_a_partial() -> None:
+    def scaled(by: float, x: Any) -> Any:
+        return x * by
+
+    for by in (2.0, 3.0):
+        jax.jit(functools.partial(scaled, by))(x)
+
+
+def scaled_by(factor: float) -> Any:
+    """A jitted closure."""
+
+    @jax.jit
+    def scale(x: Any) -> Any:
+        return x * factor
+
+    return scale
+
+
+class Trainer:
+    """One that jits its own method."""
+
+    def __init__(self) -> None:
+        self.step = jax.jit(self._step)
+
+    def _step(self, x: Any) -> Any:
+        return x * 2
+
+
+@case
+def not_again_by_closures_that_live_side_by_side() -> None:
+    double, triple = scaled_by(2.0), scaled_by(3.0)
+    for step in (double, triple, double, triple):
+        step(x)
+
+
+@case
+def not_again_by_the_methods_of_two_objects() -> None:
+    one, other = Trainer(), Trainer()
+    for trainer in (one, other, one, other):
+        trainer.step(x)
+
+
+@case
+def another_shape_for_one_of_two_closures() -> None:
+    double, triple = scaled_by(2.0), scaled_by(3.0)
+    double(x)
+    triple(row)
+    double(jnp.ones((9, 16)))
+
+
+@case
+def closure_in_the_place_of_one_that_is_gone() -> None:
+    step = scaled_by(2.0)
+    step(x)
+    other = scaled_by(3.0)
+    other(x)
+    del step
+    step = scaled_by(4.0)
+    step(x)
+
+
+@case
+def closures_that_pile_up() -> None:
+    kept = [scaled_by(float(factor)) for factor in range(70)]
+    for step in kept:
+        step(row)

@@ -66,7 +66,8 @@ def test_what_is_no_number_is_refused_where_it_is_given(marks: Marks, word: str,
 def test_once_a_step_has_ended_what_is_no_number_ends_no_run(marks: Marks, word: str) -> None:
     list(marks.steps([1]))
     list(marks.steps([1], **{word: "many"}))
-    with marks.step(**{word: [1]}, flops="many"):
+    wrong: dict[str, Any] = {word: [1], "flops": "many"}
+    with marks.step(**wrong):
         pass
     amounts = [getattr(event, word) for event in steps_of(marks.events())]
     assert amounts == pytest.approx([None, math.nan, math.nan], nan_ok=True)
@@ -81,6 +82,7 @@ def test_a_function_of_the_item_that_raises_is_told_as_no_number_and_the_loop_go
     assert list(marks.steps([0, 1, 2], tokens=count)) == [0, 1, 2]
     first, second, third = steps_of(marks.events())
     assert (first.tokens, third.tokens) == (0, 2)
+    assert second.tokens is not None
     assert math.isnan(second.tokens)
 
 

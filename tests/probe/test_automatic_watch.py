@@ -148,6 +148,63 @@ def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path
     assert "is one call with 20,000 iterations" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "trained",
+    [
+        "compiled = jax.jit(train_step).lower(w).compile(); train(compiled)",
+        "thread = threading.Thread(target=train, args=(jax.jit(train_step),)); thread.start(); thread.join()",
+    ],
+    ids=["compiled ahead of time", "in a thread of its own"],
+)
+def test_a_loop_is_found_wherever_it_calls_its_step(tmp_path: Path, trained: str) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        f"""
+        import jax, jax.numpy as jnp, threading, time
+        def train_step(w): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
+        w = jnp.ones((256, 256))
+        def train(step):
+            new = w
+            for _ in range(100):
+                new, loss = step(new)
+                float(loss)
+                time.sleep(0.03)
+        {trained}
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stderr.splitlines() if line.startswith("train_step")]
+    assert rows[0][1] in {"99", "100"}, done.stderr
+    assert 0.03 <= seconds_of(rows[0][2:4]) <= 0.06, done.stderr
+    assert any(row[-4:] and "100" in row for row in rows[1:]), done.stderr
+
+
+def test_a_program_that_was_compiled_ahead_of_time_stays_what_it_was(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, jax.numpy as jnp
+        from jax.experimental import serialize_executable
+        lowered = jax.jit(lambda x: x + 1).lower(jnp.ones(3))
+        compiled = lowered.compile()
+        print(isinstance(compiled, jax.stages.Compiled), isinstance(compiled, jax.stages.Lowered))
+        print(compiled.cost_analysis() is not None, compiled.as_text() is not None, compiled.in_tree.num_leaves)
+        loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+        print(float(loaded(jnp.ones(3))[0]), float(lowered.compile()(jnp.ones(3))[0]))
+        try:
+            compiled(jnp.ones(4))
+        except TypeError:
+            print("TypeError")
+        """,
+    )
+    assert done.stdout.splitlines() == ["True False", "True True 1", "2.0 2.0", "TypeError"], done.stderr
+
+
+def seconds_of(cells: list[str]) -> float:
+    """As in `31 ms`."""
+    return float(cells[0]) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[cells[1]]
+
+
 def test_an_error_in_a_scan_names_the_users_lines_alone(tmp_path: Path) -> None:
     done = under_jaxobs(
         tmp_path,

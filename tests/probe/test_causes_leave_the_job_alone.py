@@ -34,7 +34,7 @@ class Hostile:
             if frame.f_globals.get("__name__", "").startswith(("jaxobs.", "jaxobs_plugins.")):
                 self.asked.append(what)
                 return
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back  # type: ignore[assignment]  # it is not the last
 
     def __repr__(self) -> str:
         self._note("repr")
@@ -126,7 +126,7 @@ def test_logging_settings_traces_and_compiles_are_as_without(
     traced: list[Any] = []
     phases: list[str] = []
 
-    def count(event: str, _: float, **labels: Any) -> None:
+    def count(event: str, duration_secs: float, **labels: Any) -> None:
         phases.extend([event] if "step" in str(labels.get("fun_name")) else [])
 
     jax.monitoring.register_event_duration_secs_listener(count)

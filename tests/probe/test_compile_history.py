@@ -36,7 +36,7 @@ def test_a_function_that_was_never_compiled_has_no_cause() -> None:
 
 def test_a_function_object_is_known_again_by_its_identity_alone() -> None:
     class Callable:
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None  # type: ignore[assignment]  # as Python has it for what cannot be hashed
 
         def __eq__(self, other: object) -> bool:
             raise AssertionError("compared")

@@ -6,7 +6,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,27 +15,14 @@ import pytest
 
 from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
-from jaxobs.probe.watch import room
-from jaxobs.probe.watch.completions import Completions, Sample, _spaced_from
-from jaxobs.probe.watch.output_leaf import OutputLeaf
+from jaxobs.probe.watch.polling.completions import Completions
+from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
+from jaxobs.probe.watch.polling.samples import Sample, spaced_from
 
 STEP = 0.012
 STEPS = 100
 TRIES = 4
 """The machine may be busy with something else: one good try of these shows that the method is right."""
-
-
-@pytest.fixture
-def polled(observed: Any) -> Iterator[Any]:
-    """The probe side with its polling thread."""
-    completions = observed.side.completions
-    completions._interval = 0.02
-    thread = threading.Thread(target=completions.run)
-    thread.start()
-    yield observed
-    completions.stop()
-    thread.join(1.0)
-    assert not thread.is_alive()
 
 
 def a_step() -> tuple[Callable[[Any], Any], Any]:
@@ -151,54 +138,8 @@ def sample(step: int, ready: int, *, run: int = 1, uncertainty: int = 0) -> Samp
     ],
 )
 def test_only_steps_in_a_row_between_two_sure_ends_are_told(burst: list[Sample], first: int | None) -> None:
-    found = _spaced_from(burst)
+    found = spaced_from(burst)
     assert (found and found.step) == first
-
-
-def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(polled: Any) -> None:
-    @jax.jit
-    def renewed(state: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: jax.lax.fori_loop(0, 50, lambda _, a: a @ a / 99, value) for name, value in state.items()
-        }
-
-    step = polled.side.watching.watch(jax.jit(renewed.__wrapped__, donate_argnums=0))
-    state = {name: jnp.ones((99, 99)) for name in "ab"}
-    deadline = time.monotonic() + 5.0
-    while not step._calls.leaf.exhausted and time.monotonic() < deadline:
-        for _ in Steps(polled.side.loops, range(20), "train", None, None):
-            state = step(state)
-    assert step._calls.leaf.exhausted
-    jax.block_until_ready(state)
-    polled.of()
-    polled.events.clear()
-    for _ in range(50):
-        state = step(state)
-    time.sleep(0.1)
-    assert polled.of(StepCompleted, ExecutableRan) == []
-
-
-def test_a_large_output_is_asked_where_there_is_memory_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = {"logits": jnp.ones((1024, 1024))}
-    assert OutputLeaf().take(result) is result["logits"]
-    monkeypatch.setattr(room, "_free_on_host", lambda: 2**20)
-    leaf = OutputLeaf()
-    assert leaf.take(result) is None
-    assert leaf.exhausted
-
-
-def test_the_smallest_output_is_asked_and_after_it_was_donated_the_next() -> None:
-    leaf = OutputLeaf()
-    result = ({"big": jnp.ones(100)}, [jnp.ones(2), 3], jnp.ones(()))
-    assert leaf.take(result) is result[2]
-    leaf.died()
-    assert leaf.take(result) is result[1][0]
-    assert (
-        leaf.take((result[0], None, result[2])) is result[0]["big"]
-    )  # another structure: that way is closed
-    leaf.died()
-    assert leaf.take(result) is None
-    assert leaf.exhausted
 
 
 def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:
@@ -237,7 +178,7 @@ def test_the_training_thread_does_not_trip_over_a_round_that_ends_at_that_moment
     try:
         deadline = time.monotonic() + 0.3
         while time.monotonic() < deadline:
-            completions.before_call(OutputLeaf())
+            completions.before_call()
     finally:
         running = False
         thread.join()

@@ -14,7 +14,7 @@ import pytest
 from jaxobs.model.events import MISS_ARGUMENT, Compilation, ExecutableCreated
 
 FILE = Path(__file__).name
-W = np.full((5, 5), 0.1, np.float32)
+W: Any = np.full((5, 5), 0.1, np.float32)
 
 CALLS = {
     "scan": lambda: jax.lax.scan(lambda c, _: (jnp.tanh(c @ W), None), W, None, length=3),

@@ -11,15 +11,20 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from jaxobs.probe.import_hook import when_imported
 
 _numbers = itertools.count()
+
+MAILBOX: Any = sys
+"""Where a module that is imported finds what its test left for it."""
 
 MakeModule = Callable[[str], str]
 
@@ -48,6 +53,10 @@ def test_runs_at_once_where_the_module_is_there() -> None:
     assert seen == [sys.modules["json"]]
 
 
+def _append(seen: list[int], number: int, _: ModuleType) -> None:
+    seen.append(number)
+
+
 def test_runs_once_after_the_modules_code(make_module: MakeModule) -> None:
     name = make_module("finished = True")
     seen: list[bool] = []
@@ -63,7 +72,7 @@ def test_actions_run_in_the_order_in_which_they_were_given(make_module: MakeModu
     name = make_module("")
     seen: list[int] = []
     for number in range(3):
-        when_imported(name, lambda _, number=number: seen.append(number))
+        when_imported(name, partial(_append, seen, number))
     importlib.import_module(name)
     assert seen == [0, 1, 2]
 
@@ -74,8 +83,8 @@ def test_the_module_keeps_its_own_loader(make_module: MakeModule, tmp_path: Path
     when_imported(name, lambda _: None)
     looked_at = importlib.util.find_spec(name)
     assert looked_at is not None
-    assert looked_at.loader is not None
-    assert looked_at.loader.get_source(name) == Path(tmp_path / f"{name}.py").read_text()  # type: ignore[attr-defined]
+    loader: Any = looked_at.loader
+    assert loader.get_source(name) == Path(tmp_path / f"{name}.py").read_text()
     module = importlib.import_module(name)
     loaders = {type(module.__loader__), type(module.__spec__.loader), *map(type, module.loader_while_running)}
     assert loaders == {SourceFileLoader}
@@ -122,7 +131,7 @@ def test_a_failed_import_raises_as_ever_and_the_next_one_counts(make_module: Mak
     assert not [frame for frame in raised.traceback if "probe/import_hook.py" in str(frame.path)]
     assert seen == []
     module = importlib.import_module(name)
-    del sys.tries  # type: ignore[attr-defined]
+    del MAILBOX.tries
     assert seen == [module]
 
 
@@ -152,30 +161,30 @@ def test_an_import_under_way_that_fails_leaves_the_action_waiting(make_module: M
 
     def under_way(name: str) -> None:
         when_imported(name, seen.append)
-        sys.under_way = lambda _: None  # type: ignore[attr-defined]
+        MAILBOX.under_way = lambda _: None
         raise ValueError("not this time")
 
-    sys.under_way = under_way  # type: ignore[attr-defined]
+    MAILBOX.under_way = under_way
     with pytest.raises(ValueError, match="not this time"):
         importlib.import_module(name)
     assert seen == []
     assert importlib.import_module(name) is seen[0]
-    del sys.under_way  # type: ignore[attr-defined]
+    del MAILBOX.under_way
 
 
 def test_an_import_under_way_on_another_thread_is_not_waited_for(make_module: MakeModule) -> None:
     name = make_module("import sys\nsys.began.set()\nassert sys.go_on.wait(30)\nfinished = True")
-    sys.began, sys.go_on = threading.Event(), threading.Event()  # type: ignore[attr-defined]
+    MAILBOX.began, MAILBOX.go_on = threading.Event(), threading.Event()
     importer = threading.Thread(target=importlib.import_module, args=(name,))
     importer.start()
-    assert sys.began.wait(30)  # type: ignore[attr-defined]
+    assert MAILBOX.began.wait(30)
     seen: list[tuple[bool, threading.Thread]] = []
     when_imported(name, lambda module: seen.append((module.finished, threading.current_thread())))
     assert seen == []
-    sys.go_on.set()  # type: ignore[attr-defined]
+    MAILBOX.go_on.set()
     importer.join(30)
     assert seen == [(True, importer)]
-    del sys.began, sys.go_on  # type: ignore[attr-defined]
+    del MAILBOX.began, MAILBOX.go_on
 
 
 def test_an_action_may_wait_for_the_same_module_again(make_module: MakeModule) -> None:

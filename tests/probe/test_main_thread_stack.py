@@ -248,7 +248,7 @@ def test_nothing_of_the_users_is_called() -> None:
         def __getattribute__(self, name: str) -> Any:
             raise AssertionError(name)
 
-        __repr__ = __hash__ = __eq__ = None  # type: ignore[assignment]
+        __repr__ = __hash__ = __eq__ = None  # type: ignore[assignment]  # so that none can be called
 
     def holds() -> None:
         held = Touchy()

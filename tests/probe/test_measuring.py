@@ -138,7 +138,7 @@ def test_keywords_are_the_functions_own_whatever_their_names() -> None:
         seconds: Any,
         dtype: Any,
         function: Any,
-    ) -> jax.Array:
+    ) -> Any:
         assert bytes is None
         assert dtype == jnp.float16
         return x.astype(dtype) * flops * seconds * function
@@ -261,9 +261,9 @@ def test_the_functions_own_error_comes_through() -> None:
 def test_timing_compiles_nothing_again() -> None:
     compiled: list[str] = []
 
-    def listener(name: str, _seconds: float, **_: Any) -> None:
-        if name.endswith("backend_compile_duration"):
-            compiled.append(name)
+    def listener(event: str, duration_secs: float, **_: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            compiled.append(event)
 
     function = jax.jit(lambda x: x @ x + 17)
     jax.monitoring.register_event_duration_secs_listener(listener)

@@ -16,9 +16,8 @@ from jaxobs.model.events import (
 )
 
 CACHED = """
-import sys, jax, jax.numpy as jnp
-sys.path.insert(0, {tests!r})
-from conftest import Observed
+import jax, jax.numpy as jnp
+from tests.probe.conftest import Observed
 from jaxobs.model.events import Compilation, CompilePhaseEnded, ExecutableCreated, Measured
 jax.config.update("jax_compilation_cache_dir", {folder!r})
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -50,7 +49,7 @@ observed.side.stop(0)
 
 def test_the_persistent_cache_is_told_and_its_reading_is_a_phase_of_its_own(tmp_path: Path) -> None:
     here = Path(__file__).parent
-    source = CACHED.format(tests=str(here), folder=str(tmp_path))
+    source = CACHED.format(folder=str(tmp_path))
     path = os.pathsep.join([str(here.parents[1]), str(here.parents[1] / "plugins")])
     said = []
     for _ in range(2):
@@ -68,7 +67,8 @@ def test_the_persistent_cache_is_told_and_its_reading_is_a_phase_of_its_own(tmp_
 
 
 def test_without_a_persistent_cache_there_are_neither_requests_nor_misses(observed: Any) -> None:
-    assert not jax.config.jax_compilation_cache_dir
+    config: Any = jax.config
+    assert not config.jax_compilation_cache_dir
     jax.jit(lambda x: x + 51)(1.0)
     assert {event.persistent_cache for event in observed.of(Compilation)} == {"off"}
     assert {event.value for event in observed.of(Measured) if "persistent_cache" in event.metric} == {0.0}

@@ -63,7 +63,14 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     "static_text_of_a_users_type": ("static_argument", "mode", "Text", "Text"),
     "static_self_of_a_method": ("static_argument", "self", "Model", "Model"),
     "new_lambda_each_time": ("redefined", None, None, None),
-    "new_partial_each_time": ("redefined", None, "partial(scaled, by=2.0)", "partial(scaled, by=3.0)"),
+    "new_partial_each_time": ("static_argument", "by", "2.0", "3.0"),
+    "positional_argument_of_a_partial": ("static_argument", "by", "2.0", "3.0"),
+    "new_partial_with_what_it_bound_before": (
+        "redefined", None, "partial(scaled, by=2.0)", "partial(scaled, by=2.0)",
+    ),
+    "another_shape_for_one_of_two_closures": ("shape", "x", X, LONGER),
+    "closure_in_the_place_of_one_that_is_gone": ("redefined", None, None, None),
+    "closures_that_pile_up": ("redefined", None, None, None),
     "jit_in_a_loop": ("redefined", None, None, None),
     "function_defined_anew": ("redefined", None, "cell at <cell x + 1>:1", "cell at <cell x + 2>:1"),
     "options_of_jit": ("redefined", "donate_argnums", "()", "(0,)"),
@@ -92,6 +99,7 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     "one_of_any_keyword_arguments": ("shape", "batch['label']", ROW, "float32[17]"),
     "nearest_of_several": ("shape", "x", X, LONGER),
     "gradient_outside_jit": ("shape", "args[0]", X, LONGER),
+    "gradient_of_each_example_outside_jit": ("shape", "args[0]", "float32[8,16]", LONGER),
     "ahead_of_time": ("shape", "x", X, LONGER),
     "caches_cleared": ("other", None, None, None),
 }  # fmt: skip
@@ -100,7 +108,7 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     """What the probe said of every case: (function, cause, attributes) of each compile."""
-    path = os.pathsep.join([str(HERE.parents[1]), str(HERE.parents[1] / "plugins"), str(HERE)])
+    path = os.pathsep.join([str(HERE.parents[1]), str(HERE.parents[1] / "plugins")])
     done = subprocess.run(
         [sys.executable, str(HERE / "recompile_cases.py")],
         env=os.environ
@@ -154,6 +162,27 @@ def test_a_pmapped_function_compiles_again_for_its_own_output(told: dict[str, An
 def test_what_jax_does_not_compile_again_is_no_recompile(name: str, told: dict[str, Any]) -> None:
     assert all(cause in (None, "redefined") for _, cause, _ in told[name][:1])
     assert [cause for _, cause, _ in told[name][1:]] == ([None] if "two_functions" in name else [])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "not_again_by_closures_that_live_side_by_side",
+        "not_again_by_the_methods_of_two_objects",
+        "not_again_by_passes_of_a_gradient",
+        "not_again_by_transformations_of_transformations",
+    ],
+)
+def test_programs_that_live_side_by_side_are_no_recompiles(name: str, told: dict[str, Any]) -> None:
+    assert len(told[name]) > 1
+    assert {cause for _, cause, _ in told[name][1:]} == {None}
+
+
+def test_a_gradient_of_a_gradient_is_no_recompile_of_a_known_cause(told: dict[str, Any]) -> None:
+    """JAX 0.8 names two of its four passes alike: one of them is told as compiled again there, for no known cause."""
+    causes = [cause for _, cause, _ in told["not_again_by_a_gradient_of_a_gradient"][1:]]
+    assert len(causes) > 1
+    assert [cause for cause in causes if cause] == (["other"] if jax.__version_info__[:2] == (0, 8) else [])
 
 
 def test_the_number_of_differences_tells_whether_the_named_argument_is_the_only_one(

@@ -25,7 +25,7 @@ class Played:
     def read(self) -> list[list[Any]]:
         """The frames of events that are there now."""
         self.pipe.setblocking(False)
-        found = []
+        found: list[list[Any]] = []
         while True:
             try:
                 piece = self.pipe.recv(1 << 20)

@@ -23,7 +23,7 @@ from jaxobs.probe.log import warn
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import amount, as_name, plain_amount
-from jaxobs.probe.watch import calls
+from jaxobs.probe.watch.watchable import is_jitted
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 
 
@@ -188,7 +188,7 @@ def _loads_a_plugin() -> None:
         lambda: amount(rings, 1),
         lambda: as_name(Rings()),
         lambda: plain_amount(Rings()),
-        lambda: calls.is_jitted(Rings()),
+        lambda: is_jitted(Rings()),
         _warns,
         _loads_a_plugin,
     ],

@@ -17,6 +17,7 @@ import pytest
 from jaxobs.model.events import FunctionWatched, StepEnded
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.calls import NOT_SEEN
+from jaxobs.probe.watch.polling.completions import MOST_PASSED_BY
 from jaxobs.probe.watch.watchable import is_jitted
 from tests.probe.watched_runs import executables, runs, step
 
@@ -33,7 +34,7 @@ def test_it_looks_like_the_function_it_wraps(observed: Any) -> None:
     assert watched.__module__ == doubled.__module__
     assert inspect.signature(watched) == inspect.signature(doubled)
     assert inspect.unwrap(watched) is inspect.unwrap(doubled)
-    assert watched.__wrapped__ is doubled.__wrapped__
+    assert watched.__wrapped__ is inspect.unwrap(doubled)
     assert watched.lower(1.0).compile()(1.0) == 2.0
     assert watched.trace(1.0).jaxpr.in_avals == doubled.trace(1.0).jaxpr.in_avals
     assert watched.eval_shape(1.0).shape == ()
@@ -96,7 +97,7 @@ def test_keywords_of_any_name_and_methods_work(observed: Any) -> None:
         def apply(self, x: Any) -> Any:
             return x * self.factor
 
-    Model.apply = observed.side.watching.watch(jax.jit(Model.apply, static_argnums=0))  # type: ignore[method-assign]
+    Model.apply = observed.side.watching.watch(jax.jit(Model.apply, static_argnums=0))  # type: ignore[method-assign]  # as users do
     assert Model().apply(2.0) == 6.0
     assert Model.apply(Model(), 2.0) == 6.0
 
@@ -201,10 +202,21 @@ def test_outputs_of_any_kind_pass_through(observed: Any) -> None:
     broken.fails = True
     for output in [*outputs, broken]:
         watched = observed.side.watching.watch(lambda output=output: output)
+        completions._passed_by = 0  # as in a new round
         for _ in range(3):
             completions.armed = True
             assert watched() is output
             assert completions.armed, output  # nothing could be asked: the next call is looked at
+
+
+def test_where_no_call_can_be_asked_they_are_looked_at_no_more_until_the_next_round(observed: Any) -> None:
+    completions = observed.side.completions
+    watched = observed.side.watching.watch(lambda: None)
+    completions.armed = True
+    for _ in range(MOST_PASSED_BY):
+        assert completions.armed
+        watched()
+    assert not completions.armed
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

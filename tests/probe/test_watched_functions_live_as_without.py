@@ -246,7 +246,7 @@ def test_messages_and_source_lines_of_jax_name_the_users_line(observed: Any) -> 
     assert Path(__file__).name in source_info_util.summarize(jaxpr.eqns[0].source_info)
     lowered = jax.jit(outer).lower(jnp.ones(3))
     for text in (lowered.as_text(debug_info=True), lowered.compile().as_text()):
-        files = set(re.findall(r'"([^"]*\.py)"', text))
+        files = set(re.findall(r'"([^"]*\.py)"', text or ""))
         assert not [file for file in files if Path(file).is_relative_to(OURS)], files
 
 

@@ -40,7 +40,7 @@ def test_runs_of_several_executables_are_told_apart_by_shapes_types_and_structur
 
 class State(NamedTuple):
     params: dict[str, Any]
-    count: int
+    count: int  # type: ignore[assignment]  # over the tuple's own method, as optax has it
 
 
 def test_arguments_of_any_structure_are_told_apart(observed: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ glibc = pytest.mark.skipif(Allocated()() is None, reason="malloc here does not t
 
 @glibc
 def test_what_malloc_has_given_out_is_told():
-    allocated = Allocated()
+    allocated: Any = Allocated()
     before = allocated()
     held = [ctypes.create_string_buffer(64 * 1024) for _ in range(160)]
     grown = allocated() - before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.model.profile import OUTCOMES
 from jaxobs_plugins.probes.profiler import probe, recorder, recording, windows
 from tests.profiler.jax_versions import sees_a_cpu
+from tests.waiting import wait_for
 
 
 @sees_a_cpu
@@ -39,9 +39,7 @@ def test_a_fault_of_the_profiler_is_its_last(
     original = observed.probe._windows._recorder._session_type
     monkeypatch.setattr(recorder, "record", broken)
     assert observed.ask(0.1).reason == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
-    deadline = time.monotonic() + 10
-    while not observed.job.off and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_for(lambda: observed.job.off, "the probe to be switched off", 10)
     assert observed.job.off == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
     assert [window.outcome for window in observed.windows()] == ["failed"]
     assert profiler_module().ProfilerSession is original
@@ -59,9 +57,7 @@ def test_a_stop_that_takes_too_long_is_a_fault_too(
     observed.probe.sample()
     (window,) = observed.wait_for(1)
     assert window.outcome == "read"
-    deadline = time.monotonic() + 10
-    while not observed.job.off and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_for(lambda: observed.job.off, "the probe to be switched off", 10)
     assert "stop() of a window" in observed.job.off
 
 

@@ -17,7 +17,7 @@ def test_ours_does_not_begin_while_the_user_has_a_session():
 def test_the_user_ends_ours_and_waits_until_it_is_over():
     session_lock = SessionLock()
     assert session_lock.begin_ours()
-    order = []
+    order: list[object] = []
 
     def ours():
         order.append(("recorded whole", session_lock.record(30.0)))

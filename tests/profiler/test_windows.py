@@ -16,6 +16,7 @@ from jaxobs_plugins.probes.profiler import ProfilerProbe, recorder
 from jaxobs_plugins.probes.profiler.pace import Pace
 from jaxobs_plugins.probes.profiler.schedule import Window
 from tests.profiler.jax_versions import SEES_A_CPU, sees_a_cpu
+from tests.waiting import wait_for
 
 
 def looked(observed: Any, monkeypatch: pytest.MonkeyPatch) -> list[recorder.Look]:
@@ -218,10 +219,7 @@ def test_steps_are_annotated_while_a_window_records(observed: Any, train: Any) -
     train(observed)
     assert observed.job.session is None
     answer = observed.probe.profile(0.2, False)
-    deadline = time.monotonic() + 10
-    while observed.job.session is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert observed.job.session is not None
+    wait_for(lambda: observed.job.session is not None, "the window", 10)
     answer.result(timeout=30)
     assert observed.job.session is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.jobs import environment
 from tests.profiler.jax_versions import SEES_A_CPU, sees_a_cpu
 
-ROOT = Path(__file__).parents[2]
 TRAINS = """
 import os, sys, time, json
 import jax, jax.numpy as jnp
@@ -31,12 +30,15 @@ train(0.3)
 
 
 def run(script: str, tmp_path: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
-    path = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
-    environment = {**kept, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **settings}
     command = [sys.executable, "-c", TRAINS + script]
     return subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        command,
+        env=environment(**settings),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 

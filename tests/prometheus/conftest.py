@@ -4,15 +4,15 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxobs.model.clock import ClockAnchor
-from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.credentials.credentials import Token
 from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
@@ -26,24 +26,6 @@ RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", 
             "jax.process_index": "3"}  # fmt: skip
 LOOPBACK = AllowedHosts(LocalNames(frozenset({"node1"})), (), from_network=False)
 STEP_SECONDS = (1e-4, 0.01, 1.0, 600.0)
-
-
-@dataclass
-class RecordingAgent:
-    """An agent that writes down what an exporter tells it."""
-
-    settings: dict[str, Any]
-    resource: dict[str, str] = field(default_factory=lambda: dict(RESOURCE))
-    clock: ClockAnchor = field(default_factory=ClockAnchor.read)
-    catalogue: Catalogue = field(default_factory=Catalogue)
-    addresses: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-
-    def announce_address(self, address: str) -> None:
-        self.addresses.append(address)
-
-    def log(self, message: str) -> None:
-        self.lines.append(message)
 
 
 @dataclass
@@ -81,9 +63,11 @@ class Running:
 
 
 @pytest.fixture
-def make_agent() -> Callable[..., RecordingAgent]:
-    def make(**settings: Any) -> RecordingAgent:
-        return RecordingAgent({"prometheus": True, "rank_on_host": 0, "in_kubernetes": False, **settings})
+def make_agent() -> Callable[..., FakeAgent]:
+    def make(**settings: Any) -> FakeAgent:
+        agent = FakeAgent({"prometheus": True, "rank_on_host": 0, "in_kubernetes": False, **settings})
+        agent.resource = dict(RESOURCE)
+        return agent
 
     return make
 

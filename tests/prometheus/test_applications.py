@@ -40,9 +40,9 @@ def ask_wsgi(address: Any, method: str = "GET", **headers: str) -> Answer:
         answered.update(status=int(status[:3]), headers={name.lower(): value for name, value in headers})
         return lambda _: None
 
-    parts = validator(wsgi_application(address))(environ, start_response)
+    parts: Any = validator(wsgi_application(address))(environ, start_response)
     body = b"".join(parts)
-    parts.close()  # type: ignore[attr-defined]
+    parts.close()
     return answered["status"], answered["headers"], body
 
 
@@ -57,7 +57,8 @@ def ask_asgi(address: Any, method: str = "GET", **headers: str) -> Answer:
 
     encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "path": "/metrics", "headers": encoded}
-    asyncio.run(asgi_application(address)(scope, receive, send))
+    application: Any = asgi_application(address)
+    asyncio.run(application(scope, receive, send))
     start, body = sent
     assert (start["type"], body["type"]) == ("http.response.start", "http.response.body")
     return start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, body["body"]
@@ -203,7 +204,7 @@ def test_an_event_loop_goes_on_while_the_agent_is_asked() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             application = asgi_application(f"http://127.0.0.1:{silent.getsockname()[1]}/metrics")
             scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-            asked = asyncio.ensure_future(application(scope, asyncio.Future, discard))  # type: ignore[arg-type]
+            asked = asyncio.ensure_future(application(scope, asyncio.Future, discard))
             while not asked.done():
                 await asyncio.sleep(0.05)
                 turns += 1
@@ -225,7 +226,8 @@ def test_lifespan_events_are_acknowledged() -> None:
     async def send(message: Any) -> None:
         sent.append(message["type"])
 
-    asyncio.run(asgi_application(None)({"type": "lifespan"}, receive, send))
+    application: Any = asgi_application(None)
+    asyncio.run(application({"type": "lifespan"}, receive, send))
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 

@@ -1,14 +1,11 @@
 import json
-import os
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +15,8 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.prometheus import PrometheusExporter
+from tests.prometheus_server import EXEMPLARS, PrometheusServer
+from tests.waiting import wait_for
 
 PORT = "OTEL_EXPORTER_PROMETHEUS_PORT"
 
@@ -115,12 +114,12 @@ def test_the_target_file_lives_as_long_as_the_port(make_agent: Callable, tmp_pat
     agent = make_agent(file_sd_directory=str(tmp_path))
     exporter = PrometheusExporter()
     exporter.start(agent)
-    [path] = tmp_path.iterdir()
+    path = wait_for(lambda: next(tmp_path.glob("[!.]*.json"), None), "the target file")
     [group] = json.loads(path.read_text())
     assert f"http://{group['targets'][0]}/metrics" == agent.addresses[0]
     path.unlink()
     exporter.export(batch())
-    assert path.exists()
+    wait_for(path.exists, "the target file, once more")
     exporter.stop(5)
     assert list(tmp_path.iterdir()) == []
 
@@ -176,56 +175,27 @@ def test_a_real_prometheus_finds_and_scrapes_it(
             }
         ],
     }
-    (tmp_path / "prometheus.yml").write_text(json.dumps(configuration))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [
-            prometheus_server_binary,
-            f"--config.file={tmp_path / 'prometheus.yml'}",
-            f"--storage.tsdb.path={tmp_path / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--enable-feature=exemplar-storage",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "TZ": "UTC"},
-    )
-
-    def ask(what: str, **parameters: str) -> list[dict[str, Any]]:
-        url = f"http://127.0.0.1:{port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
-        data = json.loads(get(url))["data"]
-        return data["result"] if what == "query" else data
-
-    def value(query: str) -> float:
-        [result] = ask("query", query=query)
-        return float(result["value"][1])
-
+    server = PrometheusServer(prometheus_server_binary, tmp_path, json.dumps(configuration), EXEMPLARS)
     try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                if ask("query", query="jaxobs_steps_total"):
-                    break
-            except OSError:
-                pass
-            time.sleep(0.1)
-        assert value("up") == 1
-        assert value('jaxobs_steps_total{loop="train", experiment="first"}') == 12
-        assert value('jaxobs_steps_total{loop="eval"} * on(instance) group_left(jaxobs_run) target_info') == 0
-        assert value("jaxobs_step_seconds_count") == 6
-        assert value("example_strange") == 7
-        [joined] = ask("query", query="target_info")
+        wait_for(lambda: server.query("jaxobs_steps_total"), "the first scrape")
+        assert server.value("up") == 1
+        assert server.value('jaxobs_steps_total{loop="train", experiment="first"}') == 12
+        assert (
+            server.value('jaxobs_steps_total{loop="eval"} * on(instance) group_left(jaxobs_run) target_info')
+            == 0
+        )
+        assert server.value("jaxobs_step_seconds_count") == 6
+        assert server.value("example_strange") == 7
+        [joined] = server.query("target_info")
         assert (joined["metric"]["jaxobs_run"], joined["metric"]["host_name"]) == ("first", "node1")
         assert "exported_jaxobs_run" not in joined["metric"]
         window = {"start": str(now - 60), "end": str(now + 60)}
-        [found] = ask("query_exemplars", query="example_wait_seconds_bucket", **window)
+        [found] = server.get("query_exemplars", query="example_wait_seconds_bucket", **window)
         assert found["exemplars"][0]["labels"] == {"trace_id": "ab", "span_id": "cd"}
-        metadata = ask("targets/metadata", metric="jaxobs_step_seconds")
+        metadata = server.get("targets/metadata", metric="jaxobs_step_seconds")
         assert metadata[0]["unit"] == "seconds"
     finally:
-        server.terminate()
-        server.wait(20)
+        server.close()
         exporter.stop(5)
 
 

@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +231,8 @@ def test_a_call_is_made_once_however_many_ask() -> None:
 
 
 def test_the_error_of_a_call_that_hung_is_not_told_but_another_one_made() -> None:
-    leave, answers = threading.Event(), iter([OSError("gone"), 2])
+    leave = threading.Event()
+    answers: Iterator[OSError | int] = iter([OSError("gone"), 2])
 
     def hang_once() -> int:
         leave.wait(10)

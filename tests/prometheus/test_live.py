@@ -24,6 +24,7 @@ from jaxobs_plugins.prometheus.pages.live import Live
 from jaxobs_plugins.prometheus.server.messages import Request
 from tests.report.documents import document, loop
 from tests.report.markup_reading import Read
+from tests.waiting import wait_for
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"
 
@@ -152,11 +153,10 @@ def test_ranks_of_one_job_on_one_host_link_each_other(
         (tmp_path / f"{name}-{2000 + number}.json").write_text(text)
     (tmp_path / "jaxobs-elsewhere-1.json").write_text(json.dumps(target_group("node2:1", resource(3))))
     neighbours = Neighbours(tmp_path, resource(0))
-    found: tuple[Rank, ...] = ()
-    deadline = time.monotonic() + 20
-    while not found and time.monotonic() < deadline:
-        found = neighbours.ranks()
-    assert found == (Rank("rank 0", None), Rank("rank 1", "http://node1:9465/"))
+    assert wait_for(neighbours.ranks, "the neighbours", 20) == (
+        Rank("rank 0", None),
+        Rank("rank 1", "http://node1:9465/"),
+    )
 
 
 def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:
 def test_the_page_of_a_large_job_answers_within_50_ms(serve: Callable) -> None:
     """Processor time: 300 executables, an hour of history, 2 000 series beside it."""
     shown = Live()
-    series = {(str(number),): 1.0 for number in range(2000)}
+    series: dict[tuple[str, ...], float] = {(str(number),): 1.0 for number in range(2000)}
     families = (Family(Metric("jaxobs_steps_total", "counter", "Steps.", ("loop",)), series),)
     for second in range(0, 3600, 5):
         found = document(300, 81, loops={"train": loop(1 + second, compute=1.0 + second)})

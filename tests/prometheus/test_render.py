@@ -1,6 +1,6 @@
 import math
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ def samples(families: Iterable[Family]) -> list[Sample]:
 
 
 def test_both_formats_say_the_same_values(families: tuple[Family, ...], resource: dict[str, str]) -> None:
-    def values(read: Iterator[ParsedFamily]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    def values(read: Iterable[ParsedFamily]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in read for s in family.samples}
 
     openmetrics = values(parse_openmetrics(render(families, resource, OPENMETRICS).decode()))
@@ -188,7 +188,7 @@ def test_promtool_finds_nothing(
     families: tuple[Family, ...], resource: dict[str, str], promtool: Path
 ) -> None:
     strange = [chr(code) for code in (*range(0x100), 0x85, 0x2028, 0xD800, 0xFFFE, 0xFFFF, 0x1F600)]
-    hostile = {(f"a{character}{{}},= # \\",): 1.0 for character in strange}
+    hostile: dict[tuple[str, ...], float] = {(f"a{character}{{}},= # \\",): 1.0 for character in strange}
     everything = (
         *families,
         Family(Metric("example_age", "gauge", 'An "age" \\ of\nthings.', ("name",)), hostile),

@@ -160,7 +160,7 @@ def test_stop_without_start_closes_the_port() -> None:
 
 
 def test_a_page_that_cannot_be_rendered_is_500_and_one_line_in_the_log(serve: Callable) -> None:
-    broken = Family(Metric("example_value", "gauge", "A value."), {(): "text"})  # type: ignore[dict-item]
+    broken = Family(Metric("example_value", "gauge", "A value."), {(): "text"})  # type: ignore[dict-item]  # on purpose
     server = serve((broken,))
     assert server.get()[0] == 500
     assert server.get("/-/healthy")[0] == 200

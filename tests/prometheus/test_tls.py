@@ -2,9 +2,7 @@ import gzip
 import http.client
 import json
 import os
-import socket
 import ssl
-import subprocess
 import threading
 import time
 import urllib.parse
@@ -21,6 +19,8 @@ from jaxobs_plugins.prometheus.pages.render import TEXT, render
 from jaxobs_plugins.prometheus.server.connection import Limits
 from tests.prometheus.clients import GET, is_closed, large_family, read_credentials
 from tests.prometheus.test_exporter import batch, steps
+from tests.prometheus_server import PrometheusServer
+from tests.waiting import wait_for
 
 Serve = Callable[..., Any]
 
@@ -214,54 +214,30 @@ def test_a_real_prometheus_brings_the_token_through_tls(
     found = {"file_sd_configs": [{"files": [str(tmp_path / "targets" / "*.json")]}]}
     knows = {"tls_config": {"ca_file": str(certificates.authority)}}
     brings = {"authorization": {"credentials_file": str(token)}}
-    (tmp_path / "prometheus.yml").write_text(
-        json.dumps(
-            {
-                "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"},
-                "scrape_configs": [
-                    {"job_name": "both", **found, **knows, **brings},
-                    {"job_name": "stranger", **found, **knows},
-                    {"job_name": "sceptic", **found, **brings},
-                ],
-            }
-        )
-    )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [
-            prometheus_server_binary,
-            f"--config.file={tmp_path / 'prometheus.yml'}",
-            f"--storage.tsdb.path={tmp_path / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
+    configuration = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [
+            {"job_name": "both", **found, **knows, **brings},
+            {"job_name": "stranger", **found, **knows},
+            {"job_name": "sceptic", **found, **brings},
         ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    }
+    server = PrometheusServer(prometheus_server_binary, tmp_path, json.dumps(configuration))
 
     def targets() -> dict[str, tuple[str, str]]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/targets", timeout=5) as answer:
-            active = json.load(answer)["data"]["activeTargets"]
-        return {each["labels"]["job"]: (each["health"], each["lastError"]) for each in active}
+        """Health and last error by job, once all were scraped."""
+        active = server.get("targets")["activeTargets"]
+        told = {each["labels"]["job"]: (each["health"], each["lastError"]) for each in active}
+        return told if len(told) == 3 and all(health != "unknown" for health, _ in told.values()) else {}
 
     try:
-        deadline = time.monotonic() + 30
-        told: dict[str, tuple[str, str]] = {}
-        while time.monotonic() < deadline:
-            try:
-                told = targets()
-                if len(told) == 3 and all(health != "unknown" for health, _ in told.values()):
-                    break
-            except OSError:
-                pass
-            time.sleep(0.1)
+        told = wait_for(targets, "a scrape of each target")
         assert told["both"] == ("up", "")
         assert told["stranger"][0] == "down"
         assert "401" in told["stranger"][1]
         assert told["sceptic"][0] == "down"
         assert "certificate" in told["sceptic"][1]
     finally:
-        server.terminate()
-        server.wait(20)
+        server.close()
         exporter.stop(5)
     assert agent.lines == []

@@ -1,5 +1,6 @@
 import math
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from jaxobs.report.drawing import (
 )
 from jaxobs.report.drawing.axes import LogScale, Scale, bands
 from jaxobs.report.drawing.time_shares import COMPONENTS
+from jaxobs.vocabulary import wall_time
 from tests.report.markup_reading import Read
 
 ROOF = Roof("H100", "float32", 250e9, 18e9)
@@ -25,7 +27,7 @@ positive = st.floats(1e-6, 1e15)
 
 
 def point(intensity: float = 2.0, rate: float = 1e9, **changed) -> Point:
-    given = {
+    given: dict[str, Any] = {
         "name": "step",
         "kind": "executable",
         "share": 0.5,
@@ -46,10 +48,13 @@ def test_each_point_and_roof_of_a_roofline_is_there_and_on_the_chart(found, with
     if not found and not with_roof:
         assert drawn is None
         return
+    assert drawn is not None
     text = markup(drawn)
     read = Read(text)
     marks = read.all("svg", class_="mark")
-    shown = {(float(mark["data-intensity"]), float(mark["data-flops-per-second"])) for mark in marks}
+    shown = {
+        (float(mark["data-intensity"] or 0), float(mark["data-flops-per-second"] or 0)) for mark in marks
+    }
     assert shown == {(float(f"{x:.9g}"), float(f"{y:.9g}")) for x, y in found}
     assert len(read.all("polyline", class_="roof")) == with_roof
     assert inside(text)
@@ -61,8 +66,9 @@ def test_a_point_at_half_the_roof_lies_below_it_by_a_factor_of_two():
     drawn = roofline(
         [ROOF], [point(each, ROOF.at(each) / 2, attainable=ROOF.at(each)) for each in intensities]
     )
+    assert drawn is not None
     rooms = Read(markup(drawn)).all("line", class_="room")
-    lengths = {float(room["y2"]) for room in rooms}
+    lengths = {float(room["y2"] or 0) for room in rooms}
     assert len(rooms) == 3
     assert max(lengths) == pytest.approx(min(lengths), abs=0.05)
     assert max(lengths) < 0
@@ -90,6 +96,7 @@ def test_the_parts_of_a_bar_add_up_to_its_width(parts):
     if sum(parts.values()) <= 0:
         assert drawn is None
         return
+    assert drawn is not None
     widths = [float(part["width"].rstrip("%")) for part in Read(markup(drawn)).all("svg", class_="part")]
     left_out = sum(seconds for seconds in parts.values() if seconds < 0.0005 * sum(parts.values()))
     assert sum(widths) == pytest.approx(100 - 100 * left_out / sum(parts.values()), abs=0.1)
@@ -98,6 +105,7 @@ def test_the_parts_of_a_bar_add_up_to_its_width(parts):
 def test_a_stack_reaches_the_top_at_every_moment():
     shares = {"compute": [0.5, 0.25, 1.0], "input": [0.5, 0.5, 0.0], "compile": [0.0, 0.25, 0.0]}
     drawn = shares_over_time([-30, -20, -10, 0], shares, 60.0, [(-15.0, "compiled again")])
+    assert drawn is not None
     read = Read(markup(drawn))
     areas = read.all("polygon", class_="area")
     assert len(areas) == 3
@@ -115,6 +123,7 @@ def test_a_line_is_drawn_where_two_values_are_known_and_broken_where_none_is(val
     if sum(map(math.isfinite, values)) < 2:
         assert drawn is None
         return
+    assert drawn is not None
     text = markup(drawn)
     runs = "".join("x" if math.isfinite(value) else " " for value in values).split()
     assert len(Read(text).all("polyline", class_="line")) == len(runs)
@@ -124,6 +133,7 @@ def test_a_line_is_drawn_where_two_values_are_known_and_broken_where_none_is(val
 
 def test_one_moment_far_above_the_others_does_not_flatten_them():
     drawn = line_chart(list(range(-39, 1)), [300.0] + [10.0] * 39, 60.0, name="steps/s", write=str)
+    assert drawn is not None
     [line] = Read(markup(drawn)).all("polyline", class_="line")
     heights = [float(corner.split(",")[1]) for corner in line["points"].split()]
     assert heights[0] < 0  # beyond the top, where the layer ends
@@ -170,6 +180,10 @@ def lab(colour: str, eye) -> list[float]:
     xyz = [part / white for part, white in zip(times_matrix(TO_XYZ, seen), (0.9505, 1.0, 1.089), strict=True)]
     x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in xyz)
     return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+
+
+def test_every_component_has_its_place_in_a_stack():
+    assert sorted(COMPONENTS) == sorted(wall_time.COMPONENTS)
 
 
 @pytest.mark.parametrize("block", [0, 1], ids=["light", "dark"])

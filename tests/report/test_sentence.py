@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 
 from jaxobs.report.sentence import main_loop, plain, sentence
 
-LOOP = {
+LOOP: dict[str, Any] = {
     "wall_seconds": 60.0, "steps": 1_200, "steps_per_second": 18.0, "step_seconds": 0.055, "mfu": 0.24,
     "bottleneck": {
         "label": "compute", "runner_up": "input", "confidence": 0.6, "shares": {"compute": 0.63, "input": 0.2},

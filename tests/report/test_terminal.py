@@ -8,6 +8,7 @@ from jaxobs.cli.console.live_view.palette import COLOURS
 from jaxobs.report.columns import Column, sorted_rows
 from jaxobs.report.columns.compilations import newest
 from jaxobs.report.drawing import style
+from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page.history import History
 from jaxobs.report.page.view import View
 from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
@@ -155,5 +156,5 @@ def test_components_have_the_colours_of_the_page():
     dark = style().partition("prefers-color-scheme: dark")[2].partition("color-scheme: dark;")[0]
     on_the_page = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", dark))
     ours = {name: colour for name, colour in COLOURS.items() if name != "cache_resident"}
-    assert ours == {name: on_the_page[name] for name in ours}
+    assert ours == {name: on_the_page[name] for name in COMPONENTS}
     assert COLOURS["cache_resident"] == on_the_page["transfer"]

@@ -3,24 +3,23 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.metrics import Catalogue, Family, Metric
+from jaxobs.model.clock import now
+from jaxobs.model.metrics import Family, Kind, Metric
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.record import Record, decoded
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.run_record import RunRecordExporter
 from jaxobs_plugins.run_record.host_load import BUSY, CPUS, JOB, HostLoad
 from jaxobs_plugins.run_record.surroundings import relevant_environment
 from tests.jobs import Job, Outcome
 from tests.report.made_up import content
+from tests.waiting import wait_for
 
 TRAIN = """
 import jax, jax.numpy as jnp
@@ -37,29 +36,12 @@ for _ in obs.steps(range(10**9), examples=4):
 """
 
 
-@dataclass
-class StandingAgent:
-    """What the agent process offers an exporter."""
-
-    settings: dict[str, Any]
-    resource: dict[str, str] = field(default_factory=dict)
-    clock: ClockAnchor = field(default_factory=ClockAnchor.read)
-    catalogue: Catalogue = field(default_factory=Catalogue)
-    said: list[str] = field(default_factory=list)
-
-    def announce_address(self, address: str) -> None:
-        raise AssertionError(address)
-
-    def log(self, message: str) -> None:
-        self.said.append(message)
-
-
 def batch() -> Batch:
     return Batch(Snapshot(now(), content()["snapshot"]), (), ())
 
 
-def exporter(directory: Path, interval: float = 1e-9) -> tuple[RunRecordExporter, StandingAgent]:
-    agent = StandingAgent({"run_directory": str(directory), "run_interval": interval})
+def exporter(directory: Path, interval: float = 1e-9) -> tuple[RunRecordExporter, FakeAgent]:
+    agent = FakeAgent({"run_directory": str(directory), "run_interval": interval})
     made = RunRecordExporter()
     made.start(agent)
     return made, agent
@@ -80,7 +62,7 @@ def test_a_record_is_written_again_in_its_place_and_once_more_at_the_end(tmp_pat
     made.stop(1.0)
     assert only_file(tmp_path / "runs") == path
     assert decoded(path.read_bytes(), "a").content["state"] == "ended"
-    assert agent.said == []
+    assert agent.lines == []
 
 
 def test_nothing_is_written_without_a_directory_nor_before_anything_ran(tmp_path: Path) -> None:
@@ -89,18 +71,18 @@ def test_nothing_is_written_without_a_directory_nor_before_anything_ran(tmp_path
     made.export(Batch(Snapshot(now(), document), (), ()))
     made.stop(1.0)
     silent = RunRecordExporter()
-    silent.start(StandingAgent({"run_directory": None}))
+    silent.start(FakeAgent({"run_directory": None}))
     silent.export(batch())
     silent.stop(1.0)
     assert list(tmp_path.iterdir()) == []
-    assert agent.said == []
+    assert agent.lines == []
 
 
 def test_a_directory_that_cannot_be_written_to_is_said_once_and_tried_again(tmp_path: Path) -> None:
     made, agent = exporter(tmp_path / "mistyped" / "runs")
     for _ in range(3):
         made.export(batch())
-    (said,) = agent.said
+    (said,) = agent.lines
     assert "No such file or directory" in said
     assert "JAXOBS_RUN_DIRECTORY" in said
     (tmp_path / "mistyped").mkdir()
@@ -122,7 +104,7 @@ def test_a_full_disk_leaves_the_record_that_was_there(
     made.export(batch())
     made.stop(1.0)
     assert only_file(tmp_path).read_bytes() == before
-    assert ["No space left" in line for line in agent.said] == [True]
+    assert ["No space left" in line for line in agent.lines] == [True]
 
 
 def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
@@ -143,11 +125,12 @@ def test_other_load_is_what_was_busy_beside_the_job_and_the_agent() -> None:
     for second in range(31):
         if second % 5 == 0:
             job = 2.0 * second  # two processors, read every five seconds
+        measured: tuple[tuple[str, Kind, str, float], ...] = (
+            (BUSY, "gauge", "ratio", 0.5), (CPUS, "gauge", "", 8.0), (JOB, "counter", "seconds", job),
+        )  # fmt: skip
         families = tuple(
             Family(Metric(name, kind, "A test's.", unit=unit), {(): value})
-            for name, kind, unit, value in (
-                (BUSY, "gauge", "ratio", 0.5), (CPUS, "gauge", "", 8.0), (JOB, "counter", "seconds", job),
-            )
+            for name, kind, unit, value in measured
         )  # fmt: skip
         document = {"agent": {"cpu_seconds": {"agent": 0.1 * second}}}
         load.read(Snapshot(second * 10**9, document, families))
@@ -173,14 +156,14 @@ def test_the_environment_has_what_bears_on_speed_and_no_secret() -> None:
 
 def final_record(runs: Path) -> Record:
     """The record that the agent leaves, some time after the job is gone."""
-    deadline = time.monotonic() + 30
-    while True:
-        for path in runs.glob("*.json"):
-            record = decoded(path.read_bytes(), path.name)
-            if record.content["state"] == "ended":
-                return record
-        assert time.monotonic() < deadline, list(runs.iterdir()) if runs.is_dir() else "no directory"
-        time.sleep(0.1)
+
+    def ended() -> Record | None:
+        records = (decoded(path.read_bytes(), path.name) for path in runs.glob("*.json"))
+        return next((record for record in records if record.content["state"] == "ended"), None)
+
+    record = wait_for(ended, f"a record of the end in {runs}", 30)
+    assert record is not None
+    return record
 
 
 def test_a_job_that_ends_leaves_a_record(run: Callable[..., Outcome], tmp_path: Path) -> None:

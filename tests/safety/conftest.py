@@ -1,5 +1,5 @@
 """Jobs are started, watched and ended by the fixtures of `tests/jobs.py`."""
 
-from tests.jobs import run, start, unused_port
+from tests.jobs import run, start
 
-__all__ = ["run", "start", "unused_port"]  # fixtures
+__all__ = ["run", "start"]  # fixtures

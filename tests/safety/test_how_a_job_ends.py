@@ -94,6 +94,7 @@ def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) 
     job = start(source)
     job.wait_for("training")
     agent = job.agent()
+    time.sleep(1.0)  # its first step, whose loss it has told, ends
     os.killpg(job.process.pid, signal.SIGINT)  # as the terminal does
     outcome = job.end(15)
     assert outcome.status == -signal.SIGINT
@@ -196,7 +197,7 @@ def test_after_a_fork_nothing_of_ours_runs_in_the_child(run: Callable[..., Any])
 
 DELETES = """
 import threading, jax, jax.numpy as jnp
-from jaxobs.probe.watch.readiness import is_ready
+from jaxobs.probe.watch.polling.readiness import is_ready
 sys.setswitchinterval(1e-6)
 newest = [jnp.ones(3)]
 running = True

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.beside import free_port
+
 TEN_FUNCTIONS = """
 import collections, functools, logging, signal
 import jax, jax.numpy as jnp
@@ -150,11 +152,9 @@ jax.distributed.shutdown()
 """
 
 
-def test_what_the_script_configures_after_instrument_works(
-    start: Callable[..., Any], unused_port: Callable[[], int]
-) -> None:
+def test_what_the_script_configures_after_instrument_works(start: Callable[..., Any]) -> None:
     """Two processes of one JAX cluster, with several devices each and 64-bit numbers."""
-    coordinator = f"localhost:{unused_port()}"
+    coordinator = f"localhost:{free_port()}"
     jobs = [start(CONFIGURES, RANK=str(rank), COORDINATOR=coordinator) for rank in range(2)]
     for outcome in [job.end() for job in jobs]:
         assert outcome.status == 0, outcome.stderr

@@ -7,19 +7,18 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 import jaxobs_plugins.tensorboard as exporter_module
-from jaxobs.model.clock import ClockAnchor, now
+from jaxobs.model.clock import now
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.tensorboard import TensorBoardExporter
 
 
-class StandingAgent:
-    """What the agent process offers an exporter."""
-
-    def __init__(self, directory: Path | None) -> None:
-        self.settings = {"tensorboard_directory": None if directory is None else str(directory)}
-        self.resource = {"jax.process_index": "3"}
-        self.clock = ClockAnchor.read()
+def agent(directory: Path | None) -> FakeAgent:
+    """One of rank 3."""
+    standing = FakeAgent({"tensorboard_directory": None if directory is None else str(directory)})
+    standing.resource = {"jax.process_index": "3"}
+    return standing
 
 
 def batch(steps: int, mfu: float | None) -> Batch:
@@ -41,7 +40,7 @@ def points(directory: Path) -> list[tuple[str, int, float]]:
 
 def test_each_figure_is_a_curve_over_steps_and_an_unknown_one_has_no_point(tmp_path: Path) -> None:
     exporter = TensorBoardExporter()
-    exporter.start(StandingAgent(tmp_path))
+    exporter.start(agent(tmp_path))
     exporter.export(batch(0, None))
     assert list(tmp_path.iterdir()) == [], "before the first step there is nothing to tell"
     exporter._due = 0.0
@@ -53,7 +52,7 @@ def test_each_figure_is_a_curve_over_steps_and_an_unknown_one_has_no_point(tmp_p
 
 def test_without_a_directory_nothing_is_written_and_the_writer_not_imported(tmp_path: Path) -> None:
     exporter = TensorBoardExporter()
-    exporter.start(StandingAgent(None))
+    exporter.start(agent(None))
     exporter.export(batch(10, 0.5))
     exporter.stop(1.0)
     assert exporter._writer is None
@@ -65,6 +64,6 @@ def test_a_missing_writer_is_named_with_what_to_install(
 ) -> None:
     monkeypatch.setattr(exporter_module, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install jaxobs\[tensorboard\]"):
-        TensorBoardExporter().start(StandingAgent(tmp_path))
+        TensorBoardExporter().start(agent(tmp_path))
     (remark,) = TensorBoardExporter().check({"tensorboard_directory": str(tmp_path)})
     assert remark.problem

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.beside import free_port
 from jaxobs.model.clock import now
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
+from jaxobs.testing import FakeAgent
 from jaxobs_plugins.prometheus import PrometheusExporter
-from tests.prometheus.conftest import RecordingAgent
+from tests.jobs import environment
 
-ROOT = Path(__file__).parents[2]
 PEAKS = {"JAXOBS_PEAK_FLOPS": '{"float32": 2.5e11}', "JAXOBS_PEAK_BYTES_PER_SECOND": "1.8e10"}
 
 
@@ -49,7 +48,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
             "jax.process_index": str(rank),
             "service.instance.id": f"it-{rank}",
         }
-        agent = RecordingAgent(settings, resource)
+        agent = FakeAgent(settings)
+        agent.resource = resource
         exporter = PrometheusExporter()
         exporter.start(agent)
         begun.append(Served(exporter, agent.addresses[-1].removesuffix("metrics")))
@@ -76,25 +76,16 @@ class Job:
             process.communicate(timeout=30)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 def train(tmp_path: Path) -> Iterator[Callable[[int], Job]]:
     """Starts a real training of so many ranks, which `targets` in its folder names."""
     jobs: list[Job] = []
 
     def start(ranks: int) -> Job:
-        kept = {name: text for name, text in os.environ.items() if not name.startswith(("JAXOBS_", "OTEL_"))}
-        settings = kept | PEAKS | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]), "JAX_PLATFORMS": "cpu",
-            "JAXOBS_RUN": "demo", "JAXOBS_FILE_SD_DIRECTORY": str(tmp_path / "targets"),
-            "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WORLD_SIZE": str(ranks),
-            "COORDINATOR": f"127.0.0.1:{free_port()}",
-        }  # fmt: skip
+        settings = environment(
+            **PEAKS, JAXOBS_RUN="demo", JAXOBS_FILE_SD_DIRECTORY=str(tmp_path / "targets"),
+            WORLD_SIZE=str(ranks), COORDINATOR=f"127.0.0.1:{free_port()}",
+        )  # fmt: skip
         processes = [
             subprocess.Popen(
                 [sys.executable, Path(__file__).with_name("job.py"), tmp_path, "150"],

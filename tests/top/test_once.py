@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launched import Outcome, jaxobs, outcome
+from tests.cli.launched import jaxobs, outcome
+from tests.jobs import Outcome
 from tests.report.documents import document, loop
 
 SECRET = "0123456789abcdef"
 
 
-def rank(index: int, **seconds: float) -> dict[str, Any]:
+def rank(index: int, **seconds: Any) -> dict[str, Any]:
     process = {**document()["process"], "process_index": index, "pid": 100 + index}
     return document(process=process, loops={"train": loop(**seconds)})
 

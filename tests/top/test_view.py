@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.beside import free_port
 from jaxobs.cli.console.live_view.addresses import target_of
 from jaxobs.cli.console.live_view.app import TopApp
 from jaxobs.cli.console.live_view.client import Access
 from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.cli.console.live_view.watch import Watch
 from tests.report.documents import document, loop
-from tests.top.conftest import free_port
 
 if TYPE_CHECKING:
     import pytest
@@ -113,12 +114,15 @@ def test_the_rank_that_is_chosen_is_the_one_that_is_shown(serve: Callable) -> No
     addresses = [serve(rank(index), index).address for index in (1, 0, 2)]
 
     async def story(app: TopApp, pilot: Any) -> None:
+        def differs(shown: str) -> bool:
+            return opening(app) != shown
+
         table = app.query_one("#ranks", SortedTable)
         await until(app, pilot, lambda: [row["rank"] for row in table.rows_shown] == [0, 1, 2])
         for _ in range(4):
             shown = opening(app)
             await pilot.press("n")
-            await until(app, pilot, lambda shown=shown: opening(app) != shown)
+            await until(app, pilot, partial(differs, shown))
             assert f"rank {table.rows_shown[table.cursor_row]['rank']} of 4" in opening(app)
 
     watched(addresses, story)

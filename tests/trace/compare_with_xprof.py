@@ -62,7 +62,7 @@ def compare(data):
     """Pairs of (what, ours, XProf's), times in µs."""
     for name, alone in one_device_each(data):
         device = read_trace(alone).devices[0]
-        theirs = {
+        theirs: dict[tuple[int | None, str], float] = {
             (int(row["program_id"]), row["hlo_op_name"]): row["total_self_time"]
             for row in rows(xprof(alone, "hlo_stats"))
         }

@@ -9,8 +9,6 @@ import pytest
 
 from jaxobs.trace import read_trace
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 RECORDED = Path(__file__).parent / "data" / "mi300x_8gpu_conv3d.xplane.pb"
 
 

@@ -4,9 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.model.trace import Kind
 from jaxobs.trace.attribution import attribute
 
-KINDS = ("compute", "compute", "collective", "transfer", "copy", "control", "control", "command_buffer")
+KINDS: tuple[Kind, ...] = (
+    "compute",
+    "compute",
+    "collective",
+    "transfer",
+    "copy",
+    "control",
+    "control",
+    "command_buffer",
+)
 RANK = {"compute": 0, "command_buffer": 0, "control": 0, "collective": 1, "transfer": 2, "copy": 3}
 
 INTERVALS = st.lists(

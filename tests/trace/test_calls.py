@@ -41,7 +41,7 @@ def test_a_call_belongs_to_the_stretch_in_which_it_begins():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=30), st.integers(1, 3))
 def test_whatever_the_order_calls_after_each_other_are_all_counted(pauses, notes):
-    noted, expected, time = [], Counter(), 0
+    noted, expected, time = [], Counter[str](), 0
     for function, length in pauses:
         noted += [call(time, time + length, str(function))] * notes
         expected[str(function)] += 1

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxobs.model.trace import DeviceTrace
 from jaxobs.trace import TraceError, read_trace
 
 
 def read_or_refuse(data):
     """The only two outcomes: finite figures that add up, or the documented error with a message."""
-    devices, reason = (), ""
+    devices: tuple[DeviceTrace, ...] = ()
+    reason = ""
     try:
         devices = read_trace(data).devices
     except TraceError as refusal:
@@ -92,7 +94,7 @@ def test_corrupted_events_never_raise_anything_else(small_trace, data):
 
 @pytest.fixture(scope="module")
 def small_trace():
-    from written import WrittenPlane, modules, space
+    from tests.trace.written import WrittenPlane, modules, space
 
     stats = {
         "hlo_op": "while.1",

@@ -1,10 +1,10 @@
 """When an operation of a CPU device ended, whichever thread said so."""
 
 import pytest
-from written import WrittenPlane, space
 
 from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace import read_trace
+from tests.trace.written import WrittenPlane, space
 
 
 def operation(name, start, launch, flow, run=1, device=0):

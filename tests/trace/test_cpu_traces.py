@@ -1,11 +1,13 @@
 """Fresh traces of real programs on the CPU."""
 
+from typing import Any
+
 import jax
 import pytest
-from traced_programs import STEPS, TRIPS
 
 from jaxobs.cost_model import module_cost
 from jaxobs.trace import read_trace
+from tests.trace.traced_programs import STEPS, TRIPS
 
 RECORDS_OPERATIONS = jax.__version_info__ >= (0, 8)
 """JAX 0.6's profiler writes no event for an operation of a CPU."""
@@ -24,7 +26,7 @@ def sharded(cpu_traces):
 
 
 def test_products_are_joined_to_their_module(cpu_traces):
-    trace = read_trace(cpu_traces / "products")
+    trace: Any = read_trace(cpu_traces / "products")
     (device,) = trace.devices
     assert (device.platform, device.kind, device.name) == ("cpu", "cpu", "/host:CPU:0")
     (module,) = device.modules

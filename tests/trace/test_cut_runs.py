@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from written import WrittenPlane, space
 
 from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace import read_trace
 from jaxobs.trace.timeline import ONLY_PARTS
+from tests.trace.written import WrittenPlane, space
 
 PRODUCT, SMALL, SECOND = "dot.1", "fusion.2", "dot.3"
 
@@ -73,3 +73,15 @@ def test_whole_runs_at_the_edges_count():
 def test_without_the_module_runs_are_held_against_one_between_them():
     cut = [run(1, 0, SMALL), run(2, 30, *WHOLE), run(3, 60, *WHOLE)]
     assert ran(*cut, metadata=False).runs == 2
+
+
+def test_a_part_that_is_far_longer_than_whole_runs_tells_that_the_trace_is_shorter_than_the_long_ones():
+    """The short branch of a condition runs twice, and then the long one, of which the trace holds eighty operations."""
+    short = [run(number, 30 * number, *WHOLE) for number in (1, 2, 3)]
+    found = ran(*short, run(4, 120, *[PRODUCT] * 80))
+    assert (found.runs, found.runs_reason, found.run_seconds, found.cut_runs) == (None, ONLY_PARTS, None, 1)
+
+
+def test_what_a_trace_holds_of_cut_runs_is_told():
+    found = ran(run(1, 0, SMALL, SECOND), run(2, 30, *WHOLE), run(3, 60, *WHOLE), run(4, 90, PRODUCT))
+    assert found.cut_seconds == pytest.approx(21e-6)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import jax
 import pytest
-from written import WrittenPlane, modules, space
 
 from benchmarks.gpu_check import traces
 from benchmarks.gpu_check.figures import Findings, said_in
+from tests.trace.written import WrittenPlane, modules, space
 
 
 def kernel(operation: str, correlation: int) -> dict[str, object]:

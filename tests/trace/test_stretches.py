@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, merged, stretch_time
+from jaxobs.model.intervals import joined
+from jaxobs.model.trace import Kind
+from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
 
-KINDS = ("compute", "collective", "control")
+KINDS: tuple[Kind, ...] = ("compute", "collective", "control")
 UNIT = round(PICOSECONDS)
 spans = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda drawn: (drawn[0], drawn[0] + drawn[1]))
 intervals = st.lists(st.tuples(spans, st.integers(0, 2)).map(lambda drawn: (*drawn[0], drawn[1])), max_size=8)
@@ -43,7 +45,7 @@ def test_a_gap_is_no_busy_time_and_lies_in_a_run(operations, runs):
 
 
 @given(st.lists(spans))
-def test_merged_spans_are_apart_and_cover_the_same(parts):
-    found = merged(parts)
+def test_joined_spans_are_apart_and_cover_the_same(parts):
+    found = joined(parts)
     assert all(end < start for (_, end), (start, _) in pairwise(found))
     assert all(runs_at(moment, parts) == runs_at(moment, found) for moment in range(50))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_exposed_communication_of_all_devices() -> None:
 
 
 def test_many_small_operations_in_a_step() -> None:
-    small = {"flops": 1e10, "executions": 100_000, "seconds": 0.8, "self_seconds": 0.8}
+    small: dict[str, Any] = {"flops": 1e10, "executions": 100_000, "seconds": 0.8, "self_seconds": 0.8}
     (piece,) = advise_on_trace(a_trace(**small), STEPS)
     assert piece["condition"] == "small_operations"
     assert "40 % in 5,000 a step that take 8 µs each" in piece["sentence"]

@@ -24,6 +24,7 @@ def test_on_cpu_the_memory_of_the_process_is_told(probe: MemoryProbe, events: li
     assert process.device == PROCESS_MEMORY
     assert process.in_use == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
     assert process.peak is not None
+    assert process.in_use is not None
     assert process.peak >= process.in_use
     assert [(event.device, event.in_use, event.reason) for event in devices_in(events)] == [
         (0, None, "its arrays lie in the memory of the process")

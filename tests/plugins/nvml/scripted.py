@@ -58,7 +58,6 @@ class Turn:
             self.values[name, tuple(labels)] = float(value)
         self.gone = {series for series, value in self.values.items() if math.isnan(value)}
         self.calls: list[str] = answer["calls"]
-        self.missing: list[dict[str, str]] = answer["missing"]
 
     def of(self, name: str) -> dict[tuple[str, ...], float]:
         """The series of a metric, named without prefix, that have a value."""
