@@ -75,13 +75,10 @@ untrue: .venv/installed  ## programs of which false figures were once shown, wit
 trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XProf's own (ARGS=FILE for others)
 	PYTHONPATH=. .venv-xprof/bin/python tests/trace/compare_with_xprof.py $(ARGS)
 
-benchmark: .venv/installed  ## run each file of benchmarks/, or one: make benchmark NAME=step_cost
-	@set -e; found=; for file in benchmarks/$(or $(NAME),*).py; do \
-	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; .venv/bin/python "$$file" $(ARGS); \
-	done; for file in benchmarks/report/figures/$(or $(NAME),*).py; do \
-	  [ -e "$$file" ] || continue; found=yes; echo "== $$file"; \
-	  .venv/bin/python -m benchmarks.report --print --only "$$(basename "$$file" .py)"; \
-	done; [ -n "$$found" ] || { echo "no file benchmarks/$(or $(NAME),*).py, nor benchmarks/report/figures/$(NAME).py" >&2; exit 2; }
+benchmark: .venv/installed  ## run one of benchmarks/ or of its report's figures: make benchmark NAME=step_cost
+	@[ -n "$(NAME)" ] || { echo "jaxobs: say which of benchmarks/ or benchmarks/report/figures/: NAME=step_cost" >&2; exit 2; }
+	@if [ -e "benchmarks/report/figures/$(NAME).py" ]; then .venv/bin/python -m benchmarks.report --print --only $(NAME); \
+	else .venv/bin/python -m benchmarks.$(NAME) $(ARGS); fi
 
 benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/results/benchmarks.md (ARGS="--only step_cost")
 	@$(MAKE) --no-print-directory .venv-benchmark-peers/installed \
