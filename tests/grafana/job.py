@@ -73,7 +73,8 @@ with jaxobs.instrument() as obs:
         time.sleep(1.0)
     weights = train(obs, weights, 150, 96, 0.005)  # another shape: compiled again
     weights = train(obs, weights, 60, 64, 0.05)  # the loader is the limit
-    for batch in obs.steps(batches(150, 64, 0.01), loop="eval", examples=64):
+    # Rows enough for a run of milliseconds: below one, polls cannot time it.
+    for batch in obs.steps(batches(150, 1024, 0.01), loop="eval", examples=1024):
         watched_evaluation(weights, batch).block_until_ready()
     window = threading.Thread(target=obs.profile, args=(1.0,))
     window.start()
