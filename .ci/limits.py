@@ -1,4 +1,4 @@
-"""`make lint`: limits on files, functions, parameters and folders; no code unused; JAX's private names in one room.
+"""`make lint`: limits on files, functions, parameters, folders and docstrings; nothing unused; private names of JAX.
 
 Today's exceptions stand in `limits.toml` beside this file. A new one fails, and so does one that is larger than it
 stands there or no longer needed: the list may only shrink. `--shrink` writes it anew without what is no longer needed,
@@ -41,6 +41,9 @@ CALLED_BY_TEXTUAL = (
 )  # fmt: skip
 """Names by which it finds what its widgets do, and attributes that it reads."""
 
+NO_SUBJECT = re.compile(r"(Of|Those|As|The same|Whether it was)\b")
+"""A docstring that begins so is understood only by who has read the one before it."""
+
 LOOK_UPS = ("getattr", "hasattr", "attrgetter", "setattr", "delattr")
 
 Found = dict[str, dict[str, int]]
@@ -52,6 +55,7 @@ WHAT_TO_DO = {
     "function-lines": f"a function has at most {FUNCTION_LINES} lines beside its docstring: name its parts",
     "parameters": f"a function has at most {PARAMETERS} parameters: give those that belong together as one",
     "private-jax": f"private names of JAX, in strings too, live in {JAX_ROOM}",
+    "docstring": "a docstring names its subject first: what the thing is or does",
     "unused": "nothing uses it: delete it",
 }
 
@@ -89,6 +93,9 @@ def findings(root: Path, unused: Callable[[Path], dict[str, int]]) -> Found:
                 found["function-lines"][place] = count
             if (count := parameters(function)) > PARAMETERS:
                 found["parameters"][place] = count
+        found["docstring"] |= {
+            f"{path}:{text.split('.')[0]}": 1 for text in docstrings(tree) if NO_SUBJECT.match(text)
+        }
         if not path.startswith(JAX_ROOM) and (count := private_jax_names(tree)):
             found["private-jax"][path] = count
     found["unused"] = unused(root)
@@ -106,6 +113,13 @@ def functions(
             if not isinstance(node, ast.ClassDef):
                 yield name, node
         yield from functions(node, name)
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    """The docstrings of a module, its classes and its functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

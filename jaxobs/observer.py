@@ -119,7 +119,7 @@ class Observer:
         return PhaseMark(self._side.loops, name) if not self._ended else nullcontext()
 
     def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """The same jitted function, whose runs and device time are then known. Attributes (`.lower`, …) are kept.
+        """Return the jitted function watched: its runs and device time are then known. Attributes (`.lower`, …) are kept.
 
         Watching a function again gives the same object. A callable that is a pytree with arrays in it, as a module of
         Equinox is, is given back as it is, with a warning. Raises TypeError for what cannot be called.

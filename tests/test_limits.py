@@ -65,7 +65,7 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "jaxobs" / "room" / "__init__.py").write_text("")
     (tmp_path / "tests" / "test_long.py").write_text("\n" * 301)
     (tmp_path / "jaxobs" / "dead.py").write_text(
-        "def dead(): pass\n\ndef alive(): pass\n\ndef named(): pass\n\nalive()\n"
+        "'Of what nobody named.'\n\ndef dead(): pass\n\ndef alive(): pass\n\ndef named(): pass\n\nalive()\n"
     )
     (tmp_path / "jaxobs" / "view.py").write_text(VIEW)
     (tmp_path / "jaxobs" / "__init__.py").write_text("")
@@ -80,6 +80,7 @@ def test_what_is_beyond_a_limit_is_found_where_it_is(limits: ModuleType, tree: P
     assert found["function-lines"] == {"jaxobs/long.py:long": 61}  # without its docstring
     assert found["parameters"] == {"jaxobs/long.py:long": 8}  # without self
     assert found["private-jax"] == {"jaxobs/private.py": 3}
+    assert found["docstring"] == {"jaxobs/dead.py:Of what nobody named": 1}
     assert "jaxobs/dead.py:dead" in found["unused"]
     assert "jaxobs/view.py:hidden" in found["unused"]
     used = {"jaxobs/dead.py:alive", "jaxobs/dead.py:named", "jaxobs/view.py:shown"}

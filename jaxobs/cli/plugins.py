@@ -49,7 +49,7 @@ def describe(found: Found) -> dict[str, Any]:
 
 
 def plugins_text(plugins: list[dict[str, Any]]) -> str:
-    """The same for people: a table, the metrics of each, and what went wrong."""
+    """The plugins for people to read: a table, the metrics of each, and what went wrong."""
     from jaxobs.cli.console.terminal import is_styled, terminal_width
 
     if not plugins:

@@ -38,7 +38,7 @@ class CalibrationKey:
 
     @property
     def file_name(self) -> str:
-        """The same for equal keys, and with near certainty for no others."""
+        """A file name that equal keys share, and no others but by a collision of hashes."""
         text = "\n".join((normalised(self.device_kind), self.processor, str(self.cores), self.jaxlib))
         return f"calibration-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 

@@ -18,7 +18,7 @@ def plain(thing: Any) -> str:
 
 
 def bare(thing: Any) -> str:
-    """As `plain`, text without quotes."""
+    """What `plain` gives, but text without quotes."""
     return clipped(thing) if type(thing) is str else plain(thing)
 
 

@@ -28,7 +28,7 @@ class DeviceStatistics(NamedTuple):
 
 
 def device_statistics() -> list[DeviceStatistics]:
-    """Of every local device of the default backend. Raises what the backend raises.
+    """The memory statistics of every local device of the default backend. Raises what the backend raises.
 
     Amounts below 0 are left out: JAX shows so what a plugin has not filled in.
     """

@@ -46,7 +46,7 @@ UNNAMED = "<unnamed function>"
 
 
 def call_of_pmap(frame: FrameType | None) -> FrameType | None:
-    """Of the call whose trace, lowering or compile a listener was told of, if it is of a pmapped function."""
+    """The frame of the call that is being traced, lowered or compiled, if it is of a pmapped function."""
     begun = False
     for _ in range(FRAMES_TO_SEARCH):
         if frame is None:
@@ -71,7 +71,7 @@ def mapped_function(call: FrameType) -> Any:
 
 
 def mapped_name(call: FrameType) -> str | None:
-    """As JAX names the pmapped function after it; None where it is not to be seen."""
+    """The name that JAX gives the pmapped function; None where it is not to be seen."""
     function = mapped_function(call)
     if function is None:
         return None
@@ -82,7 +82,7 @@ def mapped_name(call: FrameType) -> str | None:
 
 
 def mapped_call(frame: FrameType | None) -> JitCall | None:
-    """As `compiling_frames.call_being_traced`, of a pmapped function. None: it is none, or cannot be seen."""
+    """What `compiling_frames.call_being_traced` gives, for a pmapped function. None: it is none, or cannot be seen."""
     call = call_of_pmap(frame)
     avals = _avals(frame, call)
     if call is None or avals is None:

@@ -17,7 +17,7 @@ NUMBERS_SHOWN = 8
 
 
 def device_text(device: Any) -> str:
-    """As in `cpu:0`."""
+    """Platform and number, such as `cpu:0`."""
     return f"{device.platform}:{device.id}"
 
 
@@ -84,7 +84,7 @@ def sharding_text(sharding: Any) -> str:
 
 
 def layout_text(sharding: Any) -> str:
-    """The same without saying which mesh or device: `one device`, `replicated over 8`, `P('data', None) over 8`.
+    """The sharding in words that name no mesh or device: `one device`, `replicated over 8`, `P('data', None) over 8`.
 
     For what is counted: arrays on different devices count as laid out alike.
     """

@@ -100,7 +100,7 @@ def calibrate(
 def _compiled(
     every: list[_Timed], longest: float, progress: Callable[[float, str], None]
 ) -> tuple[list[_Timed], list[LeftOut]]:
-    """Those that the device can run in reasonable time, compiled, two kinds at a time; and types it has not got."""
+    """Compile, two kinds at a time, what the device can run in reasonable time; name the types that it has not got."""
     left_out: dict[str, LeftOut] = {}
     kinds: dict[tuple[str, str], list[_Timed]] = defaultdict(list)
     for timed in every:

@@ -119,7 +119,7 @@ class Cost:
         return cost_html(self.to_dict(), str(self))
 
     def _most(self) -> str:
-        """Of the upper bound what lies above these figures."""
+        """In words, how far the upper bound lies above these figures."""
         if self.at_most is None:
             return ""
         pairs = (

@@ -44,7 +44,7 @@ class Snapshot:
         return render(self.document, width=width)
 
     def served_no_more(self) -> Snapshot:
-        """The same without the address of `/metrics`, for a job that is over."""
+        """This snapshot without the address of `/metrics`, for a job that is over."""
         process = self.document.get("process")
         if not process or not process.get("address"):
             return self

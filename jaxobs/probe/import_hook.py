@@ -50,7 +50,7 @@ def when_imported(module_name: str, action: Action) -> None:
 
 
 def weakly(method: Action) -> Action:
-    """The same while the method's object lives, and nothing once it is gone: the action does not keep it."""
+    """An action that calls the method while its object lives, and does not keep that object alive."""
     held = weakref.WeakMethod(method)
 
     def action(module: ModuleType) -> None:

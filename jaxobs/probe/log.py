@@ -16,6 +16,6 @@ def warn(message: str) -> None:
 
 
 def inform(message: str) -> None:
-    """The same of what is no problem, which Python shows where the job has asked for it."""
+    """Log what is no problem, which Python shows where the job has asked for it."""
     with Suppressed(Exception):
         _log.info("jaxobs: %s", message)

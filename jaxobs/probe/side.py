@@ -185,7 +185,7 @@ class ProbeSide:
         self.sender.begun.wait(START_SECONDS)
 
     def steps_ended(self) -> int:
-        """Those that are marked; where none is, calls of watched functions."""
+        """How many marked steps have ended; where none is marked, calls of watched functions."""
         return self.loops.steps_ended() or self.unmarked.count
 
     def executable_number(self) -> int:

@@ -24,7 +24,7 @@ def longest_loops(document: Document) -> list[str]:
 
 
 def devices_with_memory(document: Document) -> list[Document]:
-    """Those whose memory in use is known."""
+    """The devices whose memory in use is known."""
     return [
         device
         for device in document.get("devices") or ()
@@ -43,7 +43,7 @@ def compile_seconds(function: Document) -> float:
 
 
 def all_compile_seconds(document: Document) -> float:
-    """The same of all functions, with those that the document leaves out."""
+    """Compile seconds of all functions, with those that the document leaves out."""
     found = sum(map(compile_seconds, (document.get("functions") or {}).values()))
     return found + (document.get("functions_left_out_seconds") or 0.0)
 

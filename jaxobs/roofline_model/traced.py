@@ -96,7 +96,7 @@ class Profiled:
 
     @property
     def busy_seconds(self) -> float:
-        """Of all devices."""
+        """Seconds in which a device was busy, summed over all devices."""
         return sum(device.trace.busy_seconds for device in self.devices)
 
     def only_parts(self) -> frozenset[tuple[str, str]]:

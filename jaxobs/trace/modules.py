@@ -76,7 +76,7 @@ class ModuleIndex:
 
     @property
     def program_ids(self) -> list[int]:
-        """Of all modules of the trace."""
+        """The program ids of all modules of the trace."""
         return list(self._serialized)
 
     def has(self, program_id: int, name: str, instructions: Set[str]) -> bool:

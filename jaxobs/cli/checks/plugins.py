@@ -34,7 +34,7 @@ def unknown_settings(
 
 
 def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Of described plugins with their `remarks`: what needs attention, under the plugin's name."""
+    """What needs attention in plugins described with their `remarks`, under the plugin's name."""
     problems = []
     for plugin in plugins:
         problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []

@@ -41,7 +41,7 @@ def where_to_look(address: str) -> str:
 
 
 def why_nothing_is_served(document: Mapping[str, Any]) -> str:
-    """The same where there is no address: the snapshot knows the reason."""
+    """Why there is no address, as the snapshot says it."""
     process = document.get("process") or {}
     reason = process.get("address_reason") or document.get("process_reason")
     return f"no metrics are served: {reason or 'the agent did not say why'}"

@@ -131,7 +131,7 @@ class Training:
                 yield windows(text, *shape, random)
 
     def _share(self) -> float:
-        """Of the time to train, which is over; 0 during the first step."""
+        """How much of the time to train is over, from 0 to 1; 0 during the first step."""
         return 0.0 if self._began is None else (time.monotonic() - self._began) / self._seconds
 
 

@@ -81,7 +81,7 @@ class Arithmetic:
             tally.transcendentals += shape.elements * (2 if shape.type.kind is Kind.COMPLEX else 1)
 
     def _add_magnitude(self, instruction: Instruction, tally: Tally) -> None:
-        """Of a complex number the root of a sum of two squares; of a real one a sign bit."""
+        """A complex number's magnitude is the root of a sum of two squares; a real one's is a sign bit."""
         given = instruction.operand(0).shape
         if given.type.kind is Kind.COMPLEX:
             tally.add_vector(given.type.part, 3.0 * given.elements)

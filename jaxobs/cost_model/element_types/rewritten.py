@@ -20,7 +20,7 @@ _BACKWARD: Final = "transpose("  # JAX's name for the transposed half of a gradi
 
 
 class Rewritten:
-    """Of a module: the products that it holds in other forms, and what its names say wrongly."""
+    """The products that a module holds in other forms, and what its names say wrongly."""
 
     def __init__(self, computations: list[Computation]) -> None:
         self.products: set[Instruction] = set()

@@ -42,7 +42,7 @@ class Instruction:
 
     @property
     def name(self) -> str:
-        """As profilers report it."""
+        """The name under which profilers report it."""
         return str(self.message.name, "utf-8", "replace")
 
     @property
@@ -68,7 +68,7 @@ class Instruction:
 
     @property
     def rematerialized(self) -> bool:
-        """The same, but for work that is done nowhere else in the module."""
+        """Whether it is named so, and its work is done elsewhere in the module too."""
         return self.named_rematerialized and self not in self.computation.module.first_work
 
     @property

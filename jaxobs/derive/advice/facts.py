@@ -68,7 +68,7 @@ class LoopFacts:
         return {} if self.is_trace else {"loop": self.name}
 
     def share(self, component: str) -> float | None:
-        """Of the wall time of all loops; None where the component is not known."""
+        """The component's share of the wall time of all loops; None where the component is not known."""
         own = self.shares.get(component)
         return None if own is None else own * self.part
 

@@ -130,7 +130,7 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Mix:
-    """Of which operations the device's time is made, all loops and windows together."""
+    """The kinds of operations that the device's time is made of, over all loops and windows."""
 
     small: float
     """Executions of small operations in a second of busy time."""

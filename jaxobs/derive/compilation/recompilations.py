@@ -129,6 +129,6 @@ class Recompilations:
 
 
 def call_site(attributes: dict[str, Any]) -> str | None:
-    """As in `/home/ada/train.py:42`."""
+    """The user's file and line, such as `/home/ada/train.py:42`."""
     path, line = attributes.get(events.CALL_FILE), attributes.get(events.CALL_LINE)
     return None if path is None else f"{path}:{line}"

@@ -75,7 +75,7 @@ class Reading:
 
     @property
     def memory_clock_ratio(self) -> float | None:
-        """The same for device memory."""
+        """The clock of the device memory over its limit."""
         return _ratio(self.memory_clock, self.memory_clock_limit)
 
     @property

@@ -22,7 +22,7 @@ class KeptOperations:
         self._count = 0
 
     def keep(self, fingerprint: str, operations: tuple[OperationCost, ...]) -> None:
-        """Those of one module stay, however many they are, until others come."""
+        """Keep the operations of one module, however many they are, until others come."""
         self._count += len(operations) - len(self._by_fingerprint.pop(fingerprint, ()))
         self._by_fingerprint[fingerprint] = operations
         while self._count > self._limit and len(self._by_fingerprint) > 1:

@@ -132,7 +132,7 @@ def _note_missed(executables: Mapping[int, Executable], runs: tuple[int, ...]) -
 
 
 def _seconds_alone(executables: Mapping[int, Executable]) -> dict[int, float] | None:
-    """Of a run of each, all timed in the same way; None where that cannot be."""
+    """Seconds of one run of each executable, all timed in the same way; None where that cannot be."""
     traced = {run: one.windows.seconds_per_run for run, one in executables.items()}
     known = {run: seconds for run, seconds in traced.items() if seconds}
     if len(known) == len(executables):

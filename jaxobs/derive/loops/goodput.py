@@ -99,7 +99,7 @@ class RunTime:
         self._signs.seen(event.end)
 
     def steps_ended(self, steps: PlainSteps, *, its_end_is_reported: bool = True) -> None:
-        """The same of many, none of which lies far from the next."""
+        """Add many steps at once, none of which lies far from the next."""
         if self._first_step is None:
             self._first_step = steps.starts[0]
         before = self._running.get(steps.loop)

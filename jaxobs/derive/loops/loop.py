@@ -117,7 +117,7 @@ class Loop:
         self.times.step_ended(event, turn, compiling)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        """The same of many at once. Raises NotPlainError, and changes nothing, where they must be handled one by one."""
+        """Add many steps at once. Raises NotPlainError, and changes nothing, where they must be handled one by one."""
         apart = self._compilations.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
         if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError
@@ -141,7 +141,7 @@ class Loop:
         self.times.steps_ended(steps)
 
     def _judge(self, event: StepEnded, own: int) -> None:
-        """Whether it was a stall. What is explained of its time may have been silent, too."""
+        """Note the step if it was a stall. What is explained of its time may have been silent, too."""
         silent = 0
         if self.stalls.is_long(seconds(own)):
             explained = event.end - event.start - own
@@ -234,7 +234,7 @@ class Loop:
         self.charged = self._charged(self.recent)
 
     def verdict(self) -> Verdict:
-        """Of the last window."""
+        """The bottleneck of the last window."""
         if self.quiet is not None:
             return Verdict("unknown", 0.0, None, reason=self.quiet)
         recent, charged = self.recent, self.charged

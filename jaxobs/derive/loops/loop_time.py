@@ -14,7 +14,7 @@ NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
 
 class LoopTime(NamedTuple):
-    """Of one loop so far: wall seconds, its components, and its stalls.
+    """What one loop has taken so far: wall seconds, its components, and its stalls.
 
     `saves_are_phases`: its checkpoints are also reported as phases of the run, as those of a loop that nobody marked are.
     """

@@ -53,7 +53,7 @@ class Histogram:
             self.zeros += count
 
     def add_ordered(self, values: Sequence[float]) -> None:
-        """The same of each of these, the smallest first, in a few steps: a second has a thousand, in a few buckets."""
+        """Add many values, the smallest first, a bucket at a time: a second may have a thousand, in a few buckets."""
         begin = bisect.bisect_right(values, 0.0)
         self.zeros += begin
         while begin < len(values):

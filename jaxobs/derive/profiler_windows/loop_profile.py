@@ -43,7 +43,7 @@ class Part:
 
     @property
     def seconds_per_run(self) -> float | None:
-        """As long as a traced run took; None where runs were not counted."""
+        """How long a traced run took; None where runs were not counted."""
         spent = self.run_seconds or sum(self.seconds.values())
         return spent / self.runs if self.runs > 0 else None
 
@@ -155,7 +155,7 @@ class LoopProfiles:
         self._recompiled |= dict.fromkeys((name for name in functions if name != EAGER), time)
 
     def at(self, time: int) -> LoopProfile | None:
-        """Those that hold at `time`, together: not too old, and of the executables that the newest one saw."""
+        """The windows that hold at `time`, summed: not too old, and of the executables that the newest one saw."""
         while self._windows and self._windows[0].time < time - OLDEST:
             self._windows.popleft()
         if not self._windows:

@@ -61,7 +61,7 @@ class WindowToRead:
         }
 
     def without_trace(self) -> WindowToRead:
-        """The same without the bytes, which are not needed once they are read."""
+        """This window without the bytes of its trace, which are not needed once they are read."""
         return replace(self, event=self.event._replace(xspace=None))
 
 

@@ -154,7 +154,7 @@ class Spans:
                 yield self._step(event, completed, "sampled")
 
     def of_steps(self, steps: PlainSteps) -> Iterator[tuple[int, Span]]:
-        """The same of many, each span with its step: the slowest may have one, and those known to be completed."""
+        """The spans of many steps, each with its step: the slowest may have one, and those known to be completed."""
         loop = steps.loop
         turns = [wait + body for wait, body in zip(steps.waits, steps.bodies, strict=True)]
         average = self._average.get(loop, float(turns[0]))

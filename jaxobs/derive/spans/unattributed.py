@@ -21,7 +21,7 @@ class UnattributedCompiles:
         self._waiting.setdefault(compilation.thread, deque()).append(compilation)
 
     def within(self, thread: int, start: int, end: int) -> list[Compilation]:
-        """Those that lay inside a step of that thread, the innermost of which asks first. They wait no longer."""
+        """Take the compilations that lay inside a step of that thread. The innermost step asks first."""
         waiting = self._waiting.get(thread)
         inside: list[Compilation] = []
         others: list[Compilation] = []
@@ -33,7 +33,7 @@ class UnattributedCompiles:
         return inside[::-1]
 
     def ended_before(self, time: int) -> list[Compilation]:
-        """Those that have waited since then. They wait no longer."""
+        """Take the compilations that have waited since then."""
         late = []
         for thread, waiting in list(self._waiting.items()):
             while waiting and ended(waiting[0]) < time:

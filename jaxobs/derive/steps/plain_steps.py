@@ -71,7 +71,7 @@ class PlainSteps:
 
     @cached_property
     def bodies(self) -> list[int]:
-        """Of each step, from the end of its wait for input to its end."""
+        """How long each step took, from the end of its wait for input to its end, in nanoseconds."""
         return [
             end - start - wait for start, end, wait in zip(self.starts, self.ends, self.waits, strict=True)
         ]

@@ -92,7 +92,7 @@ class Stack:
         self._known: dict[tuple[object, ...], Place] = {}
 
     def place(self, frame: FrameType, *, on_processor: bool | None, in_python: bool) -> Place:
-        """Of the main thread's innermost frame.
+        """Where the main thread is, by its innermost frame.
 
         `in_python`: it held the interpreter lock, so it ran Python or C code that never lets go of the lock.
         """

@@ -206,7 +206,7 @@ def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:
 
 
 def _entry(executable: ExecutableCreated) -> dict[str, Any]:
-    """As in the document of a snapshot; the hash is the agent's to tell."""
+    """The executable as a snapshot's document has it, but for its hash, which the agent knows."""
     return {
         "function": executable.function,
         "executable": None,

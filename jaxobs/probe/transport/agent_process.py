@@ -41,7 +41,7 @@ class Agent(Protocol):
         """It has told the number of its process."""
 
     def is_stopped(self) -> bool:
-        """Whether it was suspended (SIGSTOP, a debugger), so that nothing will come from it."""
+        """True where it is suspended (SIGSTOP, a debugger), so that nothing will come from it."""
 
     def kill(self) -> None: ...
 
@@ -144,7 +144,7 @@ def close_in_child() -> None:
 
 
 def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:
-    """The same agent on a thread of the job, for where a process cannot be had. Raises OSError where no thread can."""
+    """Run the agent on a thread of the job, where a process cannot be had. Raises OSError where no thread can."""
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs,), name="jaxobs-agent", daemon=True)
     try:

@@ -58,6 +58,6 @@ class Payloads:
 
 
 def payload_bytes(event: Event) -> int:
-    """Of the module or the trace in it."""
+    """The size of the module or the trace in an event, in bytes."""
     _, payload = payload_apart(event)
     return len(payload) if isinstance(payload, bytes) else 0

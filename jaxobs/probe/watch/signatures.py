@@ -61,7 +61,7 @@ def leaf_signature(leaf: Any) -> tuple[Any, ...]:
 
 
 def placed_signature(leaf: Any) -> tuple[Any, ...]:
-    """The same, and the kind of sharding that the array is committed to."""
+    """What `leaf_signature` gives, and the kind of sharding that the array is committed to."""
     where = committed_to(leaf) if is_array_kind(type(leaf)) else ""
     return (*leaf_signature(leaf), where)
 

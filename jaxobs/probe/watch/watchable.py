@@ -13,7 +13,7 @@ MOST_WRAPPERS = 20
 
 
 def name_of(function: Any) -> str:
-    """As its executables are named."""
+    """The name that its executables have."""
     name: str = getattr(function, "__name__", type(function).__name__)
     return name
 

@@ -58,7 +58,7 @@ def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> Change | None:
-    """The same of logarithms, for values above 0: `factor` makes a factor of each of the three."""
+    """The shift of the logarithms of values above 0: `factor` makes a factor of each of its three numbers."""
     if min((*before, *after), default=0.0) <= 0:
         return None
     return shift([math.log(value) for value in before], [math.log(value) for value in after])

@@ -99,7 +99,7 @@ def relative(change: Change) -> str:
 
 
 def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
-    """Of each stretch, without what comes in few steps."""
+    """Seconds of a step in each stretch, without what comes in few steps."""
     found = []
     apart = [columns.get(f"component/{name}") or [] for name in APART]
     for index, (steps, wall) in enumerate(

@@ -102,7 +102,7 @@ def _weight(entries: Mapping[str, Entry], name: str) -> tuple[float, float]:
 
 
 def operation_rows(before: Record, after: Record) -> Iterator[Row]:
-    """Of functions whose executable is another: kinds of operations by their scope that only one of the two has."""
+    """Kinds of operations, by their scope, that only one of two executables of a function has."""
     if not before.entries("operations") or not after.entries("operations"):
         return
     hashes = [

@@ -44,7 +44,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """The same for positive values on a logarithmic axis; `low` and `high` are powers of ten."""
+    """Places positive values on a logarithmic axis; `low` and `high` are powers of ten."""
 
     low: float
     high: float

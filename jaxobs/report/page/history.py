@@ -138,7 +138,7 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
 
 
 def _numbers(prefix: Key, values: Any) -> Iterator[tuple[Key, float]]:
-    """Those of the values that are finite numbers; others are reasons, or not known."""
+    """The values that are finite numbers; others are reasons, or not known."""
     for name, value in values.items() if isinstance(values, Mapping) else ():
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             yield (*prefix, str(name)), float(value)

@@ -105,7 +105,7 @@ def _alike(found: list[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _peaks(row: Row) -> Element | None:
-    """Of the element types that were seen, and of memory; the others are in the snapshot."""
+    """The peaks of the element types that were seen, and of memory; the others are in the snapshot."""
     peaks = row.get("peaks") or {}
     matrix = peaks.get("matrix") or {}
     seen = [roof["dtype"] for roof in row.get("roofs") or () if roof["dtype"] in matrix] or list(matrix)

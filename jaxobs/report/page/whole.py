@@ -72,7 +72,7 @@ def _script() -> str:
 
 
 def _hash_of(text: str) -> str:
-    """As a Content-Security-Policy names a text that may be in a page."""
+    """The hash by which a Content-Security-Policy allows a text in a page."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

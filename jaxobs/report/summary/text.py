@@ -43,7 +43,7 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
 
 
 def digest(document: Document) -> str:
-    """The same in one line: each loop's steps, step time, MFU and bottleneck, and what was compiled."""
+    """The summary in one line: each loop's steps, step time, MFU and bottleneck, and what was compiled."""
     if not document.get("process"):
         return str(document.get("process_reason") or "nothing is known")
     parts = []

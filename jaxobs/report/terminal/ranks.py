@@ -73,7 +73,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
-    """Those in which some row has something to say; run and host where they differ."""
+    """The columns in which some row has something to say; run and host where they differ."""
     runs, hosts = {row["run"] for row in rows if row["run"]}, {row["host"] for row in rows if row["host"]}
     yield Column("rank", _name, text=True, value=lambda row: row["rank"])
     if len(runs) > 1:

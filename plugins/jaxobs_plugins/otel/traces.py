@@ -50,7 +50,7 @@ def _clean(value: AttributeValue) -> AttributeValue:
 
 
 def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Those whose parent is kept: what the application's sampler left out is left out with its children."""
+    """The spans whose parent is kept: what the application's sampler left out is left out with its children."""
     kept = TraceFlags.SAMPLED
     return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
 

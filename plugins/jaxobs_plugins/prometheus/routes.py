@@ -91,7 +91,7 @@ def _of_this_process(request: Request, page: MetricsPage, live: Live) -> Respons
 
 
 def _compressed(request: Request, response: Response) -> Response:
-    """As gzip where the client takes it."""
+    """The response, as gzip where the client takes it."""
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return response
     body = gzip.compress(response.body, _COMPRESSION_LEVEL, mtime=0)

@@ -51,7 +51,7 @@ def relevant_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def versions(process: Mapping[str, Any]) -> dict[str, str]:
-    """Of Python, jaxobs, JAX and the compilers of devices; what is not installed is absent."""
+    """The versions of Python, jaxobs, JAX and the compilers of devices; what is not installed is absent."""
     found = {name: process.get(name) for name in ("jaxobs", "jax", "jaxlib")}
     for name in PLUGINS:
         try:

@@ -60,7 +60,7 @@ def target_of(text: str, instance: str = "") -> Target:
 
 
 def targets_in(directory: Path) -> list[Target]:
-    """Those that the `file_sd` files of a directory name, by run and rank. Raises OSError."""
+    """The targets that the `file_sd` files of a directory name, by run and rank. Raises OSError."""
     found: list[ScrapeTarget] = []
     for path in sorted(directory.glob("*.json")):
         try:

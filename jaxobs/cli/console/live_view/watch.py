@@ -145,7 +145,7 @@ class Watch:
             self.ranks.remove(rank)
 
     def _admit(self, targets: Sequence[Target]) -> None:
-        """Those that come anew; one that was no server of jaxobs is not asked again."""
+        """Add the targets that are new; one that was no server of jaxobs is not asked again."""
         known, self._named = set(self._named), distinct([*self._named, *targets])
         self.ranks += [
             Watched(target, SnapshotClient(target, self._access))

@@ -32,7 +32,7 @@ LEAST_FIT = 0.5
 
 
 class LoopDeviceTime:
-    """Of one loop. `seconds` were charged to executables so far."""
+    """The device time of one loop, charged to its executables: `seconds` so far."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -68,7 +68,7 @@ class LoopDeviceTime:
         self._untimed.update(event.runs)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        """The same of many."""
+        """Add many steps at once."""
         self._began(steps.starts[0] - steps.gaps[0])
         self._last = (steps.last, steps.ends[-1])
         self._steps += len(steps)
@@ -175,6 +175,6 @@ class LoopDeviceTime:
         self._ended = now
 
     def _keep(self, share: float) -> None:
-        """Of what is owed."""
+        """Keep this share of what is not charged yet."""
         kept = {run: amount * share for run, amount in self._owed.items()} if share > 0 else {}
         self._owed = defaultdict(float, kept)

@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
     @property
     def tells_pace(self) -> bool:
-        """Of a host of which it is not known how far the device is behind: whether that device keeps its pace."""
+        """Whether the device keeps the pace of the host, of which it is not known how far the device is behind."""
         return self.steps >= MANY or self.longest <= EVEN * self.seconds / self.steps
 
 

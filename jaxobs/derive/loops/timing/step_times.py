@@ -40,7 +40,7 @@ checkpoint that waits for it, is not known: the spacing would be too short."""
 
 
 class StepTimes:
-    """Of one loop. Step time is absent until it is known from completions, or from a second of the host's turns.
+    """The step times of one loop: absent until they are known from completions, or from a second of the host's turns.
 
     `spaced` is called with what steps ran, and nothing else, that completed so many seconds apart.
     """
@@ -81,7 +81,7 @@ class StepTimes:
         self._ended(turns, event.end, runs=bool(event.runs), compiling=compiling)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        """The same of many."""
+        """Add many steps at once."""
         turns = Turns.of_steps(steps, self._last_end)
         self._ended(turns, steps.ends[-1], runs=bool(steps.runs))
 
@@ -150,7 +150,7 @@ class StepTimes:
         return None, None, 0
 
     def _pace(self) -> Block | None:
-        """Of the device, by the turns of a host that it holds up; None where they do not tell."""
+        """The device's pace, by the turns of a host that it holds up; None where they do not tell."""
         known = self._behind_full_queue.all()
         return known if known is not None and known.tells_pace else None
 

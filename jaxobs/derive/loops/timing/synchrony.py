@@ -17,7 +17,7 @@ SURE = 0.5
 
 
 class Synchrony:
-    """Of one loop, by its newest completions."""
+    """Whether the host of one loop waits for each step, by the loop's newest completions."""
 
     def __init__(self) -> None:
         self._in_their_steps: deque[bool] = deque(maxlen=REMEMBERED)

@@ -120,7 +120,7 @@ class TurnLog:
         return sum(sum(turns.durations) for turns in self._turns) / self._steps if self._steps else None
 
     def between(self, first: int, begin: int, last: int, end: int) -> Between:
-        """Of the steps behind `first` up to `last`, which the device was done with at `begin` and at `end`."""
+        """What lies in the steps behind `first` up to `last`, which the device was done with at `begin` and at `end`."""
         steps = excluded = paused = 0
         kinds: set[tuple[int, ...] | None] = set()
         for turns in reversed(self._turns):

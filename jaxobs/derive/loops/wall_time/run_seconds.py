@@ -76,7 +76,7 @@ class RunSeconds:
             self._late[word] += amount
 
     def _give(self, category: str, amount: float, left: float) -> float:
-        """Of the seconds that are left, as many as that; returns how many."""
+        """Give the category that many of the seconds that are left; returns how many."""
         given = min(left, amount)
         self.by_category[category] += given
         self._series.add(process_metrics.RUN_SECONDS, (category,), given)

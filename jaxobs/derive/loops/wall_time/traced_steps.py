@@ -85,7 +85,7 @@ def split(part: Part, per_run: float) -> dict[str, float]:
 
 
 def idle_in_waits(profile: LoopProfile, waited: float, steps: float) -> float:
-    """Of so many seconds of waiting for input, those in which the device did nothing either.
+    """The part of so many seconds of waiting for input in which the device did nothing either.
 
     It works in the waits of a step for as long as it did in those of a traced one.
     """

@@ -77,7 +77,7 @@ class OutputLeaf:
         return None
 
     def _room_for(self, leaf: Any) -> int:
-        """As it was when it was last looked at; here only once, as the training thread does no more than it must."""
+        """The room found last; measured here only once, as the training thread does no more than it must."""
         if self._room is None:
             self._room = room(leaf, BURST)
         return self._room

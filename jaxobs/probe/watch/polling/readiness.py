@@ -24,7 +24,7 @@ def is_askable(value: Any) -> bool:
 
 
 def is_ready(array: Any) -> bool:
-    """Of an askable array, or a weak reference to one. Raises RuntimeError where it was deleted, donated or let go of."""
+    """Ask an array, or a weak reference to one. Raises RuntimeError where it was deleted, donated or let go of."""
     if type(array) is weakref.ref and (array := array()) is None:
         raise RuntimeError("the array has been let go of")
     for ready in map(_IS_READY, filterfalse(_IS_DELETED, (array,))):

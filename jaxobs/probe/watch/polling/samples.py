@@ -60,7 +60,7 @@ def is_lost(sample: Sample) -> bool:
 
 
 def completions_of(done: list[Sample]) -> list[Sample]:
-    """Those of a burst whose ends are told, in their order.
+    """The samples of a burst whose ends are reported, in their order.
 
     Of calls that are told one by one it is not known here which function's are the steps: the last of each.
     """

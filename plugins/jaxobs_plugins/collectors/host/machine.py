@@ -45,7 +45,7 @@ class Machine:
         self._share: float | None = None
 
     def busy_share(self) -> float | None:
-        """Of all processors since the last call, from 0 to 1; the same again where the clock has not moved on."""
+        """The busy share of all processors since the last call, from 0 to 1; unchanged where the clock stood still."""
         after = _processor_seconds()
         before, self._before = self._before or after, after
         busy, total = after[0] - before[0], after[1] - before[1]
@@ -55,7 +55,7 @@ class Machine:
 
 
 def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[str]:
-    """Those with hardware behind them, so that nothing is counted twice on its way through bridges and tunnels.
+    """The interfaces with hardware behind them, so that nothing is counted twice on its way through bridges and tunnels.
 
     Where none has (in most containers), all but loopback.
     """

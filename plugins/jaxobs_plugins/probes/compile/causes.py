@@ -132,7 +132,7 @@ class Causes:
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
 
     def explained(self, function: str) -> Explained:
-        """Of this compile, which has just ended."""
+        """Why this compile, which has just ended, was needed."""
         thread = self._thread
         site = thread.sites.pop(function, None)
         where: Attributes = ()

@@ -20,7 +20,7 @@ PARTIAL_FUNCTION: Any = functools.partial.__dict__["func"]
 
 
 def function_key(function: Any) -> tuple[Any, ...]:
-    """The same for every function object that the same source made, however it is wrapped; not for two lambdas."""
+    """A key that all function objects made by the same source share, however they are wrapped, but not two lambdas."""
     parts: list[Any] = []
     for _ in range(WRAPPERS):
         kind = type(function)

@@ -105,7 +105,7 @@ class Function:
 
 
 class History:
-    """Of all functions of this process, for any thread."""
+    """The signatures with which all functions of this process were compiled, for any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer that compiles may run within
@@ -169,7 +169,7 @@ class History:
 
 
 def _sharing(signature: Signature, earlier: Signature) -> Signature:
-    """The same, with those parts that are equal to an earlier one's taken from there, to let go of its own."""
+    """An equal signature that takes what equals an earlier one's parts from there, to let go of its own."""
     parts = {
         name: getattr(earlier, name) for name in SHARED if getattr(earlier, name) == getattr(signature, name)
     }

@@ -32,7 +32,7 @@ class Leaf(NamedTuple):
     sharding: str = ""
 
     def text(self) -> str:
-        """As in `float32[8,16]`; a weakly typed one is a Python scalar, or was made of one."""
+        """Type and shape, such as `float32[8,16]`; a weakly typed one is a Python scalar, or was made of one."""
         dimensions = ",".join(map(str, self.shape))
         weak = " (weak type)" if self.weak_type else ""
         return f"{self.dtype}[{dimensions}]{weak}" + (f" {self.sharding}" if self.sharding else "")

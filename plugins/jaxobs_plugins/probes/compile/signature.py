@@ -66,7 +66,7 @@ def signature_of(call: JitCall, number: int) -> Signature:
 
 
 def untraced_signature(names: tuple[str, ...], avals: tuple[Any, ...]) -> Signature:
-    """Of what a transformation made of a function outside `jit`: the arrays it takes are all that is known of it."""
+    """The signature of what a transformation made of a function outside `jit`: only the arrays it takes are known."""
     names = tuple(name or f"args[{number}]" for number, name in enumerate(names[:NODES_KEPT]))
     leaves = leaves_of(avals)
     return Signature(0, "", (), context_now(), (), (), (), names, leaves, (), len(leaves) == len(avals))
@@ -108,7 +108,7 @@ def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
 
 
 def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
-    """Of the last `count`: those before them belong to constants of the function."""
+    """The shardings of the last `count`, in words: those before them belong to constants of the function."""
     known: dict[int, str] = {}
     texts = []
     for sharding in shardings[len(shardings) - count :][:NODES_KEPT]:
@@ -174,7 +174,7 @@ def _listed(name: str, keys: list[str]) -> Value:
 
 
 def parameter_name(parameters: Any, position: int) -> str:
-    """Of a positional argument; `args[1]` where the function tells no names."""
+    """The name of a positional argument; `args[1]` where the function tells no names."""
     for number, parameter in enumerate(getattr(parameters, "parameters", {}).values()):
         if parameter.kind is parameter.VAR_POSITIONAL:
             return f"{parameter.name}[{position - number}]"
@@ -184,7 +184,7 @@ def parameter_name(parameters: Any, position: int) -> str:
 
 
 def keyword_name(parameters: Any, keyword: str) -> str:
-    """Of an argument passed by keyword; `kwargs['scale']` where the function takes any."""
+    """The name of an argument passed by keyword; `kwargs['scale']` where the function takes any."""
     for parameter in getattr(parameters, "parameters", {}).values():
         if parameter.kind is parameter.VAR_KEYWORD and keyword not in parameters.parameters:
             return f"{parameter.name}['{keyword}']"

@@ -100,5 +100,5 @@ def _of_jax(thing: Any, kind: type) -> Value | None:
 
 
 def dtype_text(dtype: Any) -> str:
-    """As in `float32` or `key<fry>`."""
+    """The element type's name, such as `float32` or `key<fry>`."""
     return str(dtype) if is_of(type(dtype), "numpy", "jax", "ml_dtypes") else name_of(type(dtype))

@@ -45,7 +45,7 @@ class Allocated:
 
 
 class EventMemory:
-    """Of one job. `begin` before each recording, `grown` meanwhile and at its end, `learn` from its trace."""
+    """Memory of a recording's events. `begin` before it, `grown` meanwhile and at its end, `learn` from its trace."""
 
     def __init__(self, allocated: Callable[[], int | None]) -> None:
         self._allocated = allocated

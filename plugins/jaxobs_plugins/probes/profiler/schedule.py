@@ -205,5 +205,5 @@ class Schedule:
         return replace(self, ended=at)
 
     def learnt(self, window: Window, ended: float) -> Schedule:
-        """The same after a window that somebody asked for, whose cost is not the budget's."""
+        """The schedule after a window that somebody asked for, whose cost is not the budget's."""
         return replace(self.after(window, ended), spent=self.spent)

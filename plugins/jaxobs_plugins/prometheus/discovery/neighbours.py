@@ -29,7 +29,7 @@ class Neighbours:
         self._call = BackgroundCall(self._look, "jaxobs-neighbours")
 
     def ranks(self) -> tuple[Rank, ...]:
-        """As they were found last; another look begins now and then, whose findings are there the next time."""
+        """The ranks found last; another look begins now and then, whose findings are there the next time."""
         if monotonic() - self._looked >= _EVERY:
             try:
                 self._known = self._call.result(0.0)

@@ -32,7 +32,7 @@ class Stream(Protocol):
 
 
 class PlainStream:
-    """Of a non-blocking socket."""
+    """Bytes to and from a non-blocking socket."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class PlainStream:
 
 
 class TlsStream:
-    """The same through TLS. The handshake is part of this client's own work: one that stalls keeps nobody waiting."""
+    """Bytes to and from a socket through TLS. The handshake is the client's own work: one that stalls delays no other."""
 
     def __init__(self, client: socket.socket, context: SSLContext) -> None:
         import ssl
