@@ -93,9 +93,9 @@ def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterat
     """A above B, of one scale: the longer step is as wide as the notebook."""
     longest = max(sum(before.values()), sum(after.values()))
     for name, parts in (("A", before), ("B", after)):
-        bar = shares_bar(parts)
+        whole = sum(parts.values())
+        bar = shares_bar(parts, width=f"{100 * whole / longest:.2f}%" if whole else "")
         if bar is not None:
-            bar.set("width", f"{100 * sum(parts.values()) / longest:.2f}%")
             yield tag("figure", tag("figcaption", f"{name}: {duration(sum(parts.values()))} a step"), bar)
     yield legend([name for name in COMPONENTS if before.get(name) or after.get(name)])
 
@@ -109,9 +109,7 @@ def _rows(title: str, rows: Sequence[Row]) -> Element | None:
 def _shown(*elements: Element | None) -> str:
     css = tag("style", style() + parts_style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
-    for element in whole.iter():
-        element.attrib.pop("id", None)  # there may be many in one notebook
-    return markup(whole)
+    return markup(whole, with_ids=False)  # there may be many in one notebook
 
 
 def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
