@@ -16,7 +16,7 @@ from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import parts_style, prose, quiet, table
+from jaxobs.report.page.parts import parts_style, quiet, table, with_code
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
@@ -76,13 +76,15 @@ def comparison_html(comparison: Comparison) -> str:
         if not reasons and verdict(time) in {"slower", "faster"}:
             reasons = [NO_REASON]
         elements += [
-            tag("p", *prose(sentence_of(time)), class_="sentence"),
-            tag("ul", *(tag("li", *prose(f"because {reason}")) for reason in reasons)) if reasons else None,
+            tag("p", *with_code(sentence_of(time)), class_="sentence"),
+            tag("ul", *(tag("li", *with_code(f"because {reason}")) for reason in reasons))
+            if reasons
+            else None,
             *_two_bars(*comparison.components.get(time.loop, ({}, {}))),
         ]
     if others := without_bearing(comparison):
         elements.append(tag("p", "Also different in B:"))
-        elements.append(tag("ul", *(tag("li", *prose(finding.sentence)) for finding in others)))
+        elements.append(tag("ul", *(tag("li", *with_code(finding.sentence)) for finding in others)))
     elements += [_rows(title, rows) for title, rows in comparison.tables.items()]
     elements.append(quiet(*(f"Not compared: {line}." for line in comparison.not_compared)))
     elements.append(quiet(INTERVALS))

@@ -11,7 +11,7 @@ from jaxobs.report.page.opening import known_figures, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence
-from jaxobs.report.terminal.spans import Line, Span, prose
+from jaxobs.report.terminal.spans import Line, Span, with_code
 from jaxobs.report.text_table import cut
 from jaxobs.report.units import count, duration, rough_percent
 
@@ -59,8 +59,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
     for piece in view.document.get("advice") or ():
         yield (
             Span("→ ", "strong"),
-            *prose(f"{piece.get('sentence')} "),
-            *prose(str(piece.get("remedy") or ""), "quiet"),
+            *with_code(f"{piece.get('sentence')} "),
+            *with_code(str(piece.get("remedy") or ""), "quiet"),
         )
 
 
