@@ -16,7 +16,7 @@ from jaxobs.identity.process import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.log import warn

@@ -27,6 +27,7 @@ FIGURES = {
     "start_time": "benchmarks.report.figures.start_time",
     "compile_cost": "benchmarks.report.figures.compile_cost",
     "scrape": "benchmarks.report.figures.scrape",
+    "live_page": "benchmarks.report.figures.live_page",
     "snapshot_time": "benchmarks.report.figures.snapshot_time",
 }
 """Modules whose `measure()` makes a section, in the order of the page."""

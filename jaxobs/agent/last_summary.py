@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.model.snapshot import Snapshot
-from jaxobs.plugin.directories import temporary_directory
-from jaxobs.plugin.files import write_whole
+from jaxobs.plugin.files import temporary_directory, write_whole
 
 OWNER_ALONE = 0o600
 """The directory is the system's temporary one by default, where everybody may look."""

@@ -16,7 +16,7 @@ from jaxobs.cli import INTERRUPTED, UsageError
 from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
 from jaxobs.cost_model.arithmetic.tally import Tally
@@ -18,12 +19,14 @@ from jaxobs.cost_model.hlo.fingerprint import fingerprint
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
 from jaxobs.cost_model.hlo.scopes import Provenance
-from jaxobs.cost_model.main_loop import main_loop_trips
 from jaxobs.cost_model.traffic.bytes_moved import traffic
 from jaxobs.cost_model.traffic.collectives import add_collective, kind_of
 from jaxobs.cost_model.traffic.donation import donatable_bytes
 from jaxobs.cost_model.traffic.fusions import FusionTraffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+
+MAIN_LOOP_SHARE: Final = 0.5
+"""Of the module's FLOPs: so much at least is in its main loop, in which a training that is one call takes its steps."""
 
 
 def module_cost(
@@ -86,7 +89,7 @@ class _Walk:
             cost,
             tuple(operations),
             donatable_bytes(self.module),
-            main_loop_trips(self.module.entry, self.bounds.least),
+            _main_loop_trips(self.module.entry, self.bounds.least),
         )
 
     def _add_up(self, computation: Computation) -> None:
@@ -136,3 +139,24 @@ def _finite(cost: Cost, module: Module) -> Cost:
     if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
         raise HloDecodeError(f"module {module.name!r} has implausible sizes: its cost is not finite")
     return cost
+
+
+def _main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> int | None:
+    """The known trip count of the outermost loop with most of the FLOPs; None where there is no such loop.
+
+    ``least`` has the cost of one run of each computation.
+    """
+    flops = least[entry].flops
+    waiting = [entry]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if instruction.opcode == "call":
+                waiting += instruction.called[:1]
+            trips = instruction.trip_count if instruction.opcode == "while" else None
+            if (
+                trips is not None
+                and trips > 1
+                and trips * least[instruction.called[0]].flops > MAIN_LOOP_SHARE * flops
+            ):
+                return trips
+    return None

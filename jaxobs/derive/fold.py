@@ -20,8 +20,7 @@ from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.memory.usage import Memory
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.process.identity import run_attributes
-from jaxobs.derive.process.observation import Observation
+from jaxobs.derive.process.observation import Observation, run_attributes
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, in_turn, require_types

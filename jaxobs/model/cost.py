@@ -8,9 +8,9 @@ evaluation. Integer, compare, select and convert work is no FLOP.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 from jaxobs.report.units import amount, byte_size
 
@@ -19,10 +19,6 @@ COLLECTIVES: Final = frozenset((
     "reduce-scatter", "send",
 ))  # fmt: skip
 """Opcodes of XLA's collectives: the kinds of ``Cost.collective_bytes``."""
-
-
-def _scaled(values: Mapping[str, float], times: float) -> dict[str, float]:
-    return {name: value * times for name, value in values.items()}
 
 
 def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:
@@ -137,41 +133,28 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         """The cost of doing one after the other."""
         return Cost(
-            _summed(self.matrix_flops_by_type, other.matrix_flops_by_type),
-            _summed(self.executed_matrix_flops_by_type, other.executed_matrix_flops_by_type),
-            _summed(self.vector_flops_by_type, other.vector_flops_by_type),
-            self.transcendentals + other.transcendentals,
-            _summed(self.rematerialized_flops_by_type, other.rematerialized_flops_by_type),
-            self.bytes + other.bytes,
-            _summed(self.collective_bytes, other.collective_bytes),
-            self.exact and other.exact,
-            tuple(dict.fromkeys(self.inexact_reasons + other.inexact_reasons)),
-            tuple(dict.fromkeys(self.unmodelled + other.unmodelled)),
-            _summed(self.float32_flops_by_precision, other.float32_flops_by_precision),
-            _summed(
-                self.rematerialized_float32_flops_by_precision,
-                other.rematerialized_float32_flops_by_precision,
-            ),
-            self._most_with(other),
+            **self._each(lambda name, mine: _summed(mine, getattr(other, name))),
+            transcendentals=self.transcendentals + other.transcendentals,
+            bytes=self.bytes + other.bytes,
+            exact=self.exact and other.exact,
+            inexact_reasons=tuple(dict.fromkeys(self.inexact_reasons + other.inexact_reasons)),
+            unmodelled=tuple(dict.fromkeys(self.unmodelled + other.unmodelled)),
+            at_most=self._most_with(other),
         )
 
     def scaled(self, times: float) -> Cost:
         """The cost of doing it ``times`` times."""
-        return Cost(
-            _scaled(self.matrix_flops_by_type, times),
-            _scaled(self.executed_matrix_flops_by_type, times),
-            _scaled(self.vector_flops_by_type, times),
-            self.transcendentals * times,
-            _scaled(self.rematerialized_flops_by_type, times),
-            self.bytes * times,
-            _scaled(self.collective_bytes, times),
-            self.exact,
-            self.inexact_reasons,
-            self.unmodelled,
-            _scaled(self.float32_flops_by_precision, times),
-            _scaled(self.rematerialized_float32_flops_by_precision, times),
-            None if self.at_most is None else self.at_most.scaled(times),
+        return replace(
+            self,
+            **self._each(lambda _, mine: {key: value * times for key, value in mine.items()}),
+            transcendentals=self.transcendentals * times,
+            bytes=self.bytes * times,
+            at_most=None if self.at_most is None else self.at_most.scaled(times),
         )
+
+    def _each(self, change: Callable[[str, Mapping[str, float]], dict[str, float]]) -> dict[str, Any]:
+        """Each of AMOUNTS_BY_NAME after a change."""
+        return {name: change(name, getattr(self, name)) for name in AMOUNTS_BY_NAME}
 
     def _most_with(self, other: Cost) -> Cost | None:
         if self.at_most is None and other.at_most is None:
@@ -214,6 +197,10 @@ class Cost:
             "bytes": self.bytes,
             "collective_bytes": dict(self.collective_bytes),
         }
+
+
+AMOUNTS_BY_NAME: Final = tuple(each.name for each in fields(Cost) if each.default_factory is dict)
+"""Fields of ``Cost`` that hold an amount for each of several names: of element types, precisions, kinds."""
 
 
 @dataclass(frozen=True, slots=True)

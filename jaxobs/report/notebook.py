@@ -16,7 +16,7 @@ from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import parts_style, prose, quiet, table
+from jaxobs.report.page.parts import parts_style, quiet, table, with_code
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
@@ -76,13 +76,15 @@ def comparison_html(comparison: Comparison) -> str:
         if not reasons and verdict(time) in {"slower", "faster"}:
             reasons = [NO_REASON]
         elements += [
-            tag("p", *prose(sentence_of(time)), class_="sentence"),
-            tag("ul", *(tag("li", *prose(f"because {reason}")) for reason in reasons)) if reasons else None,
+            tag("p", *with_code(sentence_of(time)), class_="sentence"),
+            tag("ul", *(tag("li", *with_code(f"because {reason}")) for reason in reasons))
+            if reasons
+            else None,
             *_two_bars(*comparison.components.get(time.loop, ({}, {}))),
         ]
     if others := without_bearing(comparison):
         elements.append(tag("p", "Also different in B:"))
-        elements.append(tag("ul", *(tag("li", *prose(finding.sentence)) for finding in others)))
+        elements.append(tag("ul", *(tag("li", *with_code(finding.sentence)) for finding in others)))
     elements += [_rows(title, rows) for title, rows in comparison.tables.items()]
     elements.append(quiet(*(f"Not compared: {line}." for line in comparison.not_compared)))
     elements.append(quiet(INTERVALS))
@@ -93,9 +95,9 @@ def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterat
     """A above B, of one scale: the longer step is as wide as the notebook."""
     longest = max(sum(before.values()), sum(after.values()))
     for name, parts in (("A", before), ("B", after)):
-        bar = shares_bar(parts)
+        whole = sum(parts.values())
+        bar = shares_bar(parts, width=f"{100 * whole / longest:.2f}%" if whole else "")
         if bar is not None:
-            bar.set("width", f"{100 * sum(parts.values()) / longest:.2f}%")
             yield tag("figure", tag("figcaption", f"{name}: {duration(sum(parts.values()))} a step"), bar)
     yield legend([name for name in COMPONENTS if before.get(name) or after.get(name)])
 
@@ -109,9 +111,7 @@ def _rows(title: str, rows: Sequence[Row]) -> Element | None:
 def _shown(*elements: Element | None) -> str:
     css = tag("style", style() + parts_style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
-    for element in whole.iter():
-        element.attrib.pop("id", None)  # there may be many in one notebook
-    return markup(whole)
+    return markup(whole, with_ids=False)  # there may be many in one notebook
 
 
 def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

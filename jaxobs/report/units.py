@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final
 
 ABSENT: Final = "–"
 """What stands in a table for a value that is not known."""
 
-_TIMES: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_ROUNDED_UP: Final = 0.9995
+"""From here on three digits show a whole unit."""
+
 _LARGE_TIMES: Final = 2.0
 """Of minutes and of hours there are at least so many: `61.2 s` says more than `1.02 min`."""
 
-_BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-_PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_Units = tuple[tuple[float, float, str], ...]
+"""From how much on a unit is used, its size and its name; the largest first."""
 
-_ROUNDED_UP: Final = 0.9995
-"""From here on three digits show a whole unit."""
+_TIMES: Final[_Units] = tuple(
+    (size * (_LARGE_TIMES if size > 1.0 else _ROUNDED_UP), size, name)
+    for size, name in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+)
+_BYTES: Final[_Units] = tuple(
+    (2.0**power, 2.0**power, name)
+    for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B"))
+)
+_PREFIXES: Final[_Units] = tuple(
+    (_ROUNDED_UP * size, size, name)
+    for size, name in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+)
 
 
 def or_absent(value: float | None, write: Callable[..., str], *unit: str) -> str:
@@ -29,26 +40,19 @@ def duration(seconds: float) -> str:
     """`1.2 ms`."""
     if not seconds:
         return "0 s"
-    size, unit = next(
-        (
-            (size, unit)
-            for size, unit in _TIMES
-            if abs(seconds) >= size * (_LARGE_TIMES if size > 1.0 else _ROUNDED_UP)
-        ),
-        _TIMES[-1],
-    )
+    size, unit = _unit(seconds, _TIMES)
     return f"{digits(seconds / size)} {unit}"
 
 
 def byte_size(amount: float) -> str:
     """`1.5 GiB`: bytes in the largest binary unit that leaves a whole part."""
-    size, unit = next((pair for pair in _BYTES if abs(amount) >= pair[0]), _BYTES[-1])
+    size, unit = _unit(amount, _BYTES)
     return f"{digits(amount / size)} {unit}"
 
 
 def amount(value: float, unit: str = "") -> str:
     """`1.23 TFLOP/s`: with an SI prefix from a thousand on."""
-    size, prefix = next((pair for pair in _PREFIXES if abs(value) >= _ROUNDED_UP * pair[0]), (1.0, ""))
+    size, prefix = _unit(value, _PREFIXES)
     return f"{digits(value / size)} {prefix}{unit}".rstrip()
 
 
@@ -72,10 +76,17 @@ def times(number: float) -> str:
     return {1: "once", 2: "twice"}.get(round(number), f"{count(number)} times")
 
 
+def _unit(value: float, units: _Units) -> tuple[float, str]:
+    """Size and name of the first that there is enough of, else of the last: a loop, as pages write thousands."""
+    for least, size, name in units:
+        if abs(value) >= least:
+            return size, name
+    return units[-1][1:]
+
+
 def digits(value: float) -> str:
     """Three, as many as there are before the point, or a power of ten where it begins with more zeros than that."""
-    if not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) >= 999.5:
-        return count(value) if abs(value) < 1e15 else f"{value:.3g}"
-    return f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+    size = abs(value)
+    if 999.5 <= size < 1e15:
+        return count(value)
+    return f"{value:.2e}" if 0 < size < 1e-3 else f"{value:.3g}"

@@ -22,7 +22,7 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
 from jaxobs.model.events import Event, Measured, SpanContext, StepCompleted
 from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
-from jaxobs.plugin.directories import writing_remarks
+from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -11,7 +11,7 @@ from typing import Any, Final
 from jaxobs.model.clock import NANOSECONDS, monotonic
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.values import flat_values, steps_of_main_loop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 
 NOBODY = 65534
 

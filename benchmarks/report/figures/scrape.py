@@ -21,6 +21,7 @@ from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
 from jaxobs_plugins.prometheus.routes import answer
 from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.server.messages import Request, Response
 from jaxobs_plugins.prometheus.server.server import HttpServer
 
 SERIES = (1_000, 10_000)
@@ -28,6 +29,7 @@ ROUNDS = 21
 RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid": "1"}
 STEP_BUCKETS = tuple(1e-4 * 1.6**index for index in range(33))  # 100 µs to 5 min
 ACCEPTED = {TEXT: "text/plain", OPENMETRICS: "application/openmetrics-text;version=1.0.0"}
+HOSTS = AllowedHosts(LocalNames(), (), from_network=False)
 FORMATS = {TEXT: "text", OPENMETRICS: "OpenMetrics"}
 
 _TEXT = f"""The same series, once as a snapshot of jaxobs and once as live metrics of prometheus_client (`_created`
@@ -160,38 +162,48 @@ Scrapes = dict[str, Callable[[str], float]]
 def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[Scrapes]:
     """Both servers, and the seconds of a GET from each."""
     page = MetricsPage(families, RESOURCE)
-    listener, address = listen(Address("localhost", 0), may_move=True)
-    hosts = AllowedHosts(LocalNames(), (), from_network=False)
-    server = HttpServer(listener, lambda request: answer(request, page, hosts), print)
-    server.start()
     theirs, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
+    with serving(lambda request: answer(request, page, HOSTS)) as port:
 
-    def get(port: int, encoding: str) -> float:
-        client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        headers = {"Accept": ACCEPTED[TEXT], "Accept-Encoding": encoding}
-        began = time.perf_counter()
-        client.request("GET", "/metrics", headers=headers)
-        client.getresponse().read()
-        took = time.perf_counter() - began
-        client.close()
-        return took
+        def of_new_snapshot(encoding: str) -> float:
+            nonlocal page
+            page = MetricsPage(families, RESOURCE)
+            return get(port, encoding)[0]
 
-    def of_new_snapshot(encoding: str) -> float:
-        nonlocal page
-        page = MetricsPage(families, RESOURCE)
-        return get(address.port, encoding)
+        try:
+            yield {
+                "ours": of_new_snapshot,
+                "again": of_new_snapshot,
+                "kept": lambda encoding: get(port, encoding)[0],
+                "theirs": lambda encoding: get(theirs.server_port, encoding)[0],
+            }
+        finally:
+            theirs.shutdown()
+            thread.join()
 
+
+@contextlib.contextmanager
+def serving(respond: Callable[[Request], Response]) -> Iterator[int]:
+    """The port of a server of jaxobs that answers so."""
+    listener, address = listen(Address("localhost", 0), may_move=True)
+    server = HttpServer(listener, respond, print)
+    server.start()
     try:
-        yield {
-            "ours": of_new_snapshot,
-            "again": of_new_snapshot,
-            "kept": lambda encoding: get(address.port, encoding),
-            "theirs": lambda encoding: get(theirs.server_port, encoding),
-        }
+        yield address.port
     finally:
         server.stop(5)
-        theirs.shutdown()
-        thread.join()
+
+
+def get(port: int, encoding: str, path: str = "/metrics") -> tuple[float, int]:
+    """Seconds that a GET takes, and the bytes of the body."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"Accept": ACCEPTED[TEXT], "Accept-Encoding": encoding}
+    began = time.perf_counter()
+    client.request("GET", path, headers=headers)
+    body = client.getresponse().read()
+    took = time.perf_counter() - began
+    client.close()
+    return took, len(body)
 
 
 def _scraped(scrapes: Scrapes, encoding: str) -> list[Cell]:

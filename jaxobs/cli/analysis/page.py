@@ -18,7 +18,7 @@ from jaxobs.cli.analysis.report import Report
 from jaxobs.cli.analysis.table import notes_of
 from jaxobs.report.columns import Column, Row, text
 from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style, tag
-from jaxobs.report.page.parts import parts_style, prose, table
+from jaxobs.report.page.parts import parts_style, table, with_code
 from jaxobs.report.units import amount, duration, or_absent, percent
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -80,7 +80,7 @@ def _sections(report: Report) -> Iterator[Element]:
     for title, sentences in (("Advice", advice), ("Notes", notes_of(document))):
         if sentences:
             yield tag("h2", title)
-            yield tag("ul", *(tag("li", *prose(sentence)) for sentence in sentences))
+            yield tag("ul", *(tag("li", *with_code(sentence)) for sentence in sentences))
 
 
 def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:

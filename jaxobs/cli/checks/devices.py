@@ -14,8 +14,8 @@ from jaxobs.config import Settings
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.directories import why_not_writable
 from jaxobs.plugin.discovery import Found
+from jaxobs.plugin.files import why_not_writable
 
 START_SECONDS = 120.0
 """The start of a backend on a host with many devices takes tens of seconds; one that takes longer hangs."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origin, unknown_settings
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 
 MASK = "••••"
 _SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")

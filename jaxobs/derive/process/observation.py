@@ -7,12 +7,13 @@ from typing import Any
 
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.process.identity import run_labels
 from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceView, source_view
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
-from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
+from jaxobs.model.events import Attributes, BackendFound, ProbeReported, SourceReported
 from jaxobs.model.figure import figure
+
+_LABELS = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner")
 
 
 class Observation:
@@ -114,3 +115,17 @@ class Observation:
             figure(self.agent_pid, IN_THE_JOB),
             self._series.refusals.reasons(),
         )
+
+
+def run_labels(resource: Mapping[str, str]) -> tuple[str, ...]:
+    """Labels of `jaxobs_run_info`: run, attempt, rank, host, user; empty where the resource does not say."""
+    return tuple(resource.get(name, "") for name in _LABELS)
+
+
+def run_attributes(
+    resource: Mapping[str, str], steps: int, goodput: float | None, *, by_itself: bool
+) -> Attributes:
+    """Attributes of the span of the whole run; `by_itself` is false where it died without a word."""
+    known: Attributes = tuple((name, resource[name]) for name in _LABELS[:3] if name in resource)
+    known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "killed"))
+    return known if goodput is None else (*known, ("jax.run.goodput", goodput))

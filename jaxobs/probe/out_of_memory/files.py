@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jaxobs.model.clock import monotonic
-from jaxobs.plugin.directories import temporary_directory
+from jaxobs.plugin.files import temporary_directory
 
 NAMES_TRIED = 10
 """Two reports of one second get names of their own; a directory that others have filled with such names gets none."""

@@ -52,7 +52,7 @@ def last_name(path: object) -> str | None:
 
 def plain(cell: Cell) -> str:
     """The words of a cell without markup, ABSENT where there are none."""
-    words = "".join(cell.itertext()) if isinstance(cell, Element) else cell
+    words = cell.words() if isinstance(cell, Element) else cell
     return words or ABSENT
 
 

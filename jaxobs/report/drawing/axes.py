@@ -31,6 +31,11 @@ class Scale:
     def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
+    def all_at(self, values: Iterable[float]) -> list[float]:
+        """The same of each."""
+        low, start, reach, width = self.low, self.start, self.high - self.low, self.end - self.start
+        return [start + (value - low) / reach * width for value in values]
+
     def ticks(self, wanted: int = 3, unit: float = 1.0) -> list[float]:
         """Round values, nearly as many as `wanted`: steps of 1, 2 or 5 times a power of ten of `unit`."""
         reach = (self.high - self.low) / unit

@@ -43,25 +43,23 @@ def line_chart(
         with_times: Whether the times stand below it; of several charts one above the other only the last needs them.
         tick_unit: What levels are round numbers of: 2**30 for bytes that are written in GiB.
     """
-    known = [(time, value) for time, value in zip(times, values, strict=True) if math.isfinite(value)]
+    runs = [
+        list(run)
+        for finite, run in groupby(zip(times, values, strict=True), key=lambda pair: math.isfinite(pair[1]))
+        if finite
+    ]
+    known = [pair for run in runs for pair in run]
     if len(known) < 2:
         return None
     bottom = height - (_AXIS if with_times else 4)
-    up = _scale([value for _, value in known], bottom, from_zero, limit)
+    found = [value for _, value in known]
+    up = _scale(found, bottom, from_zero, limit)
     scale = Scale(-span, 0.0, 0.0, 100.0)
-    runs = [
-        [(scale.at(max(-span, time)), up.at(value)) for time, value in run]
-        for finite, run in groupby(
-            zip(times, values, strict=True), key=lambda pair: math.isfinite(pair[1])
-        )
-        if finite
-    ]  # fmt: skip
-    low, high = min(known, key=lambda pair: pair[1])[1], max(known, key=lambda pair: pair[1])[1]
     last = known[-1]
     return tag(
         "svg",
         *_levels(up, write, tick_unit),
-        stretched(height, *(shape for run in runs for shape in _line(run, bottom, fill=from_zero))),
+        stretched(height, *(shape for run in runs for shape in _line(run, scale, up, fill=from_zero))),
         _limit(up, limit, write),
         tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
         *_pointed_at(known, scale, bottom, write),
@@ -71,7 +69,7 @@ def line_chart(
         height=height,
         role="img",
         tabindex="0",
-        aria_label=f"{name} over time: now {write(last[1])}, lowest {write(low)}, highest {write(high)}",
+        aria_label=f"{name} over time: now {write(last[1])}, lowest {write(min(found))}, highest {write(max(found))}",
     )
 
 
@@ -117,24 +115,26 @@ def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Ele
     )
 
 
-def _line(run: Sequence[tuple[float, float]], bottom: float, *, fill: bool) -> Iterator[Element]:
-    line = " ".join(f"{x:.2f},{y:.1f}" for x, y in run)
+def _line(run: Sequence[tuple[float, float]], scale: Scale, up: Scale, *, fill: bool) -> Iterator[Element]:
+    across = _across(run, scale)
+    line = " ".join(map("{:.2f},{:.1f}".format, across, up.all_at(value for _, value in run)))
     if fill and len(run) > 1:
-        yield tag(
-            "polygon",
-            class_="under-line",
-            points=f"{line} {run[-1][0]:.2f},{bottom} {run[0][0]:.2f},{bottom}",
-        )
+        corners = f"{line} {across[-1]:.2f},{up.start} {across[0]:.2f},{up.start}"
+        yield tag("polygon", class_="under-line", points=corners)
     yield tag("polyline", class_="line", points=line)
 
 
 def _pointed_at(
     known: Sequence[tuple[float, float]], scale: Scale, bottom: float, write: Callable[[float], str]
 ) -> Iterator[Element]:
-    across = [scale.at(max(scale.low, time)) for time, _ in known]
+    across = _across(known, scale)
     for index, start, end in bands(across, _BANDS, across[0], across[-1]):
         time, value = known[index]
         yield tag(
             "rect", tag("title", f"{write(value)}\n{duration(-time)} ago"), class_="mark band",
             x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=bottom - _TOP,
         )  # fmt: skip
+
+
+def _across(known: Sequence[tuple[float, float]], scale: Scale) -> list[float]:
+    return scale.all_at(max(scale.low, time) for time, _ in known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from jaxobs.report.drawing.axes import LogScale, level_name, short
 from jaxobs.report.drawing.elements import Element, number, stretched, tag
@@ -44,8 +44,7 @@ class Roof:
         return min(intensity * self.bytes_per_second, self.flops_per_second)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """Something that was measured: an executable or one of its operations. `intensity` and `rate` are above 0."""
 
     name: str
@@ -173,7 +172,7 @@ def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
     )
     room = None
     if point.attainable is not None:
-        room = tag("line", class_="room", x1="0", y1="0", x2="0", y2=up.at(point.attainable) - y)
+        room = tag("line", class_="room", y2=up.at(point.attainable) - y)
     return tag(
         "svg",
         tag("title", point.about),
@@ -182,7 +181,6 @@ def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
         class_=f"mark {point.kind} is-{point.bottleneck}",
         x=f"{across.at(point.intensity):.2f}%",
         y=y,
-        overflow="visible",
         data_flops_per_second=f"{point.rate:.9g}",
         data_intensity=f"{point.intensity:.9g}",
     )

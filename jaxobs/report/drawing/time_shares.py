@@ -27,7 +27,7 @@ _ROOM_FOR_A_NAME: Final = 0.14
 """Of the width: so long is a word on a phone."""
 
 
-def shares_bar(parts: Mapping[str, float]) -> Element | None:
+def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | None:
     """One bar as wide as all `parts`, seconds by component, together; None where they add up to nothing."""
     whole = sum(parts.values())
     if whole <= 0:
@@ -59,7 +59,7 @@ def shares_bar(parts: Mapping[str, float]) -> Element | None:
         if parts[name] / whole >= 0.005
     )
     return tag(
-        "svg", *shapes, class_="jaxobs-chart bar", width="100%", height=_BAR, role="img", tabindex="0",
+        "svg", *shapes, class_="jaxobs-chart bar", width=width, height=_BAR, role="img", tabindex="0",
         aria_label=f"Where a step goes: {label}",
     )  # fmt: skip
 
@@ -119,21 +119,19 @@ def _areas(
     across: Sequence[float], layers: Sequence[Sequence[float]], names: Sequence[str]
 ) -> Iterator[Element]:
     """Each layer on those before it, level within a stretch: that is how much is known of when it was within it."""
-    up = Scale(0.0, 1.0, _BOTTOM, _TOP)
-    below = [0.0] * (len(across) - 1)
+    stretches = list(pairwise(f"{x:.2f}" for x in across))
+    below = [0.0] * len(stretches)
+    back = _steps(stretches, below)
     for name, layer in zip(names, layers, strict=True):
         above = [low + share for low, share in zip(below, layer, strict=True)]
-        there, back = _steps(across, above, up), _steps(across, below, up)
+        there = _steps(stretches, above)
         yield tag("polygon", class_=f"area is-{name}", points=" ".join([*there, *reversed(back)]))
-        below = above
+        below, back = above, there
 
 
-def _steps(across: Sequence[float], heights: Sequence[float], up: Scale) -> list[str]:
-    corners = []
-    for (start, end), height in zip(pairwise(across), heights, strict=True):
-        y = f"{up.at(min(1.0, height)):.1f}"
-        corners += [f"{start:.2f},{y}", f"{end:.2f},{y}"]
-    return corners
+def _steps(stretches: Sequence[tuple[str, str]], heights: Sequence[float]) -> list[str]:
+    ups = Scale(0.0, 1.0, _BOTTOM, _TOP).all_at(min(1.0, height) for height in heights)
+    return [f"{x},{up:.1f}" for (start, end), up in zip(stretches, ups, strict=True) for x in (start, end)]
 
 
 def _pointed_at(

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from jaxobs.report.document import Document, longest_loops
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.page.parts import card, prose, quiet
+from jaxobs.report.page.parts import card, quiet, with_code
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence as in_a_sentence
 from jaxobs.report.units import amount, duration, percent, rough_percent
@@ -89,9 +89,9 @@ def advice(view: View) -> Element | None:
     items = [
         tag(
             "li",
-            tag("strong", *prose(str(piece.get("sentence")))),
+            tag("strong", *with_code(str(piece.get("sentence")))),
             " ",
-            *prose(str(piece.get("remedy") or "")),
+            *with_code(str(piece.get("remedy") or "")),
             tag("span", f" Gives back {rough_percent(piece['saves_ratio'])} of the time.", class_="saves")
             if piece.get("saves_ratio")
             else None,

@@ -27,8 +27,8 @@ def card(title: str, *children: Element | str | None, name: str, note: str = "")
     return tag("section", heading, *children, class_="card", id=name)
 
 
-def prose(text: str) -> list[Element | str]:
-    """A sentence whose words in backquotes are code."""
+def with_code(text: str) -> list[Element | str]:
+    """A text whose words in backquotes are code."""
     words = text.split("`")
     if len(words) % 2 == 0:  # one that is not closed
         return [text]
@@ -83,4 +83,4 @@ def _lines(texts: Iterable[str]) -> Iterable[Element | str]:
     for index, text in enumerate(texts):
         if index:
             yield tag("br")
-        yield from prose(text)
+        yield from with_code(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 
 from jaxobs.report.columns import Column
@@ -96,11 +97,8 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
         name: trend.column("loops", loop, "components", name)
         for name in trend.names("loops", loop, "components")
     }
-    known = [
-        index
-        for index in range(len(trend.times))
-        if all(math.isfinite(values[index]) for values in columns.values())
-    ]
+    moments = zip(*columns.values(), strict=True)
+    known = [index for index, values in enumerate(moments) if all(map(math.isfinite, values))]
     step = max(1, math.ceil(len(known) / _MOMENTS))
     chosen = known[::-1][::step][::-1]
     edges = [trend.times[index] for index in chosen[:1]]
@@ -121,10 +119,12 @@ def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
     """When which functions were compiled again; the newest, one entry a moment."""
     found: dict[int, list[str]] = {}
     for function in dict.fromkeys(key[1] for key in trend.columns if key[0] == "functions"):
-        counts = trend.column("functions", function, "recompilations")
-        for index in range(1, len(counts)):
-            before = counts[index - 1] if math.isfinite(counts[index - 1]) else 0.0
-            if counts[index] > before:
+        column = trend.column("functions", function, "recompilations")
+        if len(set(column)) == 1:  # as that of most functions, most of the time
+            continue
+        counts = (0.0 if math.isnan(count) else count for count in column)
+        for index, (before, now) in enumerate(pairwise(counts), 1):
+            if now > before:
                 found.setdefault(index, []).append(function)
     marks = []
     for index in sorted(found)[-_MARKS:]:

@@ -27,8 +27,8 @@ def line_of(cells: Iterable[tuple[str, str]]) -> Line:
     return tuple(spans)
 
 
-def prose(sentence: str, style: str = "") -> Line:
-    """A sentence whose words in backquotes are names."""
+def with_code(sentence: str, style: str = "") -> Line:
+    """A sentence whose words in backquotes, which are code, are strong."""
     words = sentence.split("`")
     if len(words) % 2 == 0:  # one that is not closed
         return (Span(sentence, style),)

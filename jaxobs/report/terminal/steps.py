@@ -1,8 +1,8 @@
-"""Loops and where a step of the chosen one goes: a bar for each component, host lines, and advice."""
+"""How the run goes, its loops, and where a step of the chosen one goes: a bar for each component, host lines, advice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from jaxobs.report.document import main_thread_lines
@@ -10,7 +10,8 @@ from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page.opening import known_figures, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
-from jaxobs.report.terminal.spans import Line, Span, prose
+from jaxobs.report.sentence import sentence
+from jaxobs.report.terminal.spans import Line, Span, with_code
 from jaxobs.report.text_table import cut
 from jaxobs.report.units import count, duration, rough_percent
 
@@ -22,6 +23,21 @@ _LONGEST_BAR: Final = 60
 
 _HOST_LINES: Final = 4
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+
+
+def opening(view: View, facts: Sequence[str], run: str, problem: str | None) -> Iterator[Line]:
+    """The facts, the sentence, and the problem in a line of its own where there is one."""
+    if view.document:
+        yield (Span(run, "strong"), *((Span(f" · {' · '.join(facts)}", "quiet"),) if facts else ()))
+        if view.loop is None:
+            yield (Span(without_loops(view.document)),)
+        else:
+            yield tuple(
+                Span(part.words, "strong" if part.strong else "")
+                for part in sentence(view.document, view.loop)
+            )
+    if problem:
+        yield (Span(problem, "bad"),)
 
 
 def steps(view: View, width: int) -> Iterator[Line]:
@@ -43,8 +59,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
     for piece in view.document.get("advice") or ():
         yield (
             Span("→ ", "strong"),
-            *prose(f"{piece.get('sentence')} "),
-            *prose(str(piece.get("remedy") or ""), "quiet"),
+            *with_code(f"{piece.get('sentence')} "),
+            *with_code(str(piece.get("remedy") or ""), "quiet"),
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.model.metrics_address import PORT_VARIABLE, Address, AddressError, wanted_address
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Remark
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.background_call import BackgroundCall, NoAnswerError

@@ -12,8 +12,7 @@ from typing import Any
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.directories import writing_remarks
-from jaxobs.plugin.files import write_whole
+from jaxobs.plugin.files import write_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.record import FORMAT, VERSION, State, encoded
 from jaxobs.report.step_windows import StepWindows

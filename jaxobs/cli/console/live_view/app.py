@@ -27,7 +27,7 @@ from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.cli.console.live_view.watch import Watch, Watched
 from jaxobs.report.page.opening import facts, run_name
 from jaxobs.report.terminal.ranks import columns, rank_rows
-from jaxobs.report.terminal.sentence import opening
+from jaxobs.report.terminal.steps import opening
 
 if TYPE_CHECKING:
     from textual.events import Resize

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
+from functools import cache
 from typing import Any
+
+from jaxobs.plugin.control_groups import Group, find_group, memory_limit, memory_used
 
 ALWAYS = 2**20
 """Bytes that no job misses."""
 
 PART = 0.05
 """Of the memory that is free, for all outputs kept at once."""
-
-CGROUP = Path("/sys/fs/cgroup")
 
 
 def room(leaf: Any, kept_at_once: int) -> int:
@@ -40,9 +40,16 @@ def _free_on_host() -> int | None:
     """Free pages, without those of files; in a container no more than its limit leaves."""
     with contextlib.suppress(OSError, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        with contextlib.suppress(OSError, ValueError):  # no such group, or "max": there is no limit
-            free = min(
-                free, int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
-            )
+        with contextlib.suppress(OSError, LookupError, ValueError):  # no control groups here
+            group = _own_group()
+            folder, limit = memory_limit(group)
+            if limit is not None:
+                free = min(free, int(limit) - memory_used(group, folder))
         return max(0, free)
     return None
+
+
+@cache
+def _own_group() -> Group:
+    """Asked once: the list of mounts may be long."""
+    return find_group("memory")

@@ -12,8 +12,7 @@ import psutil
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import PROCESS_MEMORY, MemorySampled
-
-CGROUPS = Path("/sys/fs/cgroup")
+from jaxobs.plugin import control_groups
 
 FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
 """Of `/proc/self/status`: physical memory, its highest so far, and the part of it that is pages of files, in KiB."""
@@ -67,19 +66,7 @@ def memory_limit() -> int | None:
     limits: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for file in _limit_files():
-        with contextlib.suppress(OSError, ValueError):  # "max" is no limit
-            limits.append(int(file.read_text(encoding="ascii")))
+    with contextlib.suppress(OSError, LookupError, ValueError):  # no control groups here
+        _, limit = control_groups.memory_limit(control_groups.find_group("memory"))
+        limits += [int(limit)] if limit else []
     return min((limit for limit in limits if limit > 0), default=None)
-
-
-def _limit_files() -> list[Path]:
-    """`memory.max` of the process's group and of those around it (version 2), or the one file of version 1."""
-    group = Path()
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            if line.startswith("0::/"):
-                group = Path(line.removeprefix("0::/"))
-    # In a container the path may be the host's, and then only its root is there.
-    folders = [CGROUPS / group, *(CGROUPS / parent for parent in group.parents)]
-    return [*(folder / "memory.max" for folder in folders), CGROUPS / "memory" / "memory.limit_in_bytes"]

@@ -15,7 +15,7 @@ from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
-from jaxobs.plugin.directories import why_not_writable
+from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Remark
 from jaxobs_plugins.probes.profiler.pace import Pace

@@ -1,0 +1,93 @@
+"""The control groups of Linux that a process runs in: where their files are, and which limit of memory holds.
+
+A limit holds for a group and all below it, so the tightest one on the way to the root counts; usage and throttling are
+read where that limit is set. File names and units: the kernel's Documentation/admin-guide/cgroup-v2.rst for version 2,
+and cgroup-v1/memory.rst and scheduler/sched-bwc.rst for version 1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+V1_UNLIMITED_BYTES = 2**62
+"""Version 1 writes the largest number of whole pages below 2^63 for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A control group of one controller: its folder and those above it, and the version of its files."""
+
+    version: int
+    folders: tuple[Path, ...]
+
+
+def find_group(controller: str, pid: int | str = "self", proc: Path = Path("/proc")) -> Group:
+    """Where a process stands in `memory` or `cpu`.
+
+    Raises OSError, LookupError or ValueError where the system has no control groups, or they are not mounted here.
+    """
+    memberships = (proc / str(pid) / "cgroup").read_text(encoding="utf-8").splitlines()
+    mounts = (proc / "self" / "mountinfo").read_text(encoding="utf-8").splitlines()
+    unified = None
+    for line in memberships:  # hierarchy:controllers:path
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return Group(1, _folders(path, *_mount(mounts, "cgroup", controller)))
+        if not controllers:
+            unified = path
+    if unified is None:
+        raise LookupError(f"the process is in no control group for {controller}")
+    return Group(2, _folders(unified, *_mount(mounts, "cgroup2", None)))
+
+
+def memory_limit(group: Group) -> tuple[Path, float | None]:
+    """The folder whose limit holds, and the limit in bytes; None where there is none. Raises OSError or ValueError."""
+    name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
+    limits: list[tuple[Path, float | None]] = []
+    for folder in group.folders:
+        if (folder / name).exists():
+            text = (folder / name).read_text(encoding="ascii").strip()
+            limits.append((folder, None if text == "max" or int(text) >= V1_UNLIMITED_BYTES else int(text)))
+    return tightest(limits)
+
+
+def memory_used(group: Group, folder: Path) -> int:
+    """Bytes that one of its folders, and all below it, use; page cache included. Raises OSError or ValueError."""
+    name = "memory.current" if group.version == 2 else "memory.usage_in_bytes"
+    return int((folder / name).read_text(encoding="ascii"))
+
+
+def tightest(limits: list[tuple[Path, float | None]]) -> tuple[Path, float | None]:
+    """The smallest limit and its folder; without any, the first folder. Raises FileNotFoundError where none is told."""
+    if not limits:
+        raise FileNotFoundError("this control group has no such limit")
+    limited = [(limit, -position) for position, (_, limit) in enumerate(limits) if limit is not None]
+    if not limited:
+        return limits[0]
+    limit, position = min(limited)
+    return limits[-position][0], limit
+
+
+def _mount(mounts: list[str], kind: str, controller: str | None) -> tuple[str, Path]:
+    """The group that is the root of a mount, and the folder where it is mounted (proc(5), mountinfo)."""
+    for line in mounts:
+        fields, _, rest = line.partition(" - ")
+        kind_here, _, options = rest.split(" ", 2)
+        if kind_here == kind and (controller is None or controller in options.split(",")):
+            root, folder = (_unescaped(field) for field in fields.split(" ")[3:5])
+            return root, Path(folder)
+    raise LookupError(f"no {kind} file system is mounted")
+
+
+def _folders(path: str, root: str, mounted: Path) -> tuple[Path, ...]:
+    """From the group up to the root of the mount. A group outside of what is mounted is seen as that root."""
+    prefix = root.rstrip("/")
+    inside = path[len(prefix) :].strip("/") if path == prefix or path.startswith(prefix + "/") else ""
+    parts = [] if ".." in inside.split("/") else [part for part in inside.split("/") if part]
+    return tuple(mounted.joinpath(*parts[:count]) for count in range(len(parts), -1, -1))
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
