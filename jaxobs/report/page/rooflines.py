@@ -20,10 +20,6 @@ _LEAST_SHARE: Final = 0.002
 """Of device time: operations that take less are in the table, and would stretch the axes of the drawing."""
 
 
-_DIAMONDS: Final = 100
-"""Executables that are drawn, those with the most device time: more would hide each other."""
-
-
 def nearness(view: View) -> Element | None:
     """None where nothing was compiled."""
     executables, operations = view.document.get("executables") or [], view.document.get("operations") or []
@@ -72,7 +68,7 @@ def points_of(document: Document) -> list[Point]:
 
 def _executables(rows: Sequence[Row]) -> Iterator[Point]:
     whole = sum(row.get("seconds") or 0.0 for row in rows)
-    for row in rows[:_DIAMONDS]:
+    for row in rows:
         intensity = (row.get("cost") or {}).get("intensity")
         rate = row.get("achieved_flops_per_second")
         if not intensity or not rate:
@@ -122,8 +118,6 @@ def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]
     """A sentence for each thing that the roofline lacks."""
     if not points:
         yield "No executable has a known intensity and a measured time yet."
-    if (left := len(document.get("executables") or ()) - _DIAMONDS) > 0:
-        yield f"The {left} executables with the least device time are not drawn."
     if not any(device.get("roofs") for device in document.get("devices") or ()):
         reasons = (device.get("peaks_reason") for device in document.get("devices") or ())
         yield from (f"No roof: {reason}." for reason in reasons if reason)
