@@ -203,8 +203,9 @@ class Fold:
         view = snapshot_view(self, self._validation, now)
         advice = advise(view)
         show(advice, self.series)
-        document = self._writer.written(view) | {"advice": advice}
-        return Snapshot(now, document, self.series.families())
+        return Snapshot(
+            now, lambda: self._writer.written(view) | {"advice": advice}, self.series.families()
+        )
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
         """Which rooms get which event, in which order."""

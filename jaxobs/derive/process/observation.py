@@ -12,7 +12,7 @@ from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceVie
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
-from jaxobs.model.figure import figure
+from jaxobs.model.figure import Later, figure
 
 
 class Observation:
@@ -97,11 +97,11 @@ class Observation:
             self._series.total(process_metrics.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
         self._series.set(process_metrics.AGENT_RESIDENT, (), agent.resident_bytes.value)
 
-    def sources(self) -> dict[str, SourceView]:
-        return {
-            name: source_view(source, self._dropped_by.get(source.source))
-            for name, source in sorted(self._sources.items())
-        }
+    def sources(self) -> Later[dict[str, SourceView]]:
+        sources, dropped_by = sorted(self._sources.items()), dict(self._dropped_by)
+        return Later(
+            lambda: {name: source_view(source, dropped_by.get(source.source)) for name, source in sources}
+        )
 
     def agent(self) -> AgentView:
         return AgentView(

@@ -12,7 +12,7 @@ from jaxobs.derive.loops.under_way import RunningView
 from jaxobs.derive.memory.view import LiveArrays, PeakExecutable, ProcessMemory
 from jaxobs.derive.process.recent import RecentView
 from jaxobs.model.events import BackendFound, SourceReported
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
 
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
 NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
@@ -53,7 +53,7 @@ class ProcessView:
     memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
     peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
     live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
-    recent: RecentView
+    recent: Later[RecentView]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.process.view import AgentView, IdentityView, ProcessView, SourceView
 from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
-from jaxobs.model.figure import Figure, Rows, plain
+from jaxobs.model.figure import Figure, Later, Rows, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SnapshotView:
     operations: Figure[list[OperationView]]
     scopes: Figure[list[ScopeView]]
     devices: Figure[list[DeviceView]]
-    sources: Mapping[str, SourceView]
+    sources: Later[Mapping[str, SourceView]]
     agent: AgentView
 
 

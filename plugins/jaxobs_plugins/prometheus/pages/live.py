@@ -48,8 +48,10 @@ class Live:
         self._drawn: tuple[Snapshot, dict[str | None, bytes]] = (self._snapshot, {})
 
     def show(self, snapshot: Snapshot) -> None:
-        with self._noting:
-            self._history.add(snapshot.time / NANOSECONDS, snapshot.document)
+        at = snapshot.time / NANOSECONDS
+        if self._history.is_due(at):  # only then is the document written
+            with self._noting:
+                self._history.add(at, snapshot.document)
         self._taken = wall_now()
         self._snapshot = snapshot
 
