@@ -204,8 +204,9 @@ class Fold:
         advice = advise(view)
         show(advice, self.series)
         return Snapshot(
-            now, lambda: self._writer.written(view) | {"advice": advice}, self.series.families()
-        )
+            now, lambda: self._writer.written(view) | {"advice": advice}, self.series.families(),
+            lambda: self._writer.outline(view),
+        )  # fmt: skip
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
         """Which rooms get which event, in which order."""

@@ -27,6 +27,8 @@ class Snapshot:
     written: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     """The document, or what writes it: nobody reads that of most snapshots."""
     families: tuple[Family, ...] = field(default=(), repr=False)
+    outlined: Callable[[], Mapping[str, Any]] | None = None
+    """What writes the outline alone; None where the document is there already."""
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -34,6 +36,11 @@ class Snapshot:
         if callable(self.written):
             object.__setattr__(self, "written", self.written())
         return cast("Mapping[str, Any]", self.written)
+
+    @property
+    def outline(self) -> Mapping[str, Any]:
+        """Of the document what is drawn over time: each loop, memory, and how often each function was compiled again."""
+        return self.document if self.outlined is None else self.outlined()
 
     def to_dict(self) -> dict[str, Any]:
         """A copy of the document that the caller may change."""

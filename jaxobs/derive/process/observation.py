@@ -8,7 +8,7 @@ from typing import Any
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process.identity import run_labels
-from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceView, source_view
+from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceView, is_up, source_view
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import BackendFound, ProbeReported, SourceReported
@@ -49,8 +49,11 @@ class Observation:
         name = event.source
         if (held := self._sources.get(name)) is not None and held.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
+            held = self._sources.get(name)
         self._sources[name] = event
-        self._series.set(process_metrics.SOURCE_UP, (name,), source_view(event, None).up.value)
+        if held is not None and held[:-1] == event[:-1]:
+            return  # nothing but the time of the report is new
+        self._series.set(process_metrics.SOURCE_UP, (name,), is_up(event))
         self._series.total(process_metrics.SOURCE_SECONDS, (name,), event.seconds)
         if event.last_success is not None:
             at = self._clock.wall_time(event.last_success) / NANOSECONDS

@@ -114,13 +114,14 @@ def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> 
     )
 
 
-def source_view(source: SourceReported, dropped: tuple[int, str] | None) -> SourceView:
-    """`dropped` is what an exporter is known to have lost, and why there may be more; None where it is given nothing.
+def is_up(source: SourceReported) -> bool | None:
+    """None of one that works and has nothing to read here: a driver or a library that is not installed."""
+    return None if source.up and source.reason else source.up
 
-    A source that works may have nothing to read here: a driver or a library that is not installed.
-    """
-    nothing_to_tell = source.up and bool(source.reason)
-    up = Figure(None, source.reason) if nothing_to_tell else Figure(source.up)
+
+def source_view(source: SourceReported, dropped: tuple[int, str] | None) -> SourceView:
+    """`dropped` is what an exporter is known to have lost, and why there may be more; None where it is given nothing."""
+    up = figure(is_up(source), source.reason)
     if source.kind != "exporter":
         return SourceView(source.kind, up, source.seconds, source.failures, source.reason or None)
     lost: Figure[int] = Figure(None, "it could not be loaded, so nothing was given to it")

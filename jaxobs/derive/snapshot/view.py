@@ -43,6 +43,19 @@ class DocumentWriter:
     def __init__(self) -> None:
         self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
 
+    def outline(self, view: SnapshotView) -> dict[str, Any]:
+        """The parts that are drawn over time, each where it stands in the document."""
+        devices = view.devices.value or ()
+        return {
+            "process": {"memory": plain(view.process.memory.value)},
+            "loops": plain(view.loops),
+            "functions": {
+                name: {"recompilation_count": function.recompilation_count}
+                for name, function in view.functions.items()
+            },
+            "devices": [{"device": each.device, "memory": plain(each.memory.value)} for each in devices],
+        }
+
     def written(self, view: SnapshotView) -> dict[str, Any]:
         """All keys of a snapshot but `advice`, which is drawn from the view."""
         functions = self._functions.written(view.functions.values())

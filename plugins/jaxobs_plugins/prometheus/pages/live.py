@@ -49,9 +49,9 @@ class Live:
 
     def show(self, snapshot: Snapshot) -> None:
         at = snapshot.time / NANOSECONDS
-        if self._history.is_due(at):  # only then is the document written
+        if self._history.is_due(at):
             with self._noting:
-                self._history.add(at, snapshot.document)
+                self._history.add(at, snapshot.outline)  # the document is written for whoever looks
         self._taken = wall_now()
         self._snapshot = snapshot
 
