@@ -19,6 +19,7 @@ from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.pushed_values import PushedValues
 from jaxobs.agent.resident_memory import ResidentMemory
 from jaxobs.agent.slices import Slices
+from jaxobs.agent.turns import Turns
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
@@ -29,6 +30,7 @@ from jaxobs.model.events import (
     Event,
     ExecutableCreated,
     Measured,
+    ProbeReported,
     ProfileWindow,
     SourceReported,
     SpanEnded,
@@ -72,8 +74,9 @@ class Service:
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
-        patience = min(float(self.settings["interval"]) / 2, LONGEST_PATIENCE)
-        self._slices = Slices(inline=inline, patience=patience)
+        interval = float(self.settings["interval"])
+        self._slices = Slices(inline=inline, patience=min(interval / 2, LONGEST_PATIENCE))
+        self._turns = Turns(interval)
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
@@ -120,8 +123,6 @@ class Service:
 
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
         """Receive until the pipe ends or the job says that nothing follows; then the last flush."""
-        interval = float(self.settings["interval"])
-        next_turn = monotonic() + min(interval, 0.2)
         finish: float | None = None
         ended = False
         while not ended:
@@ -132,10 +133,9 @@ class Service:
             waiting = []
             if finish is not None:  # nothing follows, and somebody waits
                 break
-            if monotonic() >= next_turn:
-                next_turn = monotonic() + interval
+            if self._turns.is_due():
                 self._turn()
-            readable = self._pipe.wait(next_turn, idle=self._slices.has_waited)
+            readable = self._pipe.wait(self._turns.latest(), idle=self._slices.has_waited)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -198,6 +198,8 @@ class Service:
                 self._new_events.append(_without_payload(amended))
             if isinstance(event, BackendFound):
                 self._bind(event)
+            if isinstance(event, ProbeReported):
+                self._turns.reported()
 
     def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
         """The event as it is folded and exported: its trace, which came in a frame before it, goes to be read."""
@@ -246,6 +248,7 @@ class Service:
 
     def _turn(self) -> Snapshot:
         """A new snapshot, offered to every exporter."""
+        self._turns.begun()
         self._fold_arrivals()
         self._read_windows()
         for guard in self._plugins.guards:

@@ -15,8 +15,8 @@ from time import monotonic, perf_counter, perf_counter_ns, process_time, sleep, 
 from typing import NamedTuple
 
 __all__ = [
-    "NANOSECONDS", "ClockAnchor", "each_in_seconds", "monotonic", "now", "perf_counter", "perf_counter_ns", "process_time", "seconds",
-    "sleep", "thread_time", "thread_time_ns", "wall_now",
+    "NANOSECONDS", "ClockAnchor", "each_in_seconds", "monotonic", "now", "perf_counter", "perf_counter_ns",
+    "process_time", "seconds", "sleep", "thread_time", "thread_time_ns", "wall_now",
 ]  # fmt: skip
 
 NANOSECONDS = 1_000_000_000

@@ -33,7 +33,7 @@ def figure(value: T | None, why_absent: str | None) -> Figure[T]:
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[T_co]):
-    """A view that is made when it is written, as few snapshots are. What `make` reads must not change after the snapshot."""
+    """A view that is made when it is written, as few snapshots are. What `make` reads must not change any more."""
 
     make: Callable[[], T_co]
 

@@ -89,9 +89,9 @@ class PlainSteps:
     def runs(self) -> Counter[int]:
         """How often each executable or function ran."""
         counted: Counter[int] = Counter()
-        ran = self.rows[10]
-        same = self.each_ran is not None
-        for each, times in ((ran, len(self)),) if same else Counter(self.rows[10::ROW_LENGTH]).items():
+        ran = self.rows[10::ROW_LENGTH]
+        same = ran.count(ran[0]) == len(ran)
+        for each, times in ((ran[0], len(ran)),) if same else Counter(ran).items():
             for run in each if isinstance(each, tuple) else (each,) if each else ():
                 counted[run] += times
         return counted
@@ -110,22 +110,25 @@ class PlainSteps:
         Raises NotPlainError where they are not all finite numbers from 0 on.
         """
         amounts = self.rows[column::ROW_LENGTH]
-        if (same := amounts.count(amounts[0]) == len(amounts)) and amounts[0] is None:
+        first, count = amounts[0], len(amounts)
+        if (same := amounts.count(first) == count) and first is None:
             return None
-        if same and amounts[0] >= 0 and math.isfinite(total := float(amounts[0]) * len(amounts)):
-            return total
-        if None in amounts or not min(amounts) >= 0 or not math.isfinite(total := math.fsum(amounts)):
+        if None in amounts or not min(amounts) >= 0:
+            raise NotPlainError
+        total = float(first) * count if same else math.fsum(amounts)
+        if not math.isfinite(total):
             raise NotPlainError
         return total
 
     def is_sound(self) -> bool:
         """Whether no step has a negative part, and each begins no earlier than the one before it ended."""
-        if min(self.waits) < 0 or min(self.rows[6::ROW_LENGTH]) < 0 or not all(map(ge, self.lengths, self.waits)):
+        dispatches = self.rows[6::ROW_LENGTH]
+        if min(self.waits) < 0 or min(dispatches) < 0 or min(self.bodies) < 0 or min(self.gaps) < 0:
             return False
         starts, ends = self.starts[1:], self.ends[:-1]
-        if not any(self.gaps):
-            return starts == ends or all(map(ge, starts, ends))
-        return min(self.gaps) >= 0 and all(map(ge, map(sub, starts, self.gaps[1:]), ends))
+        if any(self.gaps):
+            starts = list(map(sub, starts, self.gaps[1:]))
+        return starts == ends or all(map(ge, starts, ends))
 
     def are_interrupted(self) -> bool:
         """Whether the host was elsewhere between some of them for so long that the device's time there matters."""
