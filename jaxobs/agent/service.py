@@ -47,10 +47,6 @@ the time there is: the rest is for the fold and, on a machine that is busy, for 
 LAST_SETTLE_SECONDS = 0.4
 """The same at the end of the job, which waits: some 50 000 instructions of modules."""
 
-GARBAGE = 10_000
-"""New containers after which Python looks for garbage in cycles, of which little is made here. By default it does so
-after 700, and looks through seconds of steps that are soon let go of: 0.24 ms of each second's 2.8 (measured)."""
-
 LONGEST_PATIENCE = 1.0
 """Seconds of pauses while more and more arrives. What comes in one interval must be folded in one; and where that is
 long, the end of the job may wait behind it all, with `shutdown_timeout` to go, or a snapshot that somebody asked for."""
@@ -101,8 +97,9 @@ class Service:
             # Where nothing is served the job still learns where its summary would be.
             self._send(wire.ADDRESS, (None, self._summary_file))
         if not self._inline:
+            # By default 700: seconds of steps, soon let go of, would be looked through, for 0.24 ms a second (measured).
+            gc.set_threshold(10_000)
             gc.freeze()  # what is loaded now stays: no collection of garbage needs to look at it
-            gc.set_threshold(GARBAGE)
 
     def emit(self, event: Measured | SpanEnded) -> None:
         """From any thread of a plugin; folded at the next turn."""

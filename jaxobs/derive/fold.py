@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -47,7 +48,6 @@ DISTURBED = 0.15
 """Share of a run with a compile beside it from which on its time says nothing: to so much runs are timed."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
-
 SERIES_A_ROW = 30
 """Series that a function or an executable takes at most, to share out the limit on series."""
 
@@ -203,10 +203,8 @@ class Fold:
         view = snapshot_view(self, self._validation, now)
         advice = advise(view)
         show(advice, self.series)
-        return Snapshot(
-            now, lambda: self._writer.written(view) | {"advice": advice}, self.series.families(),
-            lambda: self._writer.outline(view),
-        )  # fmt: skip
+        document, outline = partial(self._writer.document, view, advice), partial(self._writer.outline, view)
+        return Snapshot(now, document, self.series.families(), outline)
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
         """Which rooms get which event, in which order."""

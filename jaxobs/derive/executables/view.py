@@ -23,7 +23,8 @@ TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operati
 
 NOT_TIMED = (
     "no run has been timed: of the calls sampled each second none was its, or its runs are shorter than about a "
-    "millisecond (a profiler window times those), or it has no output that is not donated and small beside the free memory"
+    "millisecond (a profiler window times those), or it has no output that is not donated and small beside the free "
+    "memory"
 )
 
 TOO_SHORT = "most of its runs are too short for polls to time, and no profiler window has seen it yet"

@@ -56,8 +56,8 @@ class DocumentWriter:
             "devices": [{"device": each.device, "memory": plain(each.memory.value)} for each in devices],
         }
 
-    def written(self, view: SnapshotView) -> dict[str, Any]:
-        """All keys of a snapshot but `advice`, which is drawn from the view."""
+    def document(self, view: SnapshotView, advice: list[dict[str, Any]]) -> dict[str, Any]:
+        """All keys of a snapshot; `advice` is drawn from the view."""
         functions = self._functions.written(view.functions.values())
         return {
             "process": plain(view.identity) | plain(view.facts) | plain(view.process),
@@ -71,6 +71,7 @@ class DocumentWriter:
             **view.devices.under("devices"),
             "sources": plain(view.sources),
             "agent": plain(view.agent),
+            "advice": advice,
         }
 
 
