@@ -1,11 +1,17 @@
-"""The agent's CPU and memory for 100 000 steps, and its answer time with 20 000 series and with 10 000 executables.
+"""The agent's CPU and memory: beside a steady job, for 100 000 steps, with 20 000 series and with 10 000 executables.
 
-The agent is a real process, fed through the pipe as the job feeds it, in frames of 1 000 events.
+The steady job is a real loop. In the others the agent is a real process too, but fed by us as a job would feed it, in
+frames of 1 000 events. `python -m benchmarks.agent_cost steady` measures the first alone.
 """
 
+import itertools
 import os
 import select
+import sys
+import threading
 import time
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
@@ -30,6 +36,8 @@ FUNCTIONS = 10_000
 EXECUTABLES = 10_000
 FRAME = 1_000
 ROUNDS = 5
+WARM_UP_SECONDS = 6.0
+STEADY_SECONDS = 15.0
 
 
 class Agent:
@@ -100,8 +108,62 @@ def one_function_for_each_shape() -> list[Event]:
     return events
 
 
+def steady(scrape_every: float | None) -> tuple[float, float]:
+    """Milliseconds of the agent's CPU each second beside a loop at its defaults, and the loop's steps a second.
+
+    Without profiler windows, which come when they like, and each takes the agent as long as many turns.
+    """
+    os.environ |= {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAX_PLATFORMS": "cpu"}
+    import jax
+
+    import jaxobs
+
+    over = threading.Event()
+    with jaxobs.instrument(profile_budget_ratio=0.0) as observer:
+        step = observer.watch(jax.jit(lambda weights: (weights * 0.999, weights.sum())))
+        weights = run_steps(observer, step, jax.numpy.ones((32, 32)), WARM_UP_SECONDS)[0]
+        document = observer.snapshot()
+        agent, address = document["agent"]["pid"], document["process"]["address"]
+
+        def scrape() -> None:
+            while not over.wait(scrape_every):
+                urllib.request.urlopen(address).read()
+
+        if scrape_every is not None:
+            threading.Thread(target=scrape).start()
+        before, began = cpu_seconds(agent), time.monotonic()
+        _, count = run_steps(observer, step, weights, STEADY_SECONDS)
+        spent, elapsed = cpu_seconds(agent) - before, time.monotonic() - began
+        over.set()
+    return 1e3 * spent / elapsed, count / elapsed
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all threads of a process, by the scheduler, which counts nanoseconds."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / NANOSECONDS
+
+
+def run_steps(observer: Any, step: Any, weights: Any, seconds: float) -> tuple[Any, int]:
+    """Steps that leave the processors to others most of the time."""
+    until, count = time.monotonic() + seconds, 0
+    for count in observer.steps(itertools.count(1), examples=256):  # noqa: B007  # the last is how many there were
+        weights, loss = step(weights)
+        observer.record(loss=loss)
+        time.sleep(0.0013)
+        if time.monotonic() >= until:
+            break
+    return weights, count
+
+
 def main() -> None:
     """Print the figures."""
+    for scrape_every in (None, 5.0):
+        spent, rate = steady(scrape_every)
+        scraped = "never scraped" if scrape_every is None else f"scraped each {scrape_every:g} s"
+        print(f"steady job, {rate:.0f} steps/s, {scraped}: {spent:.1f} ms CPU each second", flush=True)
+    if sys.argv[1:] == ["steady"]:
+        return
     agent = Agent(series_limit=2_000)
     agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now())])
     agent.send_steps(steps(0, FRAME))

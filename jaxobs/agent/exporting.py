@@ -39,7 +39,7 @@ class Exporting:
         self._spans: deque[Span] = deque(maxlen=SPANS_KEPT)
         self._news = threading.Condition()
         self._stopping: float | None = None
-        self._failed = False
+        self._failed = self._idle = False
         self._log: Callable[[str], None] = lambda line: None
         self._thread: threading.Thread | None = None
 
@@ -51,8 +51,11 @@ class Exporting:
     @property
     def takes_events(self) -> bool:
         """Whether it wants to be given events."""
+        return not self._idle and self._takes("takes_events")
+
+    def _takes(self, what: str) -> bool:
         with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            return bool(self._plugin.takes_events)
+            return bool(getattr(self._plugin, what))
         return True
 
     def _delivery(self) -> Delivery:
@@ -65,6 +68,9 @@ class Exporting:
 
     def offer(self, snapshot: Snapshot, events: Iterable[Event], spans: Iterable[Span]) -> None:
         """Never waits. The snapshot is the newest only; events and spans lose their oldest."""
+        if self._idle:
+            self.guard.call(_nothing)  # it works: there is nothing for it to do
+            return
         with self._news:
             self._snapshot = snapshot
             if self._failed:  # nobody would take them
@@ -141,6 +147,7 @@ class Exporting:
         with self._news:
             # A plugin that could not start is not asked to export: it has said why.
             self._failed = self.guard.failures > 0
+            self._idle = not (self._failed or self._takes("takes_batches"))
             if self._failed:
                 self._let_go()
         while not self._failed:
@@ -177,3 +184,7 @@ class Exporting:
         self._events.clear()
         self._spans.clear()
         return batch
+
+
+def _nothing() -> None:
+    pass

@@ -7,11 +7,15 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from jaxobs.flow import wire
 from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic
+
+PIECE_BYTES: Final = 1 << 16
+"""Received at a time. Space for a mebibyte is mapped anew by each call: 64 µs for the 70 kB of a second's steps, and in
+two pieces of this size 8 µs (measured)."""
 
 
 class JobPipe:
@@ -46,7 +50,7 @@ class JobPipe:
     def receive(self) -> bytes:
         """What has come; nothing where the job has ended."""
         try:
-            return self._end.recv(1 << 20)
+            return self._end.recv(PIECE_BYTES)
         except OSError:
             return b""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from jaxobs.flow import wire
 from jaxobs.model.clock import monotonic
+from jaxobs.model.snapshot import Snapshot
 from jaxobs.report.values import flat_values
 
 SECONDS: Final = 2.0
@@ -24,8 +25,8 @@ class PushedValues:
         """The job has asked."""
         self._next = monotonic()
 
-    def offer(self, document: Mapping[str, Any]) -> None:
+    def offer(self, snapshot: Snapshot) -> None:
         """A new snapshot: send its values, unless some were sent just now."""
         if self._next is not None and monotonic() >= self._next:
             self._next = monotonic() + SECONDS
-            self._send(wire.VALUES, flat_values(document))
+            self._send(wire.VALUES, flat_values(snapshot.document))

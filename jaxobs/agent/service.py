@@ -17,8 +17,9 @@ from jaxobs.agent.last_flush import LastFlush
 from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
 from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.pushed_values import PushedValues
-from jaxobs.agent.resident_memory import resident_bytes
+from jaxobs.agent.resident_memory import ResidentMemory
 from jaxobs.agent.slices import Slices
+from jaxobs.agent.turns import Turns
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
@@ -29,6 +30,7 @@ from jaxobs.model.events import (
     Event,
     ExecutableCreated,
     Measured,
+    ProbeReported,
     ProfileWindow,
     SourceReported,
     SpanEnded,
@@ -59,6 +61,7 @@ class Service:
         self.clock = ClockAnchor(*hello["clock"])
         self.catalogue = Catalogue(CORE_METRICS)
         self._inline = inline
+        self._resident = None if inline else ResidentMemory()
         self._pipe = JobPipe(pipe)
         self._send = self._pipe.send
         self._summary_file = summary_file(self.settings.get("summary_directory"), hello.get("name"))
@@ -67,8 +70,9 @@ class Service:
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
-        patience = min(float(self.settings["interval"]) / 2, LONGEST_PATIENCE)
-        self._slices = Slices(inline=inline, patience=patience)
+        interval = float(self.settings["interval"])
+        self._slices = Slices(inline=inline, patience=min(interval / 2, LONGEST_PATIENCE))
+        self._turns = Turns(interval)
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
@@ -93,6 +97,8 @@ class Service:
             # Where nothing is served the job still learns where its summary would be.
             self._send(wire.ADDRESS, (None, self._summary_file))
         if not self._inline:
+            # By default 700: seconds of steps, soon let go of, would be looked through, for 0.24 ms a second (measured).
+            gc.set_threshold(10_000)
             gc.freeze()  # what is loaded now stays: no collection of garbage needs to look at it
 
     def emit(self, event: Measured | SpanEnded) -> None:
@@ -114,8 +120,6 @@ class Service:
 
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
         """Receive until the pipe ends or the job says that nothing follows; then the last flush."""
-        interval = float(self.settings["interval"])
-        next_turn = monotonic() + min(interval, 0.2)
         finish: float | None = None
         ended = False
         while not ended:
@@ -126,10 +130,9 @@ class Service:
             waiting = []
             if finish is not None:  # nothing follows, and somebody waits
                 break
-            if monotonic() >= next_turn:
-                next_turn = monotonic() + interval
+            if self._turns.is_due():
                 self._turn()
-            readable = self._pipe.wait(next_turn, idle=self._slices.has_waited)
+            readable = self._pipe.wait(self._turns.latest(), idle=self._slices.has_waited)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -170,11 +173,12 @@ class Service:
             self._send(wire.REPLY, (number, dict(self._turn().document)))
 
     def _fold(self, events: Iterator[Event | StepRows]) -> None:
+        taken = self._plugins.events_are_taken
         for event in events:
             self._slices()
             if isinstance(event, list):
                 folded = self.fold.apply_steps(event)
-                if self._plugins.events_are_taken:
+                if taken:
                     self._new_events += steps_of_rows(folded)
                 continue
             if isinstance(event, ExecutableCreated) and event.proto is not None:
@@ -187,10 +191,12 @@ class Service:
                 amended = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
             self.fold.apply(amended)
-            if self._plugins.events_are_taken:
+            if taken:
                 self._new_events.append(_without_payload(amended))
             if isinstance(event, BackendFound):
                 self._bind(event)
+            if isinstance(event, ProbeReported):
+                self._turns.reported()
 
     def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
         """The event as it is folded and exported: its trace, which came in a frame before it, goes to be read."""
@@ -199,12 +205,13 @@ class Service:
         return event._replace(xspace=bytes(self._payloads.popleft()) if self._payloads else None)
 
     def _fold_arrivals(self) -> None:
+        taken = bool(self._arrived) and self._plugins.events_are_taken
         for _ in range(len(self._arrived)):
             # One by one: plugins append on threads of their own meanwhile.
             self._slices()
             event = self._arrived.popleft()
             self.fold.apply_own(event)
-            if self._plugins.events_are_taken and isinstance(event, Measured | SpanEnded):
+            if taken and isinstance(event, Measured | SpanEnded):
                 self._new_events.append(event)
         self._analysed(self._analysis.finished())
 
@@ -238,18 +245,19 @@ class Service:
 
     def _turn(self) -> Snapshot:
         """A new snapshot, offered to every exporter."""
+        self._turns.begun()
         self._fold_arrivals()
         self._read_windows()
         for guard in self._plugins.guards:
             self._slices()
             self.fold.apply_own(guard.report(STUCK_SECONDS))
-        if not self._inline:
-            self.fold.observation.agent_measured(process_time(), resident_bytes())
+        if self._resident is not None:
+            self.fold.observation.agent_measured(process_time(), self._resident.read())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         self._slices()
         snapshot = self.fold.snapshot(now())
-        self._pushed_values.offer(snapshot.document)
+        self._pushed_values.offer(snapshot)
         events, self._new_events = self._new_events, []
         spans = self.fold.spans.take()
         for exporter in self._plugins.exporters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -46,7 +47,6 @@ DISTURBED = 0.15
 """Share of a run with a compile beside it from which on its time says nothing: to so much runs are timed."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
-
 SERIES_A_ROW = 30
 """Series that a function or an executable takes at most, to share out the limit on series."""
 
@@ -202,8 +202,8 @@ class Fold:
         view = snapshot_view(self, self._validation, now)
         advice = advise(view)
         show(advice, self.series)
-        document = self._writer.written(view) | {"advice": advice}
-        return Snapshot(now, document, self.series.families())
+        document, outline = partial(self._writer.document, view, advice), partial(self._writer.outline, view)
+        return Snapshot(now, document, self.series.families(), outline)
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
         """Which rooms get which event, in which order."""

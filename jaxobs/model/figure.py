@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Generic, TypeVar
 
@@ -31,6 +31,16 @@ def figure(value: T | None, why_absent: str | None) -> Figure[T]:
     return Figure(value) if value is not None else Figure(None, why_absent)
 
 
+@dataclass(frozen=True, slots=True)
+class Later(Generic[T_co]):
+    """A view that is made when it is written, as few snapshots are. What `make` reads must not change any more."""
+
+    make: Callable[[], T_co]
+
+    def to_dict(self) -> Any:
+        return plain(self.make())
+
+
 def plain(value: Any) -> Any:
     """Plain data for JSON: views, and what holds them, as dictionaries. What is plain already is shared, not copied."""
     if type(value) in ATOMS:
@@ -51,10 +61,11 @@ def _view(view: Any) -> dict[str, Any]:
     for name, reason, always in _names(type(view)):
         shown = getattr(view, name)
         if type(shown) is not Figure:
-            document[name] = plain(shown)
+            document[name] = shown if type(shown) in ATOMS else plain(shown)
             continue
-        document[name] = plain(shown.value)
-        if always or shown.value is None:
+        value = shown.value
+        document[name] = value if type(value) in ATOMS else plain(value)
+        if always or value is None:
             document[reason] = shown.reason
     return document
 
@@ -77,7 +88,7 @@ def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
     document = {}
     for name, shown in values.items():
         if type(shown) is not Figure:
-            document[name] = plain(shown)
+            document[name] = shown if type(shown) in ATOMS else plain(shown)
             continue
         document[name] = plain(shown.value)
         if shown.reason is not None:

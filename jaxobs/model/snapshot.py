@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from jaxobs.model.clock import now
 from jaxobs.model.figure import Figure
@@ -24,8 +24,23 @@ class Snapshot:
     """
 
     time: int
-    document: Mapping[str, Any]
+    written: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    """The document, or what writes it: nobody reads that of most snapshots."""
     families: tuple[Family, ...] = field(default=(), repr=False)
+    outlined: Callable[[], Mapping[str, Any]] | None = None
+    """What writes the outline alone; None where the document is there already."""
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """What was known, as plain data; written when it is first asked for, on whichever thread asks."""
+        if callable(self.written):
+            object.__setattr__(self, "written", self.written())
+        return cast("Mapping[str, Any]", self.written)
+
+    @property
+    def outline(self) -> Mapping[str, Any]:
+        """What is drawn over time of the document: each loop, memory, and how often each function was compiled again."""
+        return self.document if self.outlined is None else self.outlined()
 
     def to_dict(self) -> dict[str, Any]:
         """A copy of the document that the caller may change."""
@@ -49,7 +64,7 @@ class Snapshot:
         if not process or not process.get("address"):
             return self
         over = Figure(None, f"the job is over; metrics were at {process['address']}").under("address")
-        return replace(self, document={**self.document, "process": {**process, **over}})
+        return replace(self, written={**self.document, "process": {**process, **over}})
 
     def __str__(self) -> str:
         return self.summary()

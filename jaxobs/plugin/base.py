@@ -109,6 +109,10 @@ class Exporter(Plugin):
     takes_events: bool = True
     """Whether its batches have events. Without them they cost less: a step is one."""
 
+    takes_batches: bool = True
+    """Whether `export` is called at all; looked at once, after `start`. False where the settings give it nothing to do:
+    its thread then does not wake up for each batch."""
+
     def start(self, agent: Agent) -> None:
         """Open what is written to."""
 

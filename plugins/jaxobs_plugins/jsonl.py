@@ -84,14 +84,13 @@ class JsonLinesExporter(Exporter):
         self._described: dict[str, str] | None = None
         self._dropped = 0
         """Events that could not be written."""
-        self.takes_events = True
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
         return writing_remarks(settings.get("jsonl_directory"), "events would be written to", _refused)
 
     def start(self, agent: Agent) -> None:
-        self.takes_events = bool(agent.settings.get("jsonl_directory"))
-        if not self.takes_events:
+        self.takes_batches = bool(agent.settings.get("jsonl_directory"))
+        if not self.takes_batches:
             return
         self._path = Path(agent.settings["jsonl_directory"]) / _file_name(agent)
         self._append(b"", agent)

@@ -48,7 +48,8 @@ class TensorBoardExporter(Exporter):
 
     def start(self, agent: Agent) -> None:
         """Note that there is something to write; the file is made with the first values."""
-        if agent.settings.get("tensorboard_directory"):
+        self.takes_batches = bool(agent.settings.get("tensorboard_directory"))
+        if self.takes_batches:
             if find_spec(WRITER) is None:
                 raise ModuleNotFoundError(NOT_INSTALLED, name=WRITER)
             self._agent = agent

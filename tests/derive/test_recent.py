@@ -15,7 +15,7 @@ from jaxobs.vocabulary.labels import EAGER
 def test_a_compile_that_is_no_recompilation_says_why(function: str, reason: str) -> None:
     recent = Recent()
     recent.compiled(Compilation(function, 1, 1, 1_000_000_000, (), "off", None, (), None))
-    (shown,) = recent.view(2_000_000_000).compilations
+    (shown,) = recent.view(2_000_000_000).make().compilations
     assert shown.recompilation.value is None
     assert reason in (shown.recompilation.reason or "")
     assert shown.ago == 1.0

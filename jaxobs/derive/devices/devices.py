@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxobs.derive.devices.throttling import Reading, RecentlyTaken, Taken, read_device
@@ -30,7 +30,7 @@ class Devices:
         self.backend: BackendFound | None = None
         self.peaks: dict[str, Peaks] = {}
         self._dtypes: set[str] = set()
-        self._roofs: set[tuple[str, str]] = set()
+        self._roofs: dict[tuple[str, str], Mapping[str, Any] | None] = {}
         self._taken: dict[int, RecentlyTaken] = {}
         self._read: dict[int, Reading | None] = {}
         """What collectors said of each device at the last update."""
@@ -42,6 +42,7 @@ class Devices:
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         self.peaks[kind] = peaks
+        self._roofs.update({(k, dtype): _roof(peaks, dtype) for k, dtype in self._roofs if k == kind})
         for ordinal, device_kind, _ in self.backend.devices if self.backend else ():
             if device_kind != kind:
                 continue
@@ -62,7 +63,7 @@ class Devices:
             for dtype in sorted(self._dtypes):
                 if (kind, dtype) in self._roofs:
                     continue
-                self._roofs.add((kind, dtype))
+                self._roofs[kind, dtype] = _roof(peaks, dtype)
                 for intensity, rate in ceiling(peaks, dtype):
                     self._series.set(device_metrics.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
@@ -108,10 +109,16 @@ class Devices:
         peaks = self.peaks.get(kind)
         return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
 
-    def _roofs_of(self, kind: str) -> list[dict[str, Any]]:
+    def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
         """The roofs of the series, each by its two lines."""
-        drawn = [roof(self.peaks[kind], dtype) for named, dtype in sorted(self._roofs) if named == kind]
-        return [each._asdict() for each in drawn if each is not None]
+        return [
+            drawn for (named, _), drawn in sorted(self._roofs.items()) if named == kind and drawn is not None
+        ]
 
     def _recently_taken(self, ordinal: int) -> Taken:
         return self._taken[ordinal].average() if ordinal in self._taken else Taken()
+
+
+def _roof(peaks: Peaks, dtype: str) -> Mapping[str, Any] | None:
+    drawn = roof(peaks, dtype)
+    return None if drawn is None else drawn._asdict()

@@ -27,7 +27,7 @@ from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
-from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
@@ -129,7 +129,7 @@ class Loop:
         self._pending.steps += len(steps)
         self._pending.wall += seconds(sum(steps.turns))
         self._pending.input_wait += seconds(sum(steps.waits))
-        self.stalls.steps(list(map(seconds, steps.bodies[-STEPS_KEPT:])))
+        self.stalls.steps(each_in_seconds(steps.bodies[-STEPS_KEPT:]))
         for run, calls in steps.runs.items():
             self._pending.runs[run] += calls
             self._work.ran(run, calls)

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.catalogue import process_metrics
@@ -30,6 +31,8 @@ _DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
 
 PLUGIN_SHARE = 0.25
 """Of the limit, for each plugin: NVML's has some 60 series for each of eight devices."""
+
+NONE: Mapping[Labels, float] = MappingProxyType({})
 
 LARGEST = sys.float_info.max
 """Where a sum would become infinite it stays here: a counter neither falls nor says infinity."""
@@ -86,6 +89,8 @@ class Series:
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
+        self._families: dict[str, Family] = {}
+        """Those of the last snapshot that still hold: a series that changes takes its family out."""
 
     def refuse(self, reason: str) -> None:
         self.refused += 1
@@ -96,7 +101,9 @@ class Series:
         if not (math.isfinite(value) and value >= 0):
             self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
-        series = self._plain.setdefault(metric.name, {})
+        if not value and labels in self._plain.get(metric.name, ()):
+            return
+        series = self._changing(metric)
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
         series[labels] = min(series.get(labels, 0.0) + value, LARGEST)
 
@@ -116,19 +123,26 @@ class Series:
 
     def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
         """A gauge; None or a value that is no finite number takes the series away."""
-        series = self._plain.setdefault(metric.name, {})
+        known = self._plain.get(metric.name, NONE)
         if value is None or not math.isfinite(value):
-            if series.pop(clean(labels), None) is not None:
+            if (gone := clean(labels)) in known:
+                del self._changing(metric)[gone]
                 self._counts[self.catalogue.owner(metric.name)] -= 1
-            return
-        admitted = self._admitted(metric, labels, series)
-        if admitted is not None:
-            series[admitted] = float(value)
+        elif known.get(labels) != value:
+            series = self._changing(metric)
+            admitted = self._admitted(metric, labels, series)
+            if admitted is not None:
+                series[admitted] = float(value)
 
     def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
         """All series of a gauge at once: those not given go."""
-        self._counts[self.catalogue.owner(metric.name)] -= len(self._plain.pop(metric.name, {}))
-        for labels, value in values:
+        known = self._plain.get(metric.name, NONE)
+        given = {labels: value for labels, value in values if value is not None and math.isfinite(value)}
+        if given == known:
+            return
+        self._counts[self.catalogue.owner(metric.name)] -= len(known)
+        self._changing(metric).clear()
+        for labels, value in given.items():
             self.set(metric, labels, value)
 
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
@@ -143,6 +157,7 @@ class Series:
         if not (math.isfinite(value) and value >= 0):
             self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return None
+        self._families.pop(metric.name, None)
         series = self._histograms.setdefault(metric.name, {})
         admitted = self._admitted(metric, labels, series)
         if admitted is None:
@@ -162,7 +177,7 @@ class Series:
     def observe_all(self, metric: Metric, labels: Labels, values: Sequence[float]) -> None:
         """One observation of each value, none of which may be refused for another."""
         ordered = sorted(values)
-        if not math.isfinite(math.fsum(ordered)) or ordered[0] < 0:
+        if not math.isfinite(sum(ordered)) or ordered[0] < 0:
             for value in values:
                 self.observe(metric, labels, value)
             return
@@ -184,6 +199,7 @@ class Series:
         histogram = self._histograms.get(metric.name, {}).get(clean(labels))
         bucket = bisect.bisect_left(metric.buckets, exemplar.value)
         if histogram is not None and histogram.counts[bucket] > 0:
+            self._families.pop(metric.name, None)
             histogram.exemplars[bucket] = exemplar
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
@@ -206,16 +222,26 @@ class Series:
         return self._plain.get(name, {})
 
     def families(self) -> tuple[Family, ...]:
-        """An immutable copy, in the order of names."""
-        for name, count in self._limited.items():
-            self._plain.setdefault(process_metrics.SERIES_LIMITED.name, {})[name,] = float(count)
-        families = []
-        for metric in self.catalogue:
-            series: dict[Labels, Value] = dict(self._plain.get(metric.name, {}))
-            series |= {labels: kept.value() for labels, kept in self._histograms.get(metric.name, {}).items()}
-            if series:
-                families.append(Family(metric, series))
-        return tuple(families)
+        """All that have series, in the order of names. They stay as they are now, whatever changes later."""
+        if self._limited:
+            limited = self._changing(process_metrics.SERIES_LIMITED)
+            limited.update({(name,): float(count) for name, count in self._limited.items()})
+        families = (self._families.get(metric.name) or self._family(metric) for metric in self.catalogue)
+        return tuple(family for family in families if family.series)
+
+    def _family(self, metric: Metric) -> Family:
+        series: Mapping[Labels, Value] = self._plain.get(metric.name, NONE)
+        if metric.kind == "histogram":
+            histograms = self._histograms.get(metric.name, {})
+            series = {labels: kept.value() for labels, kept in histograms.items()}
+        family = self._families[metric.name] = Family(metric, series)
+        return family
+
+    def _changing(self, metric: Metric) -> dict[Labels, float]:
+        """The series of a counter or gauge, to be changed: a copy where a snapshot holds them as they were."""
+        if self._families.pop(metric.name, None) is not None:
+            self._plain[metric.name] = dict(self._plain.get(metric.name, NONE))
+        return self._plain.setdefault(metric.name, {})
 
     def _admitted(
         self, metric: Metric, labels: Labels, series: dict[Labels, float] | dict[Labels, Histogram]

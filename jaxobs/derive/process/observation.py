@@ -7,11 +7,11 @@ from typing import Any
 
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceView, source_view
+from jaxobs.derive.process.view import IN_THE_JOB, AgentView, CpuView, SourceView, is_up, source_view
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import Attributes, BackendFound, ProbeReported, SourceReported
-from jaxobs.model.figure import figure
+from jaxobs.model.figure import Later, figure
 
 _LABELS = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner")
 
@@ -50,8 +50,11 @@ class Observation:
         name = event.source
         if (held := self._sources.get(name)) is not None and held.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
+            held = self._sources.get(name)
         self._sources[name] = event
-        self._series.set(process_metrics.SOURCE_UP, (name,), source_view(event, None).up.value)
+        if held is not None and held[:-1] == event[:-1]:
+            return  # nothing but the time of the report is new
+        self._series.set(process_metrics.SOURCE_UP, (name,), is_up(event))
         self._series.total(process_metrics.SOURCE_SECONDS, (name,), event.seconds)
         if event.last_success is not None:
             at = self._clock.wall_time(event.last_success) / NANOSECONDS
@@ -98,11 +101,11 @@ class Observation:
             self._series.total(process_metrics.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
         self._series.set(process_metrics.AGENT_RESIDENT, (), agent.resident_bytes.value)
 
-    def sources(self) -> dict[str, SourceView]:
-        return {
-            name: source_view(source, self._dropped_by.get(source.source))
-            for name, source in sorted(self._sources.items())
-        }
+    def sources(self) -> Later[dict[str, SourceView]]:
+        sources, dropped_by = sorted(self._sources.items()), dict(self._dropped_by)
+        return Later(
+            lambda: {name: source_view(source, dropped_by.get(source.source)) for name, source in sources}
+        )
 
     def agent(self) -> AgentView:
         return AgentView(

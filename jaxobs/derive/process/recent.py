@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
-from jaxobs.model.events import Compilation, StepEnded
-from jaxobs.model.figure import Figure, figure
+from jaxobs.model.events import ROW_LENGTH, Compilation, StepEnded, StepRows, steps_of_rows
+from jaxobs.model.figure import Figure, Later, figure
 from jaxobs.vocabulary.labels import EAGER
 
 KEPT = 20
@@ -50,38 +51,46 @@ class Recent:
     """The last KEPT of each, newest last."""
 
     def __init__(self) -> None:
-        self._steps: deque[StepEnded] = deque(maxlen=KEPT)
+        self._steps: deque[StepEnded | StepRows] = deque(maxlen=KEPT)
+        """A row for each of many that came together."""
         self._compilations: deque[Compilation] = deque(maxlen=KEPT)
 
     def step_ended(self, event: StepEnded) -> None:
         self._steps.append(event)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        self._steps.extend(steps.events(KEPT))
+        newest = steps.rows[-KEPT * ROW_LENGTH :]
+        self._steps.extend(newest[at : at + ROW_LENGTH] for at in range(0, len(newest), ROW_LENGTH))
 
     def compiled(self, event: Compilation) -> None:
         self._compilations.append(event)
 
-    def view(self, now: int) -> RecentView:
+    def view(self, now: int) -> Later[RecentView]:
         """`ago`: seconds from the end of a step or of a compile to now."""
-        return RecentView(
-            [
-                RecentStep(
-                    step.loop, step.step, seconds(step.end - step.start), seconds(step.input_wait), step.failed,
-                    seconds(now - step.end),
-                )
-                for step in self._steps
-            ],
-            [
-                RecentCompilation(
-                    event.function, event.executable,
-                    {phase: seconds(end - start) for phase, start, end in event.phases},
-                    figure(event.recompilation, _why_no_recompilation(event.function)),
-                    seconds(now - event.time),
-                )
-                for event in self._compilations
-            ],
-        )  # fmt: skip
+        steps, compilations = tuple(self._steps), tuple(self._compilations)
+        return Later(lambda: _view(steps, compilations, now))
+
+
+def _view(steps: Iterable[StepEnded | StepRows], compilations: Iterable[Compilation], now: int) -> RecentView:
+    ended = chain.from_iterable(steps_of_rows(step) if isinstance(step, list) else (step,) for step in steps)
+    return RecentView(
+        [
+            RecentStep(
+                step.loop, step.step, seconds(step.end - step.start), seconds(step.input_wait), step.failed,
+                seconds(now - step.end),
+            )
+            for step in ended
+        ],
+        [
+            RecentCompilation(
+                event.function, event.executable,
+                {phase: seconds(end - start) for phase, start, end in event.phases},
+                figure(event.recompilation, _why_no_recompilation(event.function)),
+                seconds(now - event.time),
+            )
+            for event in compilations
+        ],
+    )  # fmt: skip
 
 
 def _why_no_recompilation(function: str) -> str:

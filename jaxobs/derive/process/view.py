@@ -12,7 +12,7 @@ from jaxobs.derive.loops.under_way import RunningView
 from jaxobs.derive.memory.view import LiveArrays, PeakExecutable, ProcessMemory
 from jaxobs.derive.process.recent import RecentView
 from jaxobs.model.events import BackendFound, SourceReported
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
 
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
 NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
@@ -53,7 +53,7 @@ class ProcessView:
     memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
     peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
     live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
-    recent: RecentView
+    recent: Later[RecentView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,14 @@ def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> 
     )
 
 
-def source_view(source: SourceReported, dropped: tuple[int, str] | None) -> SourceView:
-    """`dropped` is what an exporter is known to have lost, and why there may be more; None where it is given nothing.
+def is_up(source: SourceReported) -> bool | None:
+    """None of one that works and has nothing to read here: a driver or a library that is not installed."""
+    return None if source.up and source.reason else source.up
 
-    A source that works may have nothing to read here: a driver or a library that is not installed.
-    """
-    nothing_to_tell = source.up and bool(source.reason)
-    up = Figure(None, source.reason) if nothing_to_tell else Figure(source.up)
+
+def source_view(source: SourceReported, dropped: tuple[int, str] | None) -> SourceView:
+    """`dropped` is what an exporter is known to have lost, and why there may be more; None where it is given nothing."""
+    up = figure(is_up(source), source.reason)
     if source.kind != "exporter":
         return SourceView(source.kind, up, source.seconds, source.failures, source.reason or None)
     lost: Figure[int] = Figure(None, "it could not be loaded, so nothing was given to it")

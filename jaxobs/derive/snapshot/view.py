@@ -12,7 +12,7 @@ from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.process.view import AgentView, IdentityView, ProcessView, SourceView
 from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
-from jaxobs.model.figure import Figure, Rows, plain
+from jaxobs.model.figure import Figure, Later, Rows, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SnapshotView:
     operations: Figure[list[OperationView]]
     scopes: Figure[list[ScopeView]]
     devices: Figure[list[DeviceView]]
-    sources: Mapping[str, SourceView]
+    sources: Later[Mapping[str, SourceView]]
     agent: AgentView
 
 
@@ -43,8 +43,21 @@ class DocumentWriter:
     def __init__(self) -> None:
         self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
 
-    def written(self, view: SnapshotView) -> dict[str, Any]:
-        """All keys of a snapshot but `advice`, which is drawn from the view."""
+    def outline(self, view: SnapshotView) -> dict[str, Any]:
+        """The parts that are drawn over time, each where it stands in the document."""
+        devices = view.devices.value or ()
+        return {
+            "process": {"memory": plain(view.process.memory.value)},
+            "loops": plain(view.loops),
+            "functions": {
+                name: {"recompilation_count": function.recompilation_count}
+                for name, function in view.functions.items()
+            },
+            "devices": [{"device": each.device, "memory": plain(each.memory.value)} for each in devices],
+        }
+
+    def document(self, view: SnapshotView, advice: list[dict[str, Any]]) -> dict[str, Any]:
+        """All keys of a snapshot; `advice` is drawn from the view."""
         functions = self._functions.written(view.functions.values())
         return {
             "process": plain(view.identity) | plain(view.facts) | plain(view.process),
@@ -58,6 +71,7 @@ class DocumentWriter:
             **view.devices.under("devices"),
             "sources": plain(view.sources),
             "agent": plain(view.agent),
+            "advice": advice,
         }
 
 

@@ -156,7 +156,7 @@ class Spans:
     def of_steps(self, steps: PlainSteps) -> Iterator[tuple[int, Span]]:
         """The spans of many steps, each with its step: the slowest may have one, and those known to be completed."""
         loop = steps.loop
-        turns = [wait + body for wait, body in zip(steps.waits, steps.bodies, strict=True)]
+        turns = steps.lengths
         average = self._average.get(loop, float(turns[0]))
         forgotten = (1 - AVERAGED) ** len(turns)
         self._average[loop] = forgotten * average + (1 - forgotten) * sum(turns) / len(turns)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from operator import add, ge, sub
 
 from jaxobs.model.events import ROW_LENGTH, StepEnded, StepRows, steps_of_rows
 
@@ -70,22 +71,27 @@ class PlainSteps:
         return self.rows[5::ROW_LENGTH]
 
     @cached_property
+    def lengths(self) -> list[int]:
+        """How long each step took, from its start to its end, in nanoseconds."""
+        return list(map(sub, self.ends, self.starts))
+
+    @cached_property
     def bodies(self) -> list[int]:
         """How long each step took, from the end of its wait for input to its end, in nanoseconds."""
-        return [
-            end - start - wait for start, end, wait in zip(self.starts, self.ends, self.waits, strict=True)
-        ]
+        return list(map(sub, self.lengths, self.waits))
 
     @cached_property
     def turns(self) -> list[int]:
         """Each step with the gap before it."""
-        return [gap + wait + body for gap, wait, body in zip(self.gaps, self.waits, self.bodies, strict=True)]
+        return list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
 
     @cached_property
     def runs(self) -> Counter[int]:
         """How often each executable or function ran."""
         counted: Counter[int] = Counter()
-        for each, times in Counter(self.rows[10::ROW_LENGTH]).items():
+        ran = self.rows[10::ROW_LENGTH]
+        same = ran.count(ran[0]) == len(ran)
+        for each, times in ((ran[0], len(ran)),) if same else Counter(ran).items():
             for run in each if isinstance(each, tuple) else (each,) if each else ():
                 counted[run] += times
         return counted
@@ -104,20 +110,25 @@ class PlainSteps:
         Raises NotPlainError where they are not all finite numbers from 0 on.
         """
         amounts = self.rows[column::ROW_LENGTH]
-        if amounts.count(None) == len(amounts):
+        first, count = amounts[0], len(amounts)
+        if (same := amounts.count(first) == count) and first is None:
             return None
-        if None in amounts or not min(amounts) >= 0 or not math.isfinite(total := math.fsum(amounts)):
+        if None in amounts or not min(amounts) >= 0:
+            raise NotPlainError
+        total = float(first) * count if same else math.fsum(amounts)
+        if not math.isfinite(total):
             raise NotPlainError
         return total
 
     def is_sound(self) -> bool:
         """Whether no step has a negative part, and each begins no earlier than the one before it ended."""
-        parts = (self.gaps, self.waits, self.bodies, self.rows[6::ROW_LENGTH])
-        follows = all(
-            start - gap >= end
-            for start, gap, end in zip(self.starts[1:], self.gaps[1:], self.ends, strict=False)
-        )
-        return follows and min(map(min, parts)) >= 0
+        dispatches = self.rows[6::ROW_LENGTH]
+        if min(self.waits) < 0 or min(dispatches) < 0 or min(self.bodies) < 0 or min(self.gaps) < 0:
+            return False
+        starts, ends = self.starts[1:], self.ends[:-1]
+        if any(self.gaps):
+            starts = list(map(sub, starts, self.gaps[1:]))
+        return starts == ends or all(map(ge, starts, ends))
 
     def are_interrupted(self) -> bool:
         """Whether the host was elsewhere between some of them for so long that the device's time there matters."""

@@ -32,7 +32,7 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def all_at(self, values: Iterable[float]) -> list[float]:
-        """The same of each."""
+        """Where each of the values lies."""
         low, start, reach, width = self.low, self.start, self.high - self.low, self.end - self.start
         return [start + (value - low) / reach * width for value in values]
 

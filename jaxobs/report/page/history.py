@@ -65,9 +65,13 @@ class History:
         self._columns: dict[Key, array[float]] = {}
         self._spacing = 0
 
+    def is_due(self, seconds: float) -> bool:
+        """Whether that moment is kept, and does not come too soon after the last one."""
+        return not self._times or seconds - self._times[-1] >= _SPACINGS[self._spacing] - _EARLY
+
     def add(self, seconds: float, document: Mapping[str, Any]) -> None:
-        """What a snapshot's document says at `seconds`; left out where that is too soon after the last moment."""
-        if self._times and seconds - self._times[-1] < _SPACINGS[self._spacing] - _EARLY:
+        """What a snapshot's document says at `seconds`, if that is due."""
+        if not self.is_due(seconds):
             return
         values = dict(_values(document))
         for key in values:

@@ -82,6 +82,7 @@ class OpenTelemetryExporter(Exporter):
             raise ValueError("; ".join(problems))
         for problem in problems:
             agent.log(f"exporter otel: {problem}")
+        self.takes_batches = bool(endpoints)
         if endpoints:
             self._emit = agent.emit
             self._ended = False

@@ -63,7 +63,8 @@ class PrometheusExporter(Exporter):
         Raises AddressError or CredentialsError with one line that says what to do: it is never served to more people
         than the settings say.
         """
-        if not agent.settings.get("prometheus", True):
+        self.takes_batches = bool(agent.settings.get("prometheus", True))
+        if not self.takes_batches:
             return
         self._credentials = FollowedCredentials(agent.settings, agent.log)
         self._page = self._make_page(agent, ())

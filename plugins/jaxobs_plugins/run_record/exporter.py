@@ -48,6 +48,7 @@ class RunRecordExporter(Exporter):
     def start(self, agent: Agent) -> None:
         """Note where the record goes; the directory is made with the first record."""
         directory = agent.settings.get("run_directory")
+        self.takes_batches = bool(directory)
         if directory:
             self._directory, self._agent = Path(directory), agent
             self._interval = float(agent.settings.get("run_interval") or 0.0)

@@ -46,7 +46,7 @@ class HostTurns:
         """Nanoseconds of turns, and in all, which may be without their compiles. The block that they complete, if any."""
         self._pending += total
         self._steps += len(turns)
-        self._longest = max(self._longest, *turns, 0)
+        self._longest = max(self._longest, max(turns, default=0))
         if self._pending < HOST_TURNS or not self._steps:
             return None
         block = Block(seconds(self._pending), self._steps, seconds(self._longest))

@@ -19,7 +19,7 @@ from jaxobs.derive.loops.timing.turns import TurnLog, Turns
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.steps.plain_steps import PlainSteps
-from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 
@@ -94,7 +94,7 @@ class StepTimes:
         self._turns.append(turns)
         self._interrupted |= turns.excluded > 0
         self._last_end = end
-        durations = list(map(seconds, turns.durations))
+        durations = each_in_seconds(turns.durations)
         self._host.extend(durations)
         self._newest.extend(durations if not compiling else (sum(durations) - seconds(compiling),))
         self._series.observe_all(loop_metrics.STEP_HOST_SECONDS, self._labels, durations)
@@ -197,7 +197,7 @@ class StepTimes:
         if turns is None:
             self._series.observe(loop_metrics.STEP_SECONDS, self._labels, spacing, steps)
         else:
-            singly = list(map(seconds, turns))
+            singly = each_in_seconds(turns)
             spacing = sum(singly) / steps
             self._series.observe_all(loop_metrics.STEP_SECONDS, self._labels, singly)
         self._spacings.append((steps, spacing))

@@ -45,11 +45,11 @@ class Turns:
     @classmethod
     def of_steps(cls, steps: PlainSteps, before: int | None) -> Turns:
         """`before`: when the step before them ended."""
-        begins = [start - gap for start, gap in zip(steps.starts, steps.gaps, strict=True)]
-        pauses = list(_pauses(before, begins[0]))
-        if sum(steps.turns) != steps.ends[-1] - begins[0]:
-            for end, begin in zip(steps.ends, begins[1:], strict=False):
-                pauses += _pauses(end, begin)
+        begin = steps.starts[0] - steps.gaps[0]
+        pauses = list(_pauses(before, begin))
+        if sum(steps.turns) != steps.ends[-1] - begin:
+            for end, start, gap in zip(steps.ends, steps.starts[1:], steps.gaps[1:], strict=False):
+                pauses += _pauses(end, start - gap)
         return cls(steps.first, steps.last, 0, tuple(pauses), steps.each_ran, steps.turns, steps.ends[-1])
 
 

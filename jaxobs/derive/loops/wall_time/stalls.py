@@ -33,6 +33,8 @@ class Stalls:
 
     def __init__(self) -> None:
         self._usual: deque[float] = deque(maxlen=STEPS_KEPT)
+        self._known: float | None = None
+        """What is usual, until another step ends: each snapshot asks several times."""
         self._in_a_row = 0
         self.seconds = 0.0
         self.busy_seconds = 0.0
@@ -52,12 +54,12 @@ class Stalls:
             if self._in_a_row == IN_A_ROW:
                 self._usual.clear()
         else:
-            self._usual.append(own)
-            self._in_a_row = 0
+            self.steps((own,))
 
     def steps(self, own: Sequence[float]) -> None:
         """Many steps ended, none of which is long."""
         self._usual.extend(own)
+        self._known = None
         self._in_a_row = 0
 
     @property
@@ -69,8 +71,10 @@ class Stalls:
         """
         if not self._usual:
             return 0.0
-        ordered = sorted(self._usual)
-        return max(statistics.fmean(ordered), ordered[int(0.9 * (len(ordered) - 1))])
+        if self._known is None:
+            ordered = sorted(self._usual)
+            self._known = max(statistics.fmean(ordered), ordered[int(0.9 * (len(ordered) - 1))])
+        return self._known
 
     @property
     def limit(self) -> float | None:

@@ -79,28 +79,41 @@ class Window:
 
     def __init__(self) -> None:
         self._slices: deque[Slice] = deque()
+        self._paces: deque[float | None] = deque()
 
     def append(self, piece: Slice) -> None:
+        """Add a stretch that is over: it changes no more."""
         self._slices.append(piece)
+        self._paces.append(piece.pace)
         # The last slice is kept however old it is: a loop of minutes a step still has rates.
         while len(self._slices) > 1 and self._slices[0].end < piece.end - WINDOW:
             self._slices.popleft()
+            self._paces.popleft()
 
     def pace(self) -> float | None:
         """The median of the slices'."""
-        known = [pace for piece in self._slices if (pace := piece.pace) is not None]
+        known = [pace for pace in self._paces if pace is not None]
         return statistics.median(known) if known else None
 
     def total(self) -> Slice:
         """All slices as one. Compile seconds of the first steps go with them as they age."""
-        whole = Slice(self._slices[-1].end if self._slices else 0)
-        for piece in self._slices:
-            whole.add(piece)
+        slices = self._slices
+        whole = Slice(
+            slices[-1].end if slices else 0,
+            sum([piece.wall for piece in slices], 0.0),
+            sum([piece.steps for piece in slices]),
+            sum([piece.compiling for piece in slices], 0.0),
+            checkpoint=sum([piece.checkpoint for piece in slices], 0.0),
+            input_wait=sum([piece.input_wait for piece in slices], 0.0),
+            examples=min(sum([piece.examples for piece in slices], 0.0), LARGEST),
+            tokens=min(sum([piece.tokens for piece in slices], 0.0), LARGEST),
+        )
+        for piece in slices:
             if piece.start is not None:
                 whole.start = whole.start or Slice(whole.end)
                 whole.start.add(piece.start)
-            whole.checkpoint += piece.checkpoint
-            whole.input_wait += piece.input_wait
+            for run, count in piece.runs.items():
+                whole.runs[run] += count
             for activity, sampled in piece.host.items():
                 whole.host[activity] = whole.host.get(activity, 0.0) + sampled
             for run, spent in piece.spent.items():

@@ -48,8 +48,10 @@ class Live:
         self._drawn: tuple[Snapshot, dict[str | None, bytes]] = (self._snapshot, {})
 
     def show(self, snapshot: Snapshot) -> None:
-        with self._noting:
-            self._history.add(snapshot.time / NANOSECONDS, snapshot.document)
+        at = snapshot.time / NANOSECONDS
+        if self._history.is_due(at):
+            with self._noting:
+                self._history.add(at, snapshot.outline)  # the document is written for whoever looks
         self._taken = wall_now()
         self._snapshot = snapshot
 

@@ -1,0 +1,46 @@
+"""An exporter that its settings give nothing to do is left alone, and is up all the same."""
+
+from __future__ import annotations
+
+from jaxobs.agent.exporting import Exporting
+from jaxobs.model.clock import now
+from jaxobs.model.events import Recorded
+from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.base import Exporter
+from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.protocol import Agent, Batch
+from jaxobs.testing import FakeAgent
+from tests.waiting import wait_for
+
+
+class Idle(Exporter):
+    def __init__(self) -> None:
+        self.asked = 0
+        self.stopped = False
+
+    def start(self, agent: Agent) -> None:
+        self.takes_batches = False
+
+    def export(self, batch: Batch) -> None:
+        self.asked += 1
+
+    def stop(self, timeout: float) -> None:
+        self.stopped = True
+
+
+def test_an_exporter_that_takes_no_batches_is_not_asked_and_loses_nothing() -> None:
+    plugin, guard = Idle(), Guard("idle", "exporter", lambda line: None)
+    exporting = Exporting(plugin, guard)
+    exporting.start(FakeAgent())
+    wait_for(lambda: not exporting.takes_events, "its start")
+    before = now()
+    exporting.offer(Snapshot(before, {}), [Recorded("train", "loss", 0.5, before)], ())
+    assert guard.up
+    assert guard.last_success is not None
+    assert guard.last_success >= before
+    exporting.finish(1.0)
+    exporting.join(10.0)
+    assert plugin.stopped
+    assert not plugin.asked
+    assert exporting.dropped() == (0, "")
+    assert not exporting.undelivered()
