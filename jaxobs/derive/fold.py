@@ -25,7 +25,7 @@ from jaxobs.derive.process.observation import Observation, run_attributes
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
 from jaxobs.derive.refusal import described, in_turn, require_types
-from jaxobs.derive.snapshot.snapshots import snapshot_view
+from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
 from jaxobs.derive.spans.finished import FinishedSpans
@@ -161,7 +161,7 @@ class Fold:
             loop.steps_ended(steps)
         except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
             return False
-        self.run_time.steps_ended(steps, its_end_is_reported=not loop.inferred)
+        self.run_time.steps_ended(steps, found=loop.inferred)
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
         self.observation.accepted += len(steps)
@@ -192,8 +192,8 @@ class Fold:
         self._follow(self.loops.inferred.end())
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
-        steps = sum(loop.steps for loop in self.loops.by_name.values())
-        attributes = run_attributes(self.resource, steps, self.run_time.goodput().value, by_itself=by_itself)
+        goodput = end_run_time(self, now).value
+        attributes = run_attributes(self.resource, self.loops.steps, goodput, by_itself=by_itself)
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> Snapshot:
@@ -240,7 +240,7 @@ class Fold:
     def _step_ended(self, event: events.StepEnded) -> None:
         loop = self.loops.named(event.loop)
         loop.step_ended(event)
-        self.run_time.step_ended(event, its_end_is_reported=not loop.inferred)
+        self.run_time.step_ended(event, found=loop.inferred)
         self.recent.step_ended(event)
         self.spans.step_ended(event, loop)
 

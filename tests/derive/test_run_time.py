@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,6 +216,35 @@ def test_time_waits_for_a_loop_that_is_only_found_after_some_turns() -> None:
     charged = run_seconds(fold, 10.4)
     assert charged["initialisation"] == pytest.approx(1.0)
     assert charged["productive"] == pytest.approx(9.0)
+
+
+def unmarked_calls(runs: Sequence[int], every: float, first: int = 1, start: float = 1.0) -> list[object]:
+    """Rows of calls that nobody marked, each `every` seconds, numbered from `first` on."""
+    rows: list[object] = []
+    for place, run in enumerate(runs):
+        begin = at(start + place * every)
+        rows += (UNMARKED, first + place, begin, begin + 1_000, 0, 0, 1_000, None, None, 1, run)
+    return rows
+
+
+def test_a_found_loop_that_another_one_follows_holds_nothing_back() -> None:
+    """An evaluation of two seconds, then a training of ten: nothing says that the evaluation is over but the training."""
+    watched = [FunctionWatched(-1, "train", "", at(0)), FunctionWatched(-2, "evaluate", "", at(0))]
+    fold = applied(new_fold(), watched)
+    fold.apply_steps(unmarked_calls([*[-2] * 20, *[-1] * 101], 0.1))
+    assert run_seconds(fold, 13.05)["productive"] == pytest.approx(12.0)
+
+
+def test_at_the_end_of_the_job_all_its_time_is_charged() -> None:
+    """Steps that are marked one by one never say that their loop is over."""
+    evaluation = [step(number, 1.0 + number, 2.0 + number, loop="eval") for number in range(5)]
+    training = [step(number, 6.0 + number, 7.0 + number) for number in range(20)]
+    fold = applied(new_fold(), [*evaluation, *training, PhaseStarted("checkpoint", None, at(26.5))])
+    assert run_seconds(fold, 30.0)["productive"] == pytest.approx(5.0)
+    fold.end(at(30.0), by_itself=False)
+    charged = run_seconds(fold, 30.0)
+    assert charged["productive"] == pytest.approx(25.0)
+    assert sum(charged.values()) == pytest.approx(30.0)
 
 
 def test_work_of_a_loop_is_not_lost_while_other_calls_are_undecided() -> None:

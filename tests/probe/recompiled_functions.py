@@ -211,6 +211,12 @@ def not_again_by_the_methods_of_two_objects() -> None:
 
 
 @case
+def gradients_of_two_closures_outside_jit() -> None:
+    for step in (scaled_by(2.0), scaled_by(3.0)):
+        jax.vjp(step, x)[1](x)
+
+
+@case
 def another_shape_for_one_of_two_closures() -> None:
     double, triple = scaled_by(2.0), scaled_by(3.0)
     double(x)

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.model.events import ExecutableRan, StepCompleted
+from jaxobs.model.events import UNMARKED, ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.polling.completions import Completions
 from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
-from jaxobs.probe.watch.polling.samples import Sample, spaced_from
+from jaxobs.probe.watch.polling.samples import Sample, completions_of, spaced_from
 
 STEP = 0.012
 STEPS = 100
@@ -111,10 +111,10 @@ def test_the_first_burst_tells_the_time_of_the_steps_between_its_ends(polled: An
 MS = 1_000_000
 
 
-def sample(step: int, ready: int, *, run: int = 1, uncertainty: int = 0) -> Sample:
+def sample(step: int, ready: int, *, run: int = 1, loop: str = "train", uncertainty: int = 0) -> Sample:
     """A call whose output was ready after so many milliseconds."""
     return Sample(
-        OutputLeaf(), None, run, "train", step, 0, 0, idle_before=False, ready=ready * MS, uncertainty=uncertainty
+        OutputLeaf(), None, run, loop, step, 0, 0, idle_before=False, ready=ready * MS, uncertainty=uncertainty
     )  # fmt: skip
 
 
@@ -140,6 +140,24 @@ def sample(step: int, ready: int, *, run: int = 1, uncertainty: int = 0) -> Samp
 def test_only_steps_in_a_row_between_two_sure_ends_are_told(burst: list[Sample], first: int | None) -> None:
     found = spaced_from(burst)
     assert (found and found.step) == first
+
+
+@pytest.mark.parametrize(
+    ("burst", "told"),
+    [
+        ([sample(3, 1), sample(0, 2, loop="eval"), sample(2, 3, loop="eval")], [("train", 3), ("eval", 2)]),
+        ([sample(3, 1), sample(4, 2), sample(0, 3, loop="eval")], [("train", 4), ("eval", 0)]),
+        ([sample(3, 1, uncertainty=MS), sample(3, 2, run=2, uncertainty=MS)], [("train", 3)]),
+        (
+            [sample(3, 1, run=2, loop=UNMARKED), sample(4, 2, loop=UNMARKED), sample(5, 3, loop=UNMARKED)],
+            [(UNMARKED, 3), (UNMARKED, 4), (UNMARKED, 5)],
+        ),
+    ],
+    ids=["an evaluation behind a step", "behind two", "two calls of one step", "calls without marks"],
+)
+def test_of_each_loop_in_a_burst_an_end_is_told(burst: list[Sample], told: list[tuple[str, int]]) -> None:
+    """In a job of few steps, with an evaluation of some behind most of them, no burst may end with a step."""
+    assert [(found.loop, found.step) for found in completions_of(burst)] == told
 
 
 def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:

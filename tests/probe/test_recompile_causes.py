@@ -70,6 +70,7 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     ),
     "another_shape_for_one_of_two_closures": ("shape", "x", X, LONGER),
     "closure_in_the_place_of_one_that_is_gone": ("redefined", None, None, None),
+    "gradients_of_two_closures_outside_jit": ("other", None, None, None),
     "closures_that_pile_up": ("redefined", None, None, None),
     "jit_in_a_loop": ("redefined", None, None, None),
     "function_defined_anew": ("redefined", None, "cell at <cell x + 1>:1", "cell at <cell x + 2>:1"),
@@ -183,6 +184,15 @@ def test_a_gradient_of_a_gradient_is_no_recompile_of_a_known_cause(told: dict[st
     causes = [cause for _, cause, _ in told["not_again_by_a_gradient_of_a_gradient"][1:]]
     assert len(causes) > 1
     assert [cause for cause in causes if cause] == (["other"] if jax.__version_info__[:2] == (0, 8) else [])
+
+
+def test_that_a_closure_may_be_another_one_is_said_where_that_is_not_told_apart(told: dict[str, Any]) -> None:
+    said = {
+        name: told[name][-1][2][events.MISS_REASON]
+        for name in ("gradients_of_two_closures_outside_jit", "caches_cleared")
+    }
+    assert "another closure with the same source" in said["gradients_of_two_closures_outside_jit"]
+    assert "another closure" not in said["caches_cleared"]
 
 
 def test_the_number_of_differences_tells_whether_the_named_argument_is_the_only_one(

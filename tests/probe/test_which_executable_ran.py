@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,16 @@ import pytest
 from jaxobs.model.events import FunctionWatched
 from jaxobs.probe.watch.executables import Created, Executables
 from tests.probe.watched_runs import executables, runs, step
+
+
+def a_function(name: str, factor: float) -> Callable[[Any], Any]:
+    """A function of that name that JAX has not compiled yet."""
+
+    def scaled(x: Any) -> Any:
+        return x * factor
+
+    scaled.__name__ = scaled.__qualname__ = name
+    return scaled
 
 
 def test_runs_of_several_executables_are_told_apart_by_shapes_types_and_structure(observed: Any) -> None:
@@ -36,6 +47,23 @@ def test_runs_of_several_executables_are_told_apart_by_shapes_types_and_structur
         number: position + 2 for position, number in enumerate(expected)
     }
     assert all(run > 0 for run in counted)
+
+
+def test_a_function_that_was_compiled_ahead_of_its_calls_runs_that_executable(observed: Any) -> None:
+    watched = observed.side.watching.watch(jax.jit(a_function("halved", 0.5)))
+    watched.lower(jnp.ones(3)).compile()
+    for _ in range(4):
+        watched(jnp.ones(3))
+    assert runs(observed) == {executables(observed, "halved")[-1]: 4}
+
+
+def test_which_of_two_of_one_name_was_compiled_ahead_is_not_guessed(observed: Any) -> None:
+    first, second = (observed.side.watching.watch(jax.jit(a_function("halved", by))) for by in (0.5, 0.25))
+    for watched in (first, second):
+        watched.lower(jnp.ones(3)).compile()
+    made = executables(observed, "halved")
+    first(jnp.ones(3))
+    assert len(executables(observed, "halved")) > len(made) or set(runs(observed)) == {first._calls.number}
 
 
 class State(NamedTuple):

@@ -43,10 +43,14 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
-    """A loop that has not said it is over. `iterated`: its end will be reported, as each step begins where one ended."""
+    """A loop that has not said it is over. `iterated`: its end will be reported, as each step begins where one ended.
+
+    `found`: nobody marked it, so that it is over when a step of another one begins: a call belongs to one of them alone.
+    """
 
     end: int
     iterated: bool
+    found: bool
 
 
 class RunTime:
@@ -87,25 +91,34 @@ class RunTime:
         self._heard_until = max(time, self._heard_until or time)
         self._lost = lost
 
-    def step_ended(self, event: StepEnded, *, its_end_is_reported: bool = True) -> None:
-        """`its_end_is_reported`: where the loop is an iteration its end will be reported, and until then it goes on."""
-        if self._first_step is None:
-            self._first_step = event.start
+    def step_ended(self, event: StepEnded, *, found: bool = False) -> None:
+        """`found`: nobody marked the loop. A marked one that is an iteration goes on until its end is reported."""
         before = self._running.get(event.loop)
-        end = event.end if before is None else max(event.end, before.end)
-        self._running[event.loop] = _Running(
-            end, its_end_is_reported and before is not None and event.start == before.end
-        )
-        self._signs.seen(event.end)
+        follows = before is not None and event.start == before.end
+        self._goes_on(event.loop, event.start, _Running(event.end, follows and not found, found))
 
-    def steps_ended(self, steps: PlainSteps, *, its_end_is_reported: bool = True) -> None:
+    def steps_ended(self, steps: PlainSteps, *, found: bool = False) -> None:
         """Add many steps at once, none of which lies far from the next."""
+        follows = steps.starts[-1] == steps.ends[-2]
+        self._goes_on(steps.loop, steps.starts[0], _Running(steps.ends[-1], follows and not found, found))
+
+    def _goes_on(self, loop: str, start: int, running: _Running) -> None:
+        """The loop has ended steps, the first of which began at `start`."""
         if self._first_step is None:
-            self._first_step = steps.starts[0]
-        before = self._running.get(steps.loop)
-        end = steps.ends[-1] if before is None else max(steps.ends[-1], before.end)
-        self._running[steps.loop] = _Running(end, its_end_is_reported and steps.starts[-1] == steps.ends[-2])
-        self._signs.seen(steps.ends[-1])
+            self._first_step = start
+        if running.found:
+            self._running = {
+                name: each for name, each in self._running.items() if not each.found or each.end > start
+            }
+        before = self._running.get(loop)
+        end = running.end if before is None else max(running.end, before.end)
+        self._running[loop] = running._replace(end=end)
+        self._signs.seen(running.end)
+
+    def job_ended(self) -> None:
+        """Nothing more will be told: no loop, phase or compile under way holds the charging back any longer."""
+        self._running.clear()
+        self._open_phases.clear()
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)

@@ -33,6 +33,11 @@ class Loops:
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
 
+    @property
+    def steps(self) -> int:
+        """Steps of all loops so far."""
+        return sum(loop.steps for loop in self.by_name.values())
+
     def named(self, name: str) -> Loop:
         """The loop of that name. Raises ValueError where there are too many already."""
         loop = self.by_name.get(name)

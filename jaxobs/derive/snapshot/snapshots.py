@@ -100,6 +100,15 @@ def _executables(rooms: Rooms, validation: Validation, age: float) -> list[Execu
     return [views[number] for number in table.listed]
 
 
+def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
+    """Charge all time of a job that is over; its goodput."""
+    rooms.run_time.job_ended()
+    for loop in rooms.loops.by_name.values():
+        loop.update(now)
+    _update_run_time(rooms, now)
+    return rooms.run_time.goodput()
+
+
 def _update_run_time(rooms: Rooms, now: int) -> None:
     times = {
         name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)

@@ -35,7 +35,7 @@ LAMBDA = "<lambda>"
 """A name that says nothing about which function it is."""
 
 
-NOT_SEEN = "it was compiled before it was watched"
+NOT_SEEN = "it was compiled before it was watched, or ahead of its calls together with others of its name"
 NOT_JITTED = (
     "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
 )
@@ -163,8 +163,9 @@ class Calls:
             numbers = self.executables.since(count, self._name)
             if self.new:
                 self.new = False
-                if not numbers and self._earlier == 1 and self._name != LAMBDA:
-                    # Called before it was watched: the one executable seen under its name is it.
+                if not numbers and self._earlier in {0, 1} and self._name != LAMBDA:
+                    # Called before it was watched, or compiled ahead of its calls: the one executable seen under its
+                    # name is it.
                     seen = self.executables.of(self._name)
                     numbers = seen if len(seen) == 1 else []
                     self.complete = bool(numbers)

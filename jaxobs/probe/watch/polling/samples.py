@@ -60,11 +60,11 @@ def is_lost(sample: Sample) -> bool:
 
 
 def completions_of(done: list[Sample]) -> list[Sample]:
-    """The samples of a burst whose ends are reported, in their order.
+    """Choose whose ends are told of a burst: the last one of each loop, in their order.
 
     Of calls that are told one by one it is not known here which function's are the steps: the last of each.
     """
-    chosen = {sample.run: sample for sample in done} if done[-1].loop == UNMARKED else {0: done[-1]}
+    chosen = {(sample.loop, sample.run if sample.loop == UNMARKED else 0): sample for sample in done}
     first = spaced_from(done)
     return [sample for sample in done if sample is first or any(sample is last for last in chosen.values())]
 

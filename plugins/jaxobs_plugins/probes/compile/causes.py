@@ -35,6 +35,10 @@ NOT_SEEN = "what it was compiled for could not be seen"
 NO_DIFFERENCE = (
     "nothing that is compared differs: its executable had been let go of, or an option of XLA's differs"
 )
+TRANSFORMED = (
+    "nothing that is compared differs: its executable had been let go of, or it is of another closure with the same "
+    "source, which are not told apart where grad or vmap is applied outside jit"
+)
 TOO_MANY = "nothing that is compared differs, and it takes more arrays than are compared"
 
 Noted = TypeVar("Noted")
@@ -155,7 +159,7 @@ class Causes:
             explanation = explanation._replace(cause="redefined")
         reason = None
         if explanation.cause == "other":
-            reason = NOT_SEEN if noted is None else NO_DIFFERENCE if noted.signature.complete else TOO_MANY
+            reason = _why_unknown(noted)
         told = (
             (names.MISS_ARGUMENT, explanation.argument),
             (names.MISS_OLD, explanation.old),
@@ -165,6 +169,15 @@ class Causes:
         )
         attributes = where + tuple((name, value) for name, value in told if value is not None)
         return Explained(explanation.cause, attributes, definition)
+
+
+def _why_unknown(noted: Traced | None) -> str:
+    """Why the cause of a recompile is not known."""
+    if noted is None:
+        return NOT_SEEN
+    if not noted.signature.complete:
+        return TOO_MANY
+    return NO_DIFFERENCE if noted.signature.function else TRANSFORMED
 
 
 def _keep(noted: dict[str, Noted], function: str, what: Noted) -> None:
