@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.figure import Figure
@@ -33,9 +33,11 @@ class Snapshot:
     @property
     def document(self) -> Mapping[str, Any]:
         """What was known, as plain data; written when it is first asked for, on whichever thread asks."""
-        if callable(self.written):
-            object.__setattr__(self, "written", self.written())
-        return cast("Mapping[str, Any]", self.written)
+        written = self.written  # read once: another thread may write it meanwhile
+        if callable(written):
+            written = written()
+            object.__setattr__(self, "written", written)
+        return written
 
     @property
     def outline(self) -> Mapping[str, Any]:
