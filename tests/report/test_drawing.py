@@ -3,7 +3,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxobs.report.drawing import (
@@ -114,18 +114,24 @@ def test_a_stack_reaches_the_top_at_every_moment():
     assert len(read.all("svg", class_="event")) == 1
 
 
-@given(st.lists(st.floats(-1e9, 1e9) | st.just(math.nan), max_size=80), st.booleans())
+@given(
+    st.lists(st.floats(-1e280, 1e280) | st.sampled_from([math.nan, math.inf, 1e308]), max_size=80),
+    st.booleans(),
+)
+@example([0.0, 5e-324], True)
+@example([5e-324, 5e-324], False)
 def test_a_line_is_drawn_where_two_values_are_known_and_broken_where_none_is(values, from_zero):
     times = [index - len(values) + 1.0 for index in range(len(values))]
     drawn = line_chart(
         times, values, 60.0, name="loss", write=lambda value: f"{value:.3g}", from_zero=from_zero
     )
-    if sum(map(math.isfinite, values)) < 2:
+    drawable = [abs(value) < 1e290 for value in values]
+    if sum(drawable) < 2:
         assert drawn is None
         return
     assert drawn is not None
     text = markup(drawn)
-    runs = "".join("x" if math.isfinite(value) else " " for value in values).split()
+    runs = "".join("x" if each else " " for each in drawable).split()
     assert len(Read(text).all("polyline", class_="line")) == len(runs)
     assert "nan" not in text
     assert inside(text)

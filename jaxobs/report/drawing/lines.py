@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -14,6 +13,9 @@ from jaxobs.report.units import duration
 _TOP: Final = 14
 _AXIS: Final = 22
 _BANDS: Final = 60
+
+_LEAST, _MOST = 1e-290, 1e290
+"""Of what can be drawn: beyond them lengths are 0 or infinite in floating point. A script may record any value."""
 
 
 def line_chart(
@@ -33,7 +35,7 @@ def line_chart(
 
     Args:
         times: Seconds, negative before now, ascending.
-        values: One for each time; NaN where it is not known, and there the line is broken.
+        values: One for each time; NaN where it is not known. There the line is broken, and where one is not to be drawn.
         span: Seconds that the axis reaches back.
         name: What it is, for the label that a screen reader reads.
         write: A value as text.
@@ -45,8 +47,8 @@ def line_chart(
     """
     runs = [
         list(run)
-        for finite, run in groupby(zip(times, values, strict=True), key=lambda pair: math.isfinite(pair[1]))
-        if finite
+        for drawable, run in groupby(zip(times, values, strict=True), key=lambda pair: abs(pair[1]) < _MOST)
+        if drawable
     ]
     known = [pair for run in runs for pair in run]
     if len(known) < 2:
@@ -82,8 +84,9 @@ def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float
         high = max(high, limit)
     if from_zero:
         low = min(0.0, low)
-    if high == low:
-        high, low = high + (abs(high) or 1.0) * 0.5, low - (0.0 if from_zero else (abs(low) or 1.0) * 0.5)
+    if high - low < _LEAST:
+        room = 0.5 * (abs(high) if abs(high) > _LEAST else 1.0)
+        high, low = high + room, low - (0.0 if from_zero else room)
     return Scale(low, high + (high - low) * 0.08, bottom, _TOP)
 
 
