@@ -92,12 +92,12 @@ def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
         for array in arrays:
             (failed if memory_ran_out(array) else there).append(array)
         arrays = there
-    made_by: list[Any] | None = None
+    by_array: list[Any] | None = None
     if tracebacks:
         with contextlib.suppress(AttributeError):  # arrays of another make than JAX's own remember none
-            made_by = list(map(_TRACEBACK, arrays))
+            by_array = list(map(_TRACEBACK, arrays))
     return Listing(
-        list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by,
+        list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), by_array,
         sum(local_bytes(array.aval.shape, array.aval.dtype, array.sharding) for array in failed), len(failed),
     )  # fmt: skip
 
@@ -137,9 +137,9 @@ class Census:
     def groups(self, most: int) -> list[Group]:
         groups = []
         for (shape, dtype, sharding), lines in self._by_kind.items():
-            made_most = max(lines, key=lambda line: lines[line][1])
+            largest_line = max(lines, key=lambda line: lines[line][1])
             count, size = (sum(amounts[part] for amounts in lines.values()) for part in (0, 1))
-            groups.append(Group(shape, dtype, sharding, count, size, made_most))
+            groups.append(Group(shape, dtype, sharding, count, size, largest_line))
         return sorted(groups, key=lambda group: (-group.bytes, -group.count, group.shape, group.dtype))[:most]
 
     def lines(self, most: int) -> list[Line]:

@@ -155,7 +155,7 @@ class RunTime:
         ends after it, and what it reports as productive is then charged already. `undecided_since`: when the first of the
         calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
         """
-        told_at, now = now, self._reported_until(now)
+        observed_at, now = now, self._reported_until(now)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
             compiling_since = None
         self._open_phases = {
@@ -172,11 +172,11 @@ class RunTime:
             until, rest = self._known_until(now, loops, compiling_since), "other"
             if running_since is not None and _hangs(now - running_since, loops):
                 running_since = None
-        self._charge(until, rest, running_since, seconds_by_category(loops), told_at)
+        self._charge(until, rest, running_since, seconds_by_category(loops), observed_at)
         self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
     def _charge(
-        self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], told_at: int
+        self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], observed_at: int
     ) -> None:
         """Charge the time up to `until`, of which loops have told the seconds `known` since they began.
 
@@ -196,7 +196,7 @@ class RunTime:
             rest = "productive"
         over = self._spent.charge(until, new, rest)
         # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
-        left_over, ahead = sum(over.values()), seconds(told_at - until)
+        left_over, ahead = sum(over.values()), seconds(observed_at - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._charged = {word: amount - over[word] * kept for word, amount in known.items()}
         for word in IN_ADVANCE:

@@ -70,7 +70,7 @@ class Loop:
         self._device_time = LoopDeviceTime(self._runs)
         self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
-        self._owed: Mapping[str, float] = {}
+        self._unattributed: Mapping[str, float] = {}
         self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self.quiet: str | None = None
         self.profile: LoopProfile | None = None
@@ -202,8 +202,8 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        charged = self._charged(piece, self._owed)
-        components, self._owed = charged.components, charged.owed
+        charged = self._charged(piece, self._unattributed)
+        components, self._unattributed = charged.components, charged.unattributed
         self.wall += piece.wall
         piece.apart = sum(components[word] for word in ("compile", "checkpoint", "input"))
         for word, amount in components.items():
@@ -214,11 +214,11 @@ class Loop:
         self.window.append(piece)
         self._settle(now)
 
-    def _charged(self, piece: Slice, owed: Mapping[str, float] | None = None) -> Charged:
+    def _charged(self, piece: Slice, unattributed: Mapping[str, float] | None = None) -> Charged:
         host = host_shares(piece.host, piece.wall, self.recent.host)
         return components_of(
             piece, self._executables.get, self.profile, all_watched=self._unwatched() is None,
-            ahead=host_is_ahead(self.profile, self.recent), owed=owed, host=host,
+            ahead=host_is_ahead(self.profile, self.recent), unattributed=unattributed, host=host,
         )  # fmt: skip
 
     def _settle(self, now: int) -> None:

@@ -14,7 +14,7 @@ from jaxobs.probe.main_thread.stack import Place
 MOST_ROWS = 100
 """Rows of an event. There are not more samples in a second than that, but a sender may have been held up."""
 
-MOST_OWED = 10.0
+MOST_REMAINDER = 10.0
 """Seconds on a processor that may wait for samples that show any: a second may hold a few samples only."""
 
 
@@ -35,7 +35,7 @@ class Tally:
     def __init__(self) -> None:
         self._rows: Spent = {}
         self._start = self._end = 0
-        self._owed = 0.0
+        self._remainder = 0.0
 
     def add(self, begin: int, end: int, row: Row, seconds: float) -> None:
         """A sample, taken at `end`, that stands for the time since `begin`."""
@@ -67,11 +67,11 @@ class Tally:
         """By what samples on a processor, and the others, are multiplied; together they stay as long as they are."""
         whole = sum(seconds for seconds, _ in rows.values())
         running = sum(seconds for row, (seconds, _) in rows.items() if row.on_processor)
-        self._owed = min(MOST_OWED, max(-MOST_OWED, self._owed + min(1.0, max(0.0, ran)) * whole))
+        self._remainder = min(MOST_REMAINDER, max(-MOST_REMAINDER, self._remainder + min(1.0, max(0.0, ran)) * whole))
         shown = running
         if 0.0 < running < whole:
-            shown = min(whole, max(0.0, self._owed))
-        self._owed -= shown
+            shown = min(whole, max(0.0, self._remainder))
+        self._remainder -= shown
         waiting = whole - running
         return {
             True: shown / running if running > 0 else 1.0,

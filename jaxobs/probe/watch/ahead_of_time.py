@@ -44,11 +44,11 @@ def watch_compiled_ahead(
         if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
             return compiled
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
-            made = executables.newest_since(count)
-            if made is not None:
+            created = executables.newest_since(count)
+            if created is not None:
                 found = watch(compiled)
                 found.__class__ = WatchedProgram
-                found.compiled_ahead(made)
+                found.compiled_ahead(created)
                 return found
         return compiled
 

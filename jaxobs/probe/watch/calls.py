@@ -114,9 +114,9 @@ class Calls:
         self.complete = True  # whether every executable it has is known here
         self._explain(NOT_SEEN if is_jitted(function) else NOT_JITTED)
 
-    def compiled_ahead(self, made: Created) -> None:
+    def compiled_ahead(self, created: Created) -> None:
         """It is a program that was compiled ahead of time, and runs this executable alone."""
-        self._name, self.run, self.new = made.function, made.executable, False
+        self._name, self.run, self.new = created.function, created.executable, False
         self._explain(NOT_SEEN)
 
     def learned(self) -> Learned:

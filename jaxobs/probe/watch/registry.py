@@ -150,11 +150,11 @@ class _Noted:
         self.number = number
         self.alive = weakref.ref(calls.alive)
         self._outside = calls.outside
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
 
     def new_calls(self) -> Iterator[FunctionCalled]:
         for run, total in list(self._outside.items()):
-            new = total - self._told.get(run, 0)
+            new = total - self._reported.get(run, 0)
             if new:
-                self._told[run] = total
+                self._reported[run] = total
                 yield FunctionCalled(run, new, now())

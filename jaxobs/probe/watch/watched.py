@@ -122,10 +122,10 @@ class Watched(Generic[Parameters, Result]):
         """What is watched."""
         return self._function
 
-    def compiled_ahead(self, made: Created) -> None:
+    def compiled_ahead(self, created: Created) -> None:
         """What is watched is a program that was compiled ahead of time, into this executable."""
         if self._calls is not None:
-            self._calls.compiled_ahead(made)
+            self._calls.compiled_ahead(created)
 
     def note_for(self, calls: Calls | None) -> None:
         """From now on note what it runs there; None notes nothing."""

@@ -36,13 +36,13 @@ _UNIQUE: Final = frozenset(
 class EventStats:
     """Codes of statistics in one plane.
 
-    `told_apart` names those that tell events apart: each of their values has a code of its own. All others share one,
+    `distinct` names those that tell events apart: each of their values has a code of its own. All others share one,
     and what is unique has none.
     """
 
-    def __init__(self, metadata: PlaneMetadata, told_apart: Collection[str]) -> None:
+    def __init__(self, metadata: PlaneMetadata, distinct: Collection[str]) -> None:
         self._metadata = metadata
-        self._told_apart = told_apart
+        self._distinct = distinct
         self._known: dict[bytes, int] = {}
         self.code = self._known.get
 
@@ -52,7 +52,7 @@ class EventStats:
             if raw in self._known or len(self._known) >= MOST_KNOWN:
                 continue
             name = self._name(raw)
-            if name in self._told_apart:
+            if name in self._distinct:
                 self._known[bytes(raw)] = len(self._known) + 1
             elif name not in _UNIQUE:
                 self._known[bytes(raw)] = 0

@@ -29,12 +29,12 @@ class GarbageCollectionProbe(Probe):
 
     def __init__(self) -> None:
         self._job: Job | None = None
-        self._told: list[int] = []
+        self._reported: list[int] = []
 
     def start(self, job: Job) -> None:
         self._job = job
-        self._told = _passes()
-        for generation in range(len(self._told)):
+        self._reported = _passes()
+        for generation in range(len(self._reported)):
             job.emit(Measured(COLLECTIONS.name, (str(generation),), 0.0, now()))
 
     def sample(self) -> None:
@@ -42,10 +42,10 @@ class GarbageCollectionProbe(Probe):
         if job is None:
             return
         passes = _passes()
-        for generation, (total, told) in enumerate(zip(passes, self._told, strict=True)):
-            if total > told:
-                job.emit(Measured(COLLECTIONS.name, (str(generation),), float(total - told), now()))
-        self._told = passes
+        for generation, (total, reported) in enumerate(zip(passes, self._reported, strict=True)):
+            if total > reported:
+                job.emit(Measured(COLLECTIONS.name, (str(generation),), float(total - reported), now()))
+        self._reported = passes
 
     def stop(self) -> None:
         self._job = None

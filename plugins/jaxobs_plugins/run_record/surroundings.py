@@ -58,5 +58,5 @@ def versions(process: Mapping[str, Any]) -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    known = {name: str(told) for name, told in found.items() if told}
+    known = {name: str(found_version) for name, found_version in found.items() if found_version}
     return {"python": platform.python_version(), **known}

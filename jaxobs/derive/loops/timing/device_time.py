@@ -44,9 +44,9 @@ class LoopDeviceTime:
         self._elsewhere = 0.0
         """Seconds since the last fit that are not in the wall time: inner loops, phases, between epochs."""
         self._untimed: Counter[int] = Counter()
-        self._owed: defaultdict[int, float] = defaultdict(float)
-        self._owed_in_all = 0.0
-        self._paid_lately: defaultdict[int, float] = defaultdict(float)
+        self._unattributed: defaultdict[int, float] = defaultdict(float)
+        self._all_unattributed = 0.0
+        self._recently_attributed: defaultdict[int, float] = defaultdict(float)
         self._in_wall = 0.0
         """Seconds of those charged in which the host was in the loop."""
         self._untaken: defaultdict[int, float] = defaultdict(float)
@@ -96,8 +96,8 @@ class LoopDeviceTime:
             per_run = self._runs.seconds_of(run)
             if per_run is not None:
                 amount = per_run * self._untimed.pop(run)
-                self._owed[run] += amount
-                self._owed_in_all += amount
+                self._unattributed[run] += amount
+                self._all_unattributed += amount
         self._pay()
         self._fit()
         self._outside(now)
@@ -107,7 +107,7 @@ class LoopDeviceTime:
         """Seconds that the device still had to work for the loop's steps when the host had made the newest of them."""
         if self._last is None or self._ended is not None:
             return 0.0
-        per_step = self._owed_in_all / self._steps
+        per_step = self._all_unattributed / self._steps
         step, ended = self._last
         most, done = IN_FLIGHT * per_step, self._newest_completed
         if done is None:
@@ -123,18 +123,18 @@ class LoopDeviceTime:
         return after
 
     def _pay(self) -> None:
-        room, owed = max(0.0, self._wall + self._after - self.seconds), sum(self._owed.values())
-        if owed <= 0 or room <= 0:
+        room, unattributed = max(0.0, self._wall + self._after - self.seconds), sum(self._unattributed.values())
+        if unattributed <= 0 or room <= 0:
             return
-        share = min(1.0, room / owed)
-        inside = min(share, max(0.0, self._wall - self._in_wall) / owed)
-        for run, amount in self._owed.items():
+        share = min(1.0, room / unattributed)
+        inside = min(share, max(0.0, self._wall - self._in_wall) / unattributed)
+        for run, amount in self._unattributed.items():
             self._runs.spent(run, amount * share)
-            self._paid_lately[run] += amount * share
+            self._recently_attributed[run] += amount * share
             self._untaken[run] += amount * share
-        self.seconds += min(room, owed)
-        self._in_wall += owed * inside
-        self._untaken_after += owed * (share - inside)
+        self.seconds += min(room, unattributed)
+        self._in_wall += unattributed * inside
+        self._untaken_after += unattributed * (share - inside)
         self._keep(1 - share)
 
     def _fit(self) -> None:
@@ -143,38 +143,38 @@ class LoopDeviceTime:
         if done is None or last is None or done.time > last[1]:
             return  # what the device did since the last step's end is not in the wall time yet
         self._completed, self._settled_wall = None, self._wall
-        kept = max(0, last[0] - done.step) * self._owed_in_all / self._steps
-        self._after += max(0.0, min(sum(self._owed.values()) - kept, self._elsewhere))
+        kept = max(0, last[0] - done.step) * self._all_unattributed / self._steps
+        self._after += max(0.0, min(sum(self._unattributed.values()) - kept, self._elsewhere))
         self._elsewhere = 0.0
         self._pay()
-        paid, owed = sum(self._paid_lately.values()), sum(self._owed.values())
-        kept = min(owed, kept)
-        share = paid / (paid + owed - kept) if paid > 0 else 0.0
+        attributed, unattributed = sum(self._recently_attributed.values()), sum(self._unattributed.values())
+        kept = min(unattributed, kept)
+        share = attributed / (attributed + unattributed - kept) if attributed > 0 else 0.0
         if share >= LEAST_FIT:
-            for run in self._paid_lately:
+            for run in self._recently_attributed:
                 self._runs.fitted(run, share)
-        self._paid_lately.clear()
-        self._keep(kept / owed if owed > 0 else 0.0)
+        self._recently_attributed.clear()
+        self._keep(kept / unattributed if unattributed > 0 else 0.0)
 
     def _outside(self, now: int) -> None:
         """Time outside the loop, if the device still has work of it."""
         if self._ended is None or now <= self._ended:
             return
-        owed = sum(self._owed.values())
+        unattributed = sum(self._unattributed.values())
         if self._ran_ahead is None:
             recent = self._wall - self._settled_wall
-            samples = min(map(self._runs.samples_of, self._owed), default=0)
+            samples = min(map(self._runs.samples_of, self._unattributed), default=0)
             least = RUN_AHEAD if samples > SAMPLES_AT_A_TIME else RUN_AHEAD_OF_FEW
-            self._ran_ahead = samples > 0 and owed > least * recent
+            self._ran_ahead = samples > 0 and unattributed > least * recent
         elapsed = seconds(now - self._ended)
-        worked = min(owed, elapsed) if self._ran_ahead else 0.0
+        worked = min(unattributed, elapsed) if self._ran_ahead else 0.0
         self._after += worked
         self._elsewhere += elapsed - worked
         if not self._ran_ahead:
-            self._owed.clear()
+            self._unattributed.clear()
         self._ended = now
 
     def _keep(self, share: float) -> None:
         """Keep this share of what is not charged yet."""
-        kept = {run: amount * share for run, amount in self._owed.items()} if share > 0 else {}
-        self._owed = defaultdict(float, kept)
+        kept = {run: amount * share for run, amount in self._unattributed.items()} if share > 0 else {}
+        self._unattributed = defaultdict(float, kept)

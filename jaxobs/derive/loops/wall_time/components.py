@@ -37,7 +37,7 @@ class Charged(NamedTuple):
     """Device seconds of watched runs."""
     doubtful: float
     """Those by which their sampled times may be off."""
-    owed: Mapping[str, float] = MappingProxyType({})
+    unattributed: Mapping[str, float] = MappingProxyType({})
     """Those of its steps that are not watched, in which the device is not done yet: the host is ahead of it."""
     idle_unknown: float | None = None
     """Seconds of `unknown` in which the device is known to have been idle; None where it is not known when it was."""
@@ -50,14 +50,14 @@ def components_of(
     *,
     all_watched: bool,
     ahead: bool = False,
-    owed: Mapping[str, float] | None = None,
+    unattributed: Mapping[str, float] | None = None,
     host: HostShares = NOTHING_KNOWN,
 ) -> Charged:
     """What the wall time of a stretch is charged to.
 
     Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
     What it is charged to is known from the windows, else by each executable as a whole. `all_watched`: nothing but
-    watched functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds
+    watched functions is known to run in the loop; `ahead`: its host runs ahead of the device. `unattributed` are device seconds
     of earlier steps that are not watched, by what they are charged to.
     `host` is what samples say of the main thread meanwhile.
     """
@@ -68,7 +68,7 @@ def components_of(
         ran = filter(None, map(executable_of, piece.runs))
         seen = {executable.fingerprint for executable in ran}
         unwatched = unwatched_device_time(profile, seen, piece, ahead=ahead)
-        for word, amount in [*unwatched.items(), *(owed or {}).items()]:
+        for word, amount in [*unwatched.items(), *(unattributed or {}).items()]:
             busy[word] += amount
             by_operation += amount
         known = complete
@@ -86,16 +86,16 @@ def components_of(
     charged = device / total if total > 0 else 0.0
     return Charged(
         components, charged * min(by_operation, total), charged * sampled, charged * min(doubtful, total),
-        {} if not ahead else _left_over(unwatched, owed or {}, piece.steps, 1 - charged),
+        {} if not ahead else _left_over(unwatched, unattributed or {}, piece.steps, 1 - charged),
         unexplained if known else None,
     )  # fmt: skip
 
 
 def _left_over(
-    unwatched: Mapping[str, float], owed: Mapping[str, float], steps: int, share: float
+    unwatched: Mapping[str, float], unattributed: Mapping[str, float], steps: int, share: float
 ) -> dict[str, float]:
     """What the device still has to do of these steps, if this share of its work found no room in them."""
-    left = Counter({word: amount * share for word, amount in owed.items()})
+    left = Counter({word: amount * share for word, amount in unattributed.items()})
     left.update({word: amount * share for word, amount in unwatched.items()})
     most = IN_FLIGHT * sum(unwatched.values()) / steps if steps else math.inf
     kept = min(1.0, most / total) if (total := sum(left.values())) > 0 else 0.0

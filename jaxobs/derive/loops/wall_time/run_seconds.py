@@ -43,25 +43,25 @@ class RunSeconds:
         if name in self._phases:
             self._phases[name].add(start, end)
 
-    def charge(self, until: int, told: Mapping[str, float], rest: str) -> dict[str, float]:
-        """Charge the time up to `until`: what loops `told` first, then compiles and phases outside them, then the `rest`.
+    def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
+        """Charge the time up to `until`: what loops `reported` first, then compiles and phases outside them, then the `rest`.
 
-        Returns what of `told` found no time.
+        Returns what of `reported` found no time.
         """
         self._note_late_phases()
         left = seconds(max(0, until - self._until))
         if left <= 0:
-            return dict(told)
+            return dict(reported)
         self._until = until
         over = {}
-        for word, amount in told.items():
+        for word, amount in reported.items():
             given = self._give(word, amount, left)
             over[word] = amount - given
             left -= given
         for word, intervals in (("compile", self._compiling), *self._phases.items()):
             left -= self._give(word, seconds(intervals.take(until)), left)
-        for word, owed in self._late.items():
-            given = self._give(word, owed, left)
+        for word, late in self._late.items():
+            given = self._give(word, late, left)
             self._late[word] -= given
             left -= given
         self._unexplained += left

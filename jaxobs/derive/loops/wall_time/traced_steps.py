@@ -76,8 +76,8 @@ def split(part: Part, per_run: float) -> dict[str, float]:
     if total <= 0:
         return {"unknown": per_run}
     # Traced runs that are told apart tell what lay between their operations, too: this one differs only in its length.
-    told_apart = part.run_seconds or 0.0
-    own = per_run * min(1.0, total / told_apart) if told_apart else min(per_run, total / part.runs)
+    in_runs = part.run_seconds or 0.0
+    own = per_run * min(1.0, total / in_runs) if in_runs else min(per_run, total / part.runs)
     found = {word: amount / total * own for word, amount in part.seconds.items()}
     if own < per_run:
         found["latency"] = found.get("latency", 0.0) + per_run - own

@@ -77,7 +77,7 @@ class Completions:
         self._wanted = 1
         self._idle = True
         self._unseen = False
-        self._unseen_told = self._passed_by = 0
+        self._unseen_reported = self._passed_by = 0
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
         self._looked_at: Counter[int] = Counter()
@@ -170,8 +170,8 @@ class Completions:
 
     def _tell_unseen(self, loop: str, step: int, ended: int) -> None:
         """Nobody sees when the device is done with what this step has called. Once a second at most."""
-        if (loop or step) and ended - self._unseen_told >= NANOSECONDS:
-            self._unseen_told = ended
+        if (loop or step) and ended - self._unseen_reported >= NANOSECONDS:
+            self._unseen_reported = ended
             self._emit(StepUnseen(loop, step, ended))
 
     def run(self) -> None:

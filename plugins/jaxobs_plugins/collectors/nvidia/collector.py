@@ -39,7 +39,7 @@ class NvidiaCollector(Collector):
         self._environment = environment
         self._agent: Agent | None = None
         self._visible = Visible(())
-        self._told: tuple[str | None, ...] | None = None
+        self._selected_by: tuple[str | None, ...] | None = None
         self._devices: list[WatchedDevice] = []
         self._xids = XidEvents()
 
@@ -62,16 +62,16 @@ class NvidiaCollector(Collector):
         if agent is None:
             return []
         measured = []
-        told = tuple(agent.resource.get(name) for name in _TOLD_BY_JAX)
-        if told != self._told:
-            self._told = told
+        selected_by = tuple(agent.resource.get(name) for name in _TOLD_BY_JAX)
+        if selected_by != self._selected_by:
+            self._selected_by = selected_by
             measured += self._choose(agent)
         for uuid, number in self._xids.poll():
             agent.log(f"the NVIDIA driver reports Xid {number} on {uuid}")
         return measured + [value for device in self._devices for value in device.collect()]
 
     def stop(self) -> None:
-        agent, self._agent, self._devices, self._told = self._agent, None, [], None
+        agent, self._agent, self._devices, self._selected_by = self._agent, None, [], None
         if agent is not None:
             try:
                 self._xids.close()
@@ -93,11 +93,11 @@ class NvidiaCollector(Collector):
         chosen = jax_devices(self._visible, self._environment, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
-        told_boards: set[str] = set()
+        reported_boards: set[str] = set()
         self._devices = []
         for ordinal, device in chosen:
-            with_board = device.board.uuid not in told_boards
-            told_boards.add(device.board.uuid)
+            with_board = device.board.uuid not in reported_boards
+            reported_boards.add(device.board.uuid)
             pid = agent.resource.get("process.pid")
             self._devices.append(
                 WatchedDevice(

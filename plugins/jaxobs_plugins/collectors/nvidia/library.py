@@ -86,16 +86,16 @@ def boards() -> Boards:
             problems.append(f"{device} cannot be read: {error}")
             complete = False
             continue
-        address = _told(
+        address = _answer(
             lambda handle: pynvml.nvmlDeviceGetPciInfo(handle).busId, handle, device, problems
         ).upper()
         complete = complete and bool(address)
         stand_in = f"{STAND_IN}{address}" if address else f"{STAND_IN}{index}"
-        uuid = _told(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
-        name = _told(pynvml.nvmlDeviceGetName, handle, device, problems)
+        uuid = _answer(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
+        name = _answer(pynvml.nvmlDeviceGetName, handle, device, problems)
         instances = tuple(
             Instance(
-                _told(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
+                _answer(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
                 or f"{stand_in}/{number}",
                 part,
             )
@@ -105,7 +105,7 @@ def boards() -> Boards:
     return Boards([board for _, board in sorted(found, key=lambda pair: pair[0])], problems, complete)
 
 
-def _told(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
+def _answer(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
     """A part of a device's identity; empty where NVML does not tell it."""
     try:
         return text(ask(handle))

@@ -118,5 +118,5 @@ def _trial() -> str:
 
 
 def _devices(resource: Mapping[str, str]) -> int | None:
-    told = resource.get("jax.local_hardware_ids")
-    return None if told is None else len(told.split(","))
+    ids = resource.get("jax.local_hardware_ids")
+    return None if ids is None else len(ids.split(","))

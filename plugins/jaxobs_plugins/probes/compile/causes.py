@@ -117,22 +117,22 @@ class Causes:
         if function not in self._thread.lowered:
             self.lowering_began(function, frame)
 
-    def _lowered(self, function: str, told: Lowering | None, traced: Traced | None) -> Traced | None:
-        if told is None:
+    def _lowered(self, function: str, program: Lowering | None, traced: Traced | None) -> Traced | None:
+        if program is None:
             return traced
         known: Traced | None = None
-        if not told.transformation:
-            if traced is not None and leaves_of(told.avals) != traced.signature.leaves:
+        if not program.transformation:
+            if traced is not None and leaves_of(program.avals) != traced.signature.leaves:
                 traced = None  # a trace for something else, of a function of the same name
-            known = self._history.lowered(told.jaxpr, traced)
+            known = self._history.lowered(program.jaxpr, traced)
         if known is None:
             # What grad or vmap made of it is another program, whose first compile is no recompile of the function.
             # So is its backward pass, which takes another number of arrays.
             # Its name as well: the source of a pmapped function is told as JAX's own.
-            key = (function, told.source, told.transformation, len(told.avals))
-            known = Traced(key, untraced_signature(told.names, told.avals))
+            key = (function, program.source, program.transformation, len(program.avals))
+            known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
-        shardings = shardings_of(told.shardings, len(signature.leaves)) if signature.complete else ()
+        shardings = shardings_of(program.shardings, len(signature.leaves)) if signature.complete else ()
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
 
     def explained(self, function: str) -> Explained:
@@ -160,14 +160,14 @@ class Causes:
         reason = None
         if explanation.cause == "other":
             reason = _why_unknown(noted)
-        told = (
+        details = (
             (names.MISS_ARGUMENT, explanation.argument),
             (names.MISS_OLD, explanation.old),
             (names.MISS_NEW, explanation.new),
             (names.MISS_DIFFERENCES, explanation.differences or None),
             (names.MISS_REASON, reason),
         )
-        attributes = where + tuple((name, value) for name, value in told if value is not None)
+        attributes = where + tuple((name, value) for name, value in details if value is not None)
         return Explained(explanation.cause, attributes, definition)
 
 

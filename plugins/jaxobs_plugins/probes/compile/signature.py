@@ -160,9 +160,9 @@ def container(kind: Any, data: Any, size: int) -> tuple[Value, list[str]]:
     name = name_of(data if type(data) is type else kind)
     if type(fields) is tuple and len(fields) == size and all(type(field) is str for field in fields):
         return _listed(name, list(fields)), [f".{field}" for field in fields]
-    told = value_of(data)
+    described = value_of(data)
     text = name if data is None or type(data) is type else clipped(f"{name} of {size} with {told.text}")
-    return Value(text, told.identity), [f"[<flat index {number}>]" for number in range(size)]
+    return Value(text, described.identity), [f"[<flat index {number}>]" for number in range(size)]
 
 
 def _listed(name: str, keys: list[str]) -> Value:

@@ -81,8 +81,8 @@ class MemoryProbe(Probe):
         if monotonic() < self._not_before:
             return
         try:
-            for told in device_statistics():
-                self._device(job, told)
+            for allocator in device_statistics():
+                self._device(job, allocator)
         except Exception as error:  # noqa: BLE001  # a backend may raise anything, or be just being taken down
             self._failed(job, error)
             return
@@ -94,15 +94,15 @@ class MemoryProbe(Probe):
             self._census.give_up()
             job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
 
-    def _device(self, job: Job, told: DeviceStatistics) -> None:
-        amounts = named_amounts(told.statistics)
+    def _device(self, job: Job, allocator: DeviceStatistics) -> None:
+        amounts = named_amounts(allocator.statistics)
         if amounts["in_use"] is not None:
-            self._silent.discard(told.device)
-            self._known.add(told.device)
-            job.emit(MemorySampled(device=told.device, **amounts, reason="", time=now()))
-        elif told.device not in self._silent:
-            self._silent.add(told.device)
-            job.emit(_nothing(told.device, IN_THE_PROCESS if told.platform == "cpu" else NOTHING_TOLD))
+            self._silent.discard(allocator.device)
+            self._known.add(allocator.device)
+            job.emit(MemorySampled(device=allocator.device, **amounts, reason="", time=now()))
+        elif allocator.device not in self._silent:
+            self._silent.add(allocator.device)
+            job.emit(_nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD))
 
     def _in_checkpoint(self) -> bool:
         return self._job is not None and self._job.progress().in_checkpoint

@@ -29,14 +29,14 @@ class ProcessMemory:
         """Physical memory now, at its highest, and the limit; what the system does not tell is None."""
         if not self._asked:
             self._asked, self._limit = True, memory_limit()
-        told = _status()
-        in_use = told.get("VmRSS") or _resident_elsewhere()
-        peak = told.get("VmHWM") or _peak_elsewhere()
+        status = _status()
+        in_use = status.get("VmRSS") or _resident_elsewhere()
+        peak = status.get("VmHWM") or _peak_elsewhere()
         # The system brings its maximum up to date less often than it tells what is in use.
         highest = None if in_use is None or peak is None else max(peak, in_use)
         reason = "" if in_use is not None else "the system does not tell it"
         return MemorySampled(
-            PROCESS_MEMORY, in_use, highest, self._limit, None, None, reason, now(), told.get("RssFile")
+            PROCESS_MEMORY, in_use, highest, self._limit, None, None, reason, now(), status.get("RssFile")
         )
 
 

@@ -50,14 +50,14 @@ class EventMemory:
     def __init__(self, allocated: Callable[[], int | None]) -> None:
         self._allocated = allocated
         self._began: int | None = None
-        self._told = False
+        self._reported = False
         self._more = 0
         self._jobs_own = 0.0
 
     @property
     def tells(self) -> bool:
         """Whether the last answer told anything: where malloc is slow once, it is not asked again."""
-        return self._told
+        return self._reported
 
     def begin(self) -> None:
         self._began, self._more = self._now(), 0
@@ -78,7 +78,7 @@ class EventMemory:
 
     def _now(self) -> int | None:
         now = self._allocated()
-        self._told = now is not None
+        self._reported = now is not None
         return now
 
     def learn(self, traced: int) -> None:

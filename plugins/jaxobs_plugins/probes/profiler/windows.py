@@ -144,7 +144,7 @@ class Windows:
             return None
         window = _measured(look, rate)
         cut = look.ended is Ended.EVENTS or (wanted is not None and wanted > longest)
-        event = self._told(kind, look, window, keep, glimpses, cut=cut)
+        event = self._event(kind, look, window, keep, glimpses, cut=cut)
         self._account(kind, event, window, refused=look.ended is Ended.REFUSED)
         if modules and event.xspace is not None:
             self._modules.given(before, monotonic())
@@ -176,7 +176,7 @@ class Windows:
         self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
-    def _told(
+    def _event(
         self, kind: str, look: Look, window: Window, keep: bool | str, glimpses: float, *, cut: bool
     ) -> ProfileWindow:
         recorded = look.recorded
