@@ -103,7 +103,12 @@ def test_no_device_time_is_lost_or_made_from_slice_to_slice(
     charged = 0.0
     for steps, wall in slices:
         found = components_of(
-            Slice(at(2), wall, steps), no_executable, dispatching, all_watched=False, ahead=True, unattributed=unattributed
+            Slice(at(2), wall, steps),
+            no_executable,
+            dispatching,
+            all_watched=False,
+            ahead=True,
+            unattributed=unattributed,
         )
         unattributed = dict(found.unattributed)
         charged += found.components["compute"]

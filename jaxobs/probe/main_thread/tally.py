@@ -67,7 +67,9 @@ class Tally:
         """By what samples on a processor, and the others, are multiplied; together they stay as long as they are."""
         whole = sum(seconds for seconds, _ in rows.values())
         running = sum(seconds for row, (seconds, _) in rows.items() if row.on_processor)
-        self._remainder = min(MOST_REMAINDER, max(-MOST_REMAINDER, self._remainder + min(1.0, max(0.0, ran)) * whole))
+        self._remainder = min(
+            MOST_REMAINDER, max(-MOST_REMAINDER, self._remainder + min(1.0, max(0.0, ran)) * whole)
+        )
         shown = running
         if 0.0 < running < whole:
             shown = min(whole, max(0.0, self._remainder))

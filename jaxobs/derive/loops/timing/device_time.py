@@ -123,7 +123,10 @@ class LoopDeviceTime:
         return after
 
     def _pay(self) -> None:
-        room, unattributed = max(0.0, self._wall + self._after - self.seconds), sum(self._unattributed.values())
+        room, unattributed = (
+            max(0.0, self._wall + self._after - self.seconds),
+            sum(self._unattributed.values()),
+        )
         if unattributed <= 0 or room <= 0:
             return
         share = min(1.0, room / unattributed)

@@ -57,9 +57,9 @@ def components_of(
 
     Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
     What it is charged to is known from the windows, else by each executable as a whole. `all_watched`: nothing but
-    watched functions is known to run in the loop; `ahead`: its host runs ahead of the device. `unattributed` are device seconds
-    of earlier steps that are not watched, by what they are charged to.
-    `host` is what samples say of the main thread meanwhile.
+    watched functions is known to run in the loop; `ahead`: its host runs ahead of the device. `unattributed` are device
+    seconds of earlier steps that are not watched, by what they are charged to. `host` is what samples say of the main
+    thread meanwhile.
     """
     busy, by_operation, doubtful, complete = _watched(piece, executable_of, profile)
     sampled = sum(busy.values())

@@ -44,7 +44,7 @@ class RunSeconds:
             self._phases[name].add(start, end)
 
     def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
-        """Charge the time up to `until`: what loops `reported` first, then compiles and phases outside them, then the `rest`.
+        """Charge the time up to `until`: what loops `reported`, then compiles and phases outside them, then the `rest`.
 
         Returns what of `reported` found no time.
         """

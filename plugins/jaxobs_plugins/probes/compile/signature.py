@@ -161,7 +161,7 @@ def container(kind: Any, data: Any, size: int) -> tuple[Value, list[str]]:
     if type(fields) is tuple and len(fields) == size and all(type(field) is str for field in fields):
         return _listed(name, list(fields)), [f".{field}" for field in fields]
     described = value_of(data)
-    text = name if data is None or type(data) is type else clipped(f"{name} of {size} with {told.text}")
+    text = name if data is None or type(data) is type else clipped(f"{name} of {size} with {described.text}")
     return Value(text, described.identity), [f"[<flat index {number}>]" for number in range(size)]
 
 

@@ -102,7 +102,9 @@ class MemoryProbe(Probe):
             job.emit(MemorySampled(device=allocator.device, **amounts, reason="", time=now()))
         elif allocator.device not in self._silent:
             self._silent.add(allocator.device)
-            job.emit(_nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD))
+            job.emit(
+                _nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD)
+            )
 
     def _in_checkpoint(self) -> bool:
         return self._job is not None and self._job.progress().in_checkpoint
