@@ -1,4 +1,4 @@
-"""Programs that a script compiles ahead of time are watched by themselves, where a launcher has attached.
+"""Watches programs that a script compiles ahead of time, without a call of the script's, under a launcher.
 
 `jax.stages.Lowered` is public, and `lowered.compile()` the one way from it to a program that can be called.
 """
@@ -18,7 +18,7 @@ from jaxobs.probe.watch.watched import Watched
 
 
 class WatchedProgram(Watched[..., Any]):
-    """A library may ask `isinstance(compiled, jax.stages.Compiled)`: the answer is that of the program."""
+    """A watched compiled program. It passes for the program in `isinstance(compiled, jax.stages.Compiled)`."""
 
     @property  # type: ignore[misc]  # object's own is an attribute
     def __class__(self) -> type:
@@ -28,7 +28,7 @@ class WatchedProgram(Watched[..., Any]):
 def watch_compiled_ahead(
     jax: ModuleType, watch: Callable[[Any], Watched[Any, Any]], executables: Executables
 ) -> Callable[[], None]:
-    """From now on `watch` what `compile()` returns. Gives what puts the method back, where it is still ours."""
+    """Let `Lowered.compile()` return watched programs. Returns what restores the method, if it is still ours."""
     lowered = jax.stages.Lowered
     original = lowered.compile
 
