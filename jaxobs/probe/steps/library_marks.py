@@ -18,7 +18,7 @@ def on_main_thread() -> bool:
 
 
 class LibraryPhase:
-    """A phase of a library, on the main thread. Within one of its name, a checkpoint or an initialisation it is none."""
+    """A phase of a library, on the main thread. Within one of its name, a checkpoint or initialisation it is none."""
 
     def __init__(self, loops: Loops, name: str, *, tentative: bool) -> None:
         self._loops = loops
