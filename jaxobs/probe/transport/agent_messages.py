@@ -1,6 +1,4 @@
-"""Handles what the agent sends: its address, log lines, requests for profiler windows, answers and its last
-snapshot.
-"""
+"""Handles the agent's messages: its address, log lines, requests for profiler windows, answers, the last snapshot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Bounds the bytes of modules and traces that wait for the agent: the ring bounds the number of events, not their
-size.
-"""
+"""Bounds the bytes of modules and traces that wait for the agent: the ring bounds only the number of events."""
 
 from __future__ import annotations
 
