@@ -122,7 +122,7 @@ class Sources:
                 thread.join(max(0.0, deadline - monotonic()))
 
     def forget_in_child(self) -> None:
-        """Let no probe run in a forked child: nothing takes its events, and threads of the parent may hold its locks."""
+        """Let no probe run in a forked child: nothing takes its events, and threads of the parent may hold locks."""
         for source in self._sources:
             source.guard.close()
 
