@@ -1,4 +1,4 @@
-"""Each collector on a thread of its own, polled at its interval: one that hangs ages alone."""
+"""Runs each collector on a thread of its own, at its interval: one that hangs makes only its own values stale."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Collecting:
     def _run(self, agent: Agent) -> None:
         self.guard.call(self._plugin.start, agent)
         if self.guard.failures:
-            return  # it could not start, and has said why
+            return  # it could not start; the guard has the reason
         while not self._stop.is_set():
             values = self.guard.call(self._collect)
             if values:
