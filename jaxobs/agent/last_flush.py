@@ -17,8 +17,8 @@ SECONDS: Final = 5.0
 ends."""
 
 GRACE_SECONDS: Final = 0.5
-"""Most seconds that the job waits for an exporter that is not worth waiting for, or may be: the first request of a
-short job to a collector on the same host takes 30 to 100 ms."""
+"""Most seconds that the job waits for an exporter that is not known to deliver: the first request of a short job to a
+collector on the same host takes 30 to 100 ms."""
 
 
 LOOK_SECONDS: Final = 0.05
