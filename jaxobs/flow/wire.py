@@ -42,7 +42,7 @@ FINISH = b"F"  # job to agent: nothing follows; the most seconds that the job wa
 LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what exporters have not delivered, by name)
 STARTED = b"S"  # agent to job, first: its process number
 VALUES = b"V"  # job to agent: send the flat values from now on; agent to job: these values
-PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
+PROFILE = b"P"  # agent to job: (seconds, keep) of a profiler window that is requested
 PAYLOAD = (
     b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
 )

@@ -29,5 +29,5 @@ def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
     ):
         remove = next((found for name in names if (found := getattr(monitoring, name, None))), None)
         if remove is not None:
-            with contextlib.suppress(AssertionError, ValueError):  # somebody cleared the listeners before us
+            with contextlib.suppress(AssertionError, ValueError):  # the listeners were cleared before
                 remove(listener)

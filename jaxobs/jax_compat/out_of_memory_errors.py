@@ -29,7 +29,7 @@ def speaks_of_memory(message: str) -> bool:
 
 
 def requested_bytes(message: str) -> int | None:
-    """How much was asked for when it failed; None where the message does not say."""
+    """The bytes of the allocation that failed; None where the message does not say."""
     found = ALLOCATION.search(message)
     if found is None:
         return None

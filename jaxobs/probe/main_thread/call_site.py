@@ -26,7 +26,7 @@ _NEW_ATTRIBUTES = sys.version_info >= (3, 12)
 
 
 class Site(NamedTuple):
-    """The instruction under way: `iteration` for a `for` that asks its iterator, or a call and the callee's names."""
+    """The instruction under way: `iteration` for a `for` that advances its iterator, or a call and its callee."""
 
     iteration: bool = False
     names: tuple[str, ...] = ()

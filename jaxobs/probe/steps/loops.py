@@ -134,7 +134,7 @@ class Loops:
         self.profiler: Any = None
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
-        """Called with an error that passes through, and the name of the watched function if one raised it."""
+        """Called with an error on its way through, and the watched function that raised it, if any; must not raise."""
         self.emit = ring.emit
         self.ring = ring
         self.checkpoints: list[object] = []

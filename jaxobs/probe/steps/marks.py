@@ -87,8 +87,7 @@ class StepMark:
 class PhaseMark:
     """A named stretch of time: `with obs.phase("checkpoint"): …`.
 
-    A tentative one marks a call that may turn out to do nothing: it counts once it is confirmed, or has lasted for
-    LASTING.
+    A tentative one marks a call that may turn out to do nothing: it counts once it is confirmed, or has lasted LASTING.
     """
 
     around: PhaseMark | None

@@ -145,7 +145,7 @@ def close_in_child() -> None:
 
 
 def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:
-    """Run the agent on a thread of the job, where a process cannot be had. Raises OSError where no thread can."""
+    """Run the agent on a thread of the job, where a process cannot be started. Raises OSError where no thread can."""
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs,), name="jaxobs-agent", daemon=True)
     try:

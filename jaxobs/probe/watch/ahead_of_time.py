@@ -1,4 +1,4 @@
-"""Watches programs that a script compiles ahead of time, without a call of the script's, under a launcher.
+"""Watches programs that a script compiles ahead of time, without `obs.watch()`, under a launcher.
 
 `jax.stages.Lowered` is public, and `lowered.compile()` the one way from it to a program that can be called.
 """

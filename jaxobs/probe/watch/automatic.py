@@ -1,4 +1,4 @@
-"""Watches every function that the script and its libraries jit, without a call of theirs, under a launcher.
+"""Watches every function that the script and its libraries jit, without `obs.watch()`, under a launcher.
 
 `jax.jit` and `jax.pmap` are public names of a module. They are replaced there by functions that do the same and watch
 the result. JAX itself refers to them by other names, which stay as they are.

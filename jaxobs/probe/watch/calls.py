@@ -1,4 +1,4 @@
-"""The state that the calls of one watched function share: what each of them ran, and what was learned to tell that.
+"""The state behind the calls of one watched function: its executables, and how arguments tell which of them ran.
 
 It is an object apart from `Watched`, because attributes of a class with `__getattr__` are looked up three times slower,
 and a call looks up a dozen.

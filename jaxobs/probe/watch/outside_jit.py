@@ -1,4 +1,4 @@
-"""Watches loops of `jax.lax` that a script runs outside jit, without a call of the script's, under a launcher.
+"""Watches loops of `jax.lax` that a script runs outside jit, without `obs.watch()`, under a launcher.
 
 Outside jit, `jax.lax.scan` and the like compile a program each, which the compile probe names by the user's line. Calls
 from the same line count as those of one function. Calls inside a trace, and from JAX itself, stay as they are.

@@ -32,7 +32,7 @@ LEAVES_LOOKED_AT = 3
 
 
 ARRAY_PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes")
-"""Packages whose arrays and numbers are asked for their attributes. Nothing of the user's types is called."""
+"""Packages whose arrays' and numbers' attributes are read. No method of the user's types is called."""
 
 
 _array_kinds: list[type] = []
@@ -41,7 +41,7 @@ user's."""
 
 
 def is_array_kind(kind: type) -> bool:
-    """Whether objects of exactly this type may be asked for their shape."""
+    """Whether the shape of objects of exactly this type may be read."""
     for known in _array_kinds:
         if kind is known:
             return True

@@ -19,7 +19,7 @@ def name_of(function: Any) -> str:
 
 
 def is_jitted(function: Any) -> bool:
-    """Whether its runs are executables of its own: it comes from `jax.jit` or the like, or was compiled ahead of time.
+    """Whether a callable runs executables of its own: it comes from `jax.jit` or the like, or was compiled ahead.
 
     A wrapper made with `functools.wraps` counts too: it has the name of what it calls.
     """

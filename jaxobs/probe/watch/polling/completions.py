@@ -4,7 +4,7 @@ The training thread never waits. One output leaf of each sampled call is kept. T
 and so does the training thread before the next call, which may donate the leaf. (A thread that sits in
 `block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two facts are measured: when a
 step's work was done, which gives the spacing of steps; and how long a run kept the device: from its own start, or the
-end of the run before it if that is later, to its end. A function without an output that can be asked is reported too.
+end of the run before it if that is later, to its end. A function without an output that can be polled is reported too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SEEN_OF_LATE = 2 * NANOSECONDS
 """Nanoseconds for which a ready output counts as recent. Samples are a second apart at most, half of it on average."""
 
 MOST_PASSED_BY = 20
-"""Calls without an output that can be asked after which sampling pauses: until then, another function's may follow."""
+"""Calls without an output to poll after which a round ends: until then a call of another function may follow."""
 
 PATIENCE = 600.0
 """Seconds after which a sample is abandoned: a device that does not finish shows as steps that do not end."""
@@ -159,7 +159,7 @@ class Completions:
             self._tell_unseen(last.loop, last.step, ended)
 
     def _pass_by(self, loop: str, step: int, ended: int) -> None:
-        """Note a call without an output that can be asked."""
+        """Note a call without an output that can be polled."""
         self._unseen = True
         self._passed_by += 1
         if ended - self.latest_ready >= SEEN_OF_LATE:  # else another function shows progress
@@ -215,7 +215,7 @@ class Completions:
             self._report(done, burst=len(done) > 1)
 
     def _next(self, done: list[Sample]) -> Sample | None:
-        """Wait for the sample that follows those in `done`. None where the loop pauses, or no output can be asked."""
+        """Wait for the sample that follows those in `done`. None where the loop pauses, or no output can be polled."""
         while not self._stop.is_set():
             if len(done) < len(self._samples):
                 if not done:

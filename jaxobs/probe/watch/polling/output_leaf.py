@@ -35,7 +35,7 @@ may have been lost before it was known which leaves are donated."""
 class OutputLeaf:
     """The way to the smallest output leaf of one watched function that lives long enough, found once.
 
-    A donated leaf is dead by the next step. If every leaf is donated, or too large to be kept, one of them is asked as
+    A donated leaf is dead by the next step. If every leaf is donated, or too large to be kept, one of them is polled as
     long as it lives: until the next call. Where it is never ready by then, the function's device time stays absent.
     """
 
@@ -87,7 +87,7 @@ class OutputLeaf:
         """Note that the leaf was ready, and measure anew the room for outputs like it. On the polling thread."""
         self._losses = 0
         if self._room is not None:
-            with contextlib.suppress(Exception):  # a device may not tell, or be gone
+            with contextlib.suppress(Exception):  # a device may not say, or be gone
                 self._room = room(leaf() if type(leaf) is weakref.ref else leaf, BURST)
 
     def lost(self) -> None:

@@ -18,7 +18,7 @@ _IS_READY = methodcaller("is_ready")
 
 
 def is_askable(value: Any) -> bool:
-    """Whether `value` is an array of JAX's own, whose methods are compiled: a user's type is never asked."""
+    """Whether `value` is an array of JAX's own, with compiled methods: a method of a user's type is never called."""
     methods = (getattr(type(value), name, None) for name in ("is_deleted", "is_ready"))
     return all(callable(method) and not isinstance(method, FunctionType) for method in methods)
 
