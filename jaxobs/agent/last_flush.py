@@ -13,8 +13,7 @@ from jaxobs.agent.exporting import Exporting
 from jaxobs.model.clock import monotonic
 
 SECONDS: Final = 5.0
-"""Least seconds that exporters have for their last turn; after these, or the job's patience if longer, the agent
-ends."""
+"""Least seconds that exporters have for their last turn; after them, or the job's longer patience, the agent ends."""
 
 GRACE_SECONDS: Final = 0.5
 """Most seconds that the job waits for an exporter that is not known to deliver: the first request of a short job to a

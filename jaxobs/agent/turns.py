@@ -8,9 +8,8 @@ from jaxobs.model.clock import monotonic
 
 EARLIEST: Final = 0.7
 LATEST: Final = 1.3
-"""Limits of the time from one turn to the next, in intervals. A turn follows the job's report, which ends what the job
-sends in each interval, so that the agent wakes up once for both. Where the report is late the turn does not wait for
-it."""
+"""Limits of the time between two turns, in intervals. A turn follows the job's report, which ends what the job sends in
+an interval, so that the agent wakes up once for both. A turn does not wait for a report that is late."""
 
 FIRST_SECONDS: Final = 0.2
 

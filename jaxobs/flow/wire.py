@@ -81,8 +81,7 @@ def count(events: Iterable[Event | StepRows]) -> int:
 def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | StepRows], list[bytes]]:
     """The events without modules and traces, and the bytes to write before them: for each of these a header and itself.
 
-    Modules and traces have megabytes, and each copy would hold the interpreter lock. `b""` takes their place in an
-    event.
+    Modules and traces have megabytes, and each copy would hold the interpreter lock. `b""` replaces them in the event.
     """
     travelling: list[Event | StepRows] = []
     pieces: list[bytes] = []

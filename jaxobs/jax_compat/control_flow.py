@@ -20,8 +20,7 @@ DISPATCH = "/jax/_src/dispatch.py"
 """The file whose function `apply_primitive` runs a primitive outside jit (in the same versions)."""
 
 FRAMES = 60
-"""Most frames searched above the listener of a compile; the call of `scan` is about the twelfth, `map`'s a few
-above."""
+"""Most frames searched above the listener of a compile; `scan` is about the twelfth, `map` a few above."""
 
 
 def control_flow_outside_jit(primitive: str, frame: FrameType | None) -> str | None:

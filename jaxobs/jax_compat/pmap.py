@@ -26,8 +26,7 @@ BETWEEN = (
     "_src/core.py", "_src/compiler.py", "_src/interpreters/pxla.py", "_src/interpreters/ad.py",
     "_src/interpreters/batching.py",
 )  # fmt: skip
-"""The only files of frames between `pmap` and what it compiles itself; what it merely runs has frames of other
-files."""
+"""The only files of frames between `pmap` and what it compiles itself; what it merely runs is below other files."""
 
 ENTRANCES = {
     "_src/pmap.py": ("pmap.<locals>.wrapped", "pmap.<locals>.lower"),

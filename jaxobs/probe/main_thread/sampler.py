@@ -29,16 +29,13 @@ SHORTEST, LONGEST = 0.03, 1.0
 """Limits of the average seconds between samples: thirty a second where they are cheap, one on a very slow machine."""
 
 BEFORE = "Python before it"
-"""Shown in place of the call in which a line waits, where Python ran in the milliseconds before it, in lines not
-seen."""
+"""Shown in place of the call in which a line waits, where Python ran just before it: in which lines is not seen."""
 
 PROMPT = 0.0003
-"""Seconds by which a sample may be late though no thread held the interpreter lock: timers and waking up take 0.1
-ms."""
+"""Seconds by which a sample may be late though the interpreter lock was free: timers and waking up take 0.1 ms."""
 
 FORCED = 0.9
-"""A sample late by this share of the switch interval, or more, got the lock because its holder was made to release
-it."""
+"""Share of the switch interval from which on a late sample got the lock because its holder was made to release it."""
 
 HELD = 0.8
 """Share of a sample's lateness for which the main thread must have run since the last sample to count as the holder."""

@@ -1,8 +1,7 @@
 """Adds up the samples of about a second by loop, line and activity: one event instead of one a sample.
 
 How long the main thread was on a processor is known exactly, as the system counts it. Samples are scaled to agree with
-that, because they are biased: a sampler that waits for a processor gets one most easily when the main thread leaves its
-own.
+that, because they are biased: a sampler short of a processor gets one most easily when the main thread leaves its own.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
 
 NAMES_TRIED = 10
-"""Most names tried for a report's directory: reports of one second need different ones, and others may take them
-all."""
+"""Most names tried for a directory: reports of one second need different ones, and others may have taken them all."""
 
 
 class DiskTooSlowError(OSError):

@@ -26,8 +26,7 @@ STARTER_PATIENCE = 10.0
 """Seconds to wait for the process that forks the agent. It takes 12 ms on an idle machine with two cores."""
 
 FAREWELL_SECONDS = 0.2
-"""Most seconds to wait for the end of an agent's thread after the pipe's: it takes milliseconds, or hangs in an
-exporter."""
+"""Most seconds to wait for an agent's thread after the end of its pipe: it takes milliseconds, or an exporter hangs."""
 
 _starting = threading.RLock()
 _guards_forks = False

@@ -36,8 +36,7 @@ ARRAY_PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes")
 
 
 _array_kinds: list[type] = []
-"""Types of these packages met so far. A list, because a set would call `__hash__` of a type, which may be the
-user's."""
+"""Types of these packages met so far. A list: a set would call `__hash__` of a type, which may be the user's."""
 
 
 def is_array_kind(kind: type) -> bool:

@@ -9,9 +9,8 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import UNMARKED
 
 MAIN_THREAD_SILENT = 10 * NANOSECONDS
-"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains. A
-thread that prepares input beside slower steps of the main thread is followed until the next of them, and never
-again."""
+"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
+One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
 
 
 class UnmarkedCalls:

@@ -1,8 +1,7 @@
 """How large an output may be for a reference to it to be kept until the device is done with it.
 
 Until then the device needs its memory anyway. Keeping it costs the time between the moment it is ready and the poll
-that sees this: at most 3 % of the run, or 50 ms. For so long the job may lack that memory, if it has released the
-output.
+that sees this: at most 3 % of the run, or 50 ms. For so long a job that has released the output lacks its memory.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
 from jaxobs.probe.watch.polling.readiness import is_ready
 
 SURE_SPACING = 0.05
-"""Share of the time between a burst's first and last end by which both together may be off for the first to be
-reported."""
+"""Share of the time between a burst's first and last end by which both may be off together for the first to count."""
 
 
 @dataclass(slots=True)
