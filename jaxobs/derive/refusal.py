@@ -118,7 +118,7 @@ def _fields(event_type: type[Event]) -> _Fields:
 
 _FIELDS = {event_type: _fields(event_type) for event_type in EVENT_TYPES}
 _SEEN: dict[type, set[tuple[type, ...]]] = {event_type: set() for event_type in EVENT_TYPES}
-"""Combinations of field classes that passed the check, by event type: most of thousands of events a second are alike."""
+"""Combinations of field classes that passed the check, by event type: most of the many events a second are alike."""
 
 
 def in_turn(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:

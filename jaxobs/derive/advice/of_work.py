@@ -29,8 +29,8 @@ DONATION_BYTES = 64 * 2**20
 class _Products:
     """Compute-bound matrix products of one function.
 
-    `single` (in float32 or TensorFloat-32) and `all` are FLOPs a second times share of wall time. `share` is the least
-    share of wall time that the products in `single` take.
+    `single` (in float32 or TensorFloat-32) and `all` are FLOPs per second of wall time. `share` is the least share of
+    wall time that the products in `single` take.
     """
 
     single: float = 0.0
