@@ -23,8 +23,8 @@ settled at another rate. No interval from within two runs includes that (Kaliber
 Reasonable Time, ISMM 2013)."""
 
 FEWEST: Final = 5
-"""Least values of each sample. By chance all five of one lie above or below all five of the other in 2 orders of 252, less
-than the 1 % that CONFIDENCE allows; with four values the chance is larger."""
+"""Least values of each sample. By chance all five of one lie above or below all five of the other in 2 orders of 252,
+less than the 1 % that CONFIDENCE allows; with four values the chance is larger."""
 
 MOST_CORRELATED: Final = 0.9
 """Largest correlation of neighbours that is assumed: with 1 no value would count."""

@@ -17,8 +17,8 @@ SAME_SHARE: Final = 0.05
 """Least share of the FLOPs that must change their type to be a finding."""
 
 IN_PROPORTION: Final = 0.1
-"""Share by which the growth of FLOPs may differ from that of the batch and still be explained by it: some FLOPs, such as
-an optimiser's, do not grow with the batch."""
+"""Share by which the growth of FLOPs may differ from that of the batch and still be explained by it: some FLOPs, such
+as an optimiser's, do not grow with the batch."""
 
 SMALL_FUNCTION: Final = 0.05
 """Share of all FLOPs below which a function explains nothing and is left out."""
