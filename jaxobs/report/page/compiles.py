@@ -1,4 +1,4 @@
-"""What was compiled, what was compiled again and why, newest first."""
+"""The section of compilations: what was recompiled and why, the newest compiles, and the compiled functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FUNCTIONS: Final = 40
 
 
 def compilations(view: View) -> Element | None:
-    """None where nothing was compiled."""
+    """The section; None where nothing was compiled."""
     rows = columns.functions(view.document)
     if not rows:
         return None

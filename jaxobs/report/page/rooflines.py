@@ -1,4 +1,4 @@
-"""The roofline of a snapshot: its roofs, its executables and the largest operations, and both as tables."""
+"""The section of the roofline: a chart of roofs, executables and large operations, and tables of the latter two."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, duration, percent
 
 _ROWS: Final = 40
-"""Of each table; the rest are in the snapshot."""
+"""Rows of each table; the rest are in the snapshot."""
 
 _LEAST_SHARE: Final = 0.002
-"""Of device time: operations that take less are in the table, and would stretch the axes of the drawing."""
+"""Share of device time below which an operation is not drawn, as it would stretch the axes; the table has it."""
 
 
 def nearness(view: View) -> Element | None:
-    """None where nothing was compiled."""
+    """The section; None where no executable or operation is known."""
     executables, operations = view.document.get("executables") or [], view.document.get("operations") or []
     if not executables and not operations:
         return None
@@ -49,7 +49,7 @@ def nearness(view: View) -> Element | None:
 
 
 def roofs_of(document: Document) -> list[Roof]:
-    """Each kind of device once, with the element types that were seen."""
+    """The roofs of each kind of device, for the element types that were seen."""
     found: dict[tuple[str, str], Roof] = {}
     for device in document.get("devices") or ():
         for roof in device.get("roofs") or ():
@@ -61,7 +61,7 @@ def roofs_of(document: Document) -> list[Roof]:
 
 
 def points_of(document: Document) -> list[Point]:
-    """What has an intensity and a measured time: executables, and operations in profiler windows."""
+    """The executables and operations with a known intensity and a measured time, as points."""
     executables, operations = document.get("executables") or [], document.get("operations") or []
     return [*_executables(executables), *_operations(operations)]
 
@@ -115,7 +115,7 @@ def _operations(rows: Sequence[Row]) -> Iterator[Point]:
 
 
 def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:
-    """A sentence for each thing that the roofline lacks."""
+    """A sentence for each thing that is missing from the roofline."""
     if not points:
         yield "No executable has a known intensity and a measured time yet."
     if not any(device.get("roofs") for device in document.get("devices") or ()):
