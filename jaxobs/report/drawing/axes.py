@@ -111,7 +111,7 @@ _ROOM_OF_A_LABEL: Final = 5.0
 
 
 def bands(positions: Sequence[float], most: int, first: float, last: float) -> list[tuple[int, float, float]]:
-    """Bands in which points at ascending `positions` can be pointed at: (index of the point, start, end), at most `most`.
+    """Bands in which points at ascending `positions` are pointed at: (index of the point, start, end), at most `most`.
 
     The bands lie side by side from `first` to `last`.
     """
