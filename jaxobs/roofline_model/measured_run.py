@@ -96,7 +96,7 @@ class Roofline:
         return roofline_html(self.to_dict(), [one for one in roofs if one is not None])
 
     def _other_types(self) -> list[str]:
-        """Where the device multiplies float32 in another type, which."""
+        """A line that names the types in which the device multiplies float32, where they are others."""
         if not self.cost.matrix_flops_by_type.keys() & {"float32", "complex64"}:
             return []
         run = run_on(self.cost, self.peaks).executed_matrix_flops_by_type
@@ -154,7 +154,7 @@ def measured_run(
 
 
 def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
-    """What the bound time leaves out; nothing where there is no bound, which then says so itself."""
+    """What the bound time leaves out; empty where there is no bound, which has a reason of its own."""
     if bound.seconds is None:
         return []
     reasons = [*work.inexact_reasons, *(f"{name} is unmodelled" for name in work.unmodelled)]

@@ -1,4 +1,4 @@
-"""Model and hardware FLOPs utilisation: matrix work over wall time and the matrix peak."""
+"""Model and hardware FLOPs utilisation: matrix FLOPs over wall time and the matrix peak."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxobs.roofline_model.known_values import typed_seconds, usable
 
 
 class Utilization(NamedTuple):
-    """Share of the matrix peak that the matrix FLOPs took: of the model (MFU), and of all that ran (HFU)."""
+    """The share of the matrix peak that matrix FLOPs reached: those of the model (MFU), and all that ran (HFU)."""
 
     mfu: float | None
     hfu: float | None
@@ -23,8 +23,8 @@ def model_flops_utilization(
 ) -> Utilization:
     """MFU and HFU over wall time (PaLM, arXiv:2204.02311, appendix B; HFU counts rematerialised work too).
 
-    Each element type's FLOPs are set against its own peak, that of the type the program asked for; those in float32 whose
-    precision it left to the device, against the peak of what the device takes for it.
+    The FLOPs of each element type are compared with the peak of that type, as the program asked for it; float32 FLOPs
+    whose precision the program left to the device, with the peak of the type that the device runs them in.
 
     Args:
         cost: Work on one device in `seconds`.
