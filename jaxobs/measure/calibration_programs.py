@@ -28,9 +28,10 @@ _CACHES_COVERED = 8
 """A set eight times the last-level cache leaves at most an eighth of it there."""
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 _NARROW = ("float8_e4m3fn", "float8_e5m2", "int8", "int4")
-"""Timed where the compiled product runs in them. `float8` peaks of datasheets are of either 8-bit float."""
+"""Types that are timed only where the compiled product runs in them. `float8` peaks of datasheets hold for either 8-bit
+float."""
 _ACCUMULATED = {"float8": "float32", "int": "int32"}
-"""By how the type's name begins: a result of its own type would round, or overflow."""
+"""Type of a product's result, by how the name of its type begins: one of the same type would round, or overflow."""
 _TILE = 512
 _CHAINS = 8
 """Independent chains of multiply-adds: eight hide a latency of four cycles of two units."""
@@ -38,17 +39,17 @@ _CHAINS = 8
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One thing to time. `prepare` makes its data; what it returns runs it once, to completion."""
+    """A program to time. `prepare` makes its data and returns a function that runs it once, to completion."""
 
     group: Group
     dtype: str
     size: int
     """Rows of the matrices, elements of the array, or bytes of the working set."""
     work: float
-    """FLOP, results or bytes a call."""
+    """FLOP, results or bytes of one call."""
     prepare: Callable[[], Callable[[], None]]
     compiled: Callable[[], Any] | None = None
-    """The executable, for a type that the compiler may run in another; None where it would not."""
+    """Gives the executable of a program that the compiler may run in another type; None where it never does."""
 
     @property
     def title(self) -> str:
@@ -58,7 +59,7 @@ class Program:
 
 
 def programs(platform: str) -> list[Program]:
-    """All of them, for a backend: `cpu`, or any other, taken for an accelerator of 8 GiB or more."""
+    """All programs for a backend: `cpu`, or any other, which is taken for an accelerator of 8 GiB or more."""
     return _processor_programs(_last_level_cache()) if platform == "cpu" else _accelerator_programs()
 
 
@@ -74,7 +75,7 @@ def _processor_programs(last_level_cache: int) -> list[Program]:
 
 
 def _accelerator_programs() -> list[Program]:
-    """Large enough that launches are no part of it: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
+    """Programs so large that launching takes no time beside them: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
     found = [_empty()]
     found += [
         _matrix(dtype, size)
@@ -92,13 +93,16 @@ def _accelerator_programs() -> list[Program]:
 
 
 def working_sets(last_level_cache: int) -> list[int]:
-    """Bytes: 64 KiB, each four times the one before, to eight times the last-level cache, at most 512 MiB."""
+    """Working sets in bytes: from 64 KiB, each four times the one before, to eight times the last-level cache.
+
+    The largest is at least 1 MiB and at most 512 MiB.
+    """
     largest = min(_LARGEST_SET, max(_CACHES_COVERED * last_level_cache, _MEBIBYTE))
     return [*takewhile(lambda size: size < largest, (_SMALLEST_SET * 4**step for step in count())), largest]
 
 
 def _last_level_cache() -> int:
-    """Bytes of the largest cache the system tells of; 32 MiB, a small server's, where it tells of none."""
+    """Bytes of the largest cache that the system reports; 32 MiB, a small server's, where it reports none."""
     found = [0]
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = entry.read_text(encoding="utf-8").strip()
@@ -126,7 +130,7 @@ def _matrix_of_noise(size: int, dtype: str, shift: int) -> jax.Array:
 def _in_place(
     body: Callable[..., jax.Array], times: int, data: Callable[[], tuple[jax.Array, ...]]
 ) -> Callable[[], Callable[[], None]]:
-    """`body` over and over in one executable, its first argument updated in place; compiled once."""
+    """A `prepare` for `body` run `times` times in one executable, compiled once, with its first argument in place."""
 
     def repeated(state: jax.Array, *rest: jax.Array) -> jax.Array:
         result: jax.Array = jax.lax.fori_loop(0, times, lambda _, value: body(value, *rest), state)
@@ -137,7 +141,7 @@ def _in_place(
     def prepare() -> Callable[[], None]:
         state, *rest = data()
         held = [state]
-        del state  # or the first call would find its buffer still in use, and not update it in place
+        del state  # else the first call would find its buffer still in use, and not update it in place
 
         def run() -> None:
             held[0] = compiled(held[0], *rest)
@@ -180,7 +184,7 @@ def _matrix(dtype: str, size: int) -> Program:
 
 
 def _vector(dtype: str, elements: int, links: int, times: int) -> Program:
-    """Chains of multiply-adds on each element, and their sum."""
+    """Chains of multiply-adds on each element, and the sum of the chains."""
 
     def body(x: jax.Array, factor: jax.Array) -> jax.Array:
         chains = [x] + [x + chain / _CHAINS for chain in range(1, _CHAINS)]
