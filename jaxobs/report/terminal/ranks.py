@@ -29,7 +29,7 @@ class Observed:
 
 
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
-    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has no such loop."""
+    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
     rows = [_row(rank, loop) for rank in ranks]
     runs = {row["run"] for row in rows}
     for run in runs:
