@@ -123,14 +123,14 @@ def measured_run(
     peaks: Peaks,
 ) -> Roofline:
     """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
-    near = efficiency(bound, seconds)
+    reached = efficiency(bound, seconds)
     lower = _lower_bound_reasons(work, bound)
     complete = work.exact and not work.unmodelled and bound.knows_large_parts
     verdict = of_executable(bound, seconds, samples, complete=complete)
     reasons = (
-        near.reason,
+        reached.reason,
         "a lower bound: " + "; ".join(lower) if lower else None,
-        peaks.reason if near.value is None else None,
+        peaks.reason if reached.value is None else None,
     )
     known = work.flops > 0
     return Roofline(
@@ -139,8 +139,8 @@ def measured_run(
         spread_seconds=spread,
         achieved_flops_per_second=work.flops / seconds if known else None,
         attainable_flops_per_second=work.flops / bound.seconds if known and bound.seconds else None,
-        efficiency=near.value,
-        bound=near.limit,
+        efficiency=reached.value,
+        bound=reached.limit,
         bottleneck=verdict.label,
         confidence=verdict.confidence,
         runner_up=verdict.runner_up,

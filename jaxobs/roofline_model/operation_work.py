@@ -109,11 +109,11 @@ class Work:
         """Figures for JSON. Rates, efficiency and the share of `busy` are of charged time, which `seconds` is."""
         known = bool(self.bounds)
         bound = total_bound(self.bounds)
-        near = self.efficiency(busy)
+        reached = self.efficiency(busy)
         flops, seconds = self.cost.flops, self.seconds
         reasons = list(self.reasons)
-        if near.reason and near.reason not in reasons and known:
-            reasons.append(near.reason)
+        if reached.reason and reached.reason not in reasons and known:
+            reasons.append(reached.reason)
         return {
             "seconds": seconds,
             "self_seconds": self.self_seconds,
@@ -127,9 +127,9 @@ class Work:
             "achieved_flops_per_second": flops / seconds if known and flops and seconds else None,
             "achieved_bytes_per_second": self.cost.bytes / seconds if known and seconds else None,
             "bound_seconds": bound.seconds,
-            "efficiency": near.value if known else None,
-            "efficiency_reason": near.reason if known else None,
-            "bound": near.limit if known else None,
+            "efficiency": reached.value if known else None,
+            "efficiency_reason": reached.reason if known else None,
+            "bound": reached.limit if known else None,
             "unmodelled_seconds": self.unmodelled_seconds,
             "exact": self.cost.exact if known else None,
             "unmodelled": list(self.cost.unmodelled),

@@ -35,11 +35,11 @@ def model_flops_utilization(
     """
     missing: list[str] = []
     asked = peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision)
-    repeated = peaks.types_run_in(
+    rematerialized_flops = peaks.types_run_in(
         cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
     )
     hardware = typed_seconds("matrix", asked, peaks.matrix_peak, missing)
-    again = typed_seconds("rematerialised matrix", repeated, peaks.matrix_peak, missing)
+    rematerialized = typed_seconds("rematerialised matrix", rematerialized_flops, peaks.matrix_peak, missing)
     wall = usable(seconds)
     if missing:
         return Utilization(None, None, "no peak for " + ", ".join(dict.fromkeys(missing)))
@@ -47,7 +47,7 @@ def model_flops_utilization(
         return Utilization(None, None, "no matrix work was counted")
     if wall is None:
         return Utilization(None, None, f"the wall time is no positive number: {seconds} s")
-    model: float | None = hardware - (again or 0.0)
+    model: float | None = hardware - (rematerialized or 0.0)
     if model_flops is not None:
         model = hardware * model_flops / cost.matrix_flops if usable(model_flops) else None
     mfu, hfu = usable(model / wall if model is not None else None), usable(hardware / wall)

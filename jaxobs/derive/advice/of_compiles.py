@@ -46,7 +46,7 @@ REMEDIES = {
 
 
 @dataclass(slots=True)
-class _Again:
+class _Recompiled:
     """Recompilations of one function by one cause and argument."""
 
     cause: str
@@ -71,72 +71,72 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
     """
     if facts.age is None:
         return
-    little: dict[str, list[_Again]] = {}
+    minor: dict[str, list[_Recompiled]] = {}
     for function, compiled in facts.functions.items():
-        again = _by_cause(compiled)
-        if again and _seconds(again) < LEAST_SAVED * facts.age:
-            little[function] = again
-        elif again:
+        groups = _by_cause(compiled)
+        if groups and _seconds(groups) < LEAST_SAVED * facts.age:
+            minor[function] = groups
+        elif groups:
             yield _finding(
                 {"function": function},
-                f"`{function}` was compiled again {_whole(again)}{_why(again)}",
-                again,
+                f"`{function}` was compiled again {_whole(groups)}{_why(groups)}",
+                groups,
                 facts.age,
             )
-    if len(little) > 1:
-        most = sorted(little.items(), key=lambda pair: -_seconds(pair[1]))
-        all_of_them = [group for _, again in most for group in again]
+    if len(minor) > 1:
+        ranked = sorted(minor.items(), key=lambda pair: -_seconds(pair[1]))
+        all_of_them = [group for _, groups in ranked for group in groups]
         named_ones = [
-            f"`{function}` {_whole(again)}{_why(again)}" for function, again in most[:MOST_FUNCTIONS]
+            f"`{function}` {_whole(groups)}{_why(groups)}" for function, groups in ranked[:MOST_FUNCTIONS]
         ]
-        rest = len(most) - MOST_FUNCTIONS
+        rest = len(ranked) - MOST_FUNCTIONS
         yield _finding(
             {},
-            f"{count(len(most))} functions were compiled again, {duration(_seconds(all_of_them))} in all: "
+            f"{count(len(ranked))} functions were compiled again, {duration(_seconds(all_of_them))} in all: "
             + "; ".join([*named_ones, *([f"{count(rest)} more"] if rest > 0 else [])]),
-            [group for _, again in most[:MOST_FUNCTIONS] for group in again[:1]],
+            [group for _, groups in ranked[:MOST_FUNCTIONS] for group in groups[:1]],
             facts.age,
             _seconds(all_of_them),
         )
 
 
 def _finding(
-    subject: dict[str, str], sentence: str, again: list[_Again], age: float, lost: float | None = None
+    subject: dict[str, str], sentence: str, groups: list[_Recompiled], age: float, lost: float | None = None
 ) -> Finding:
-    """A finding with the remedies of `again`. `lost`: its seconds, where they are not those of `again` alone."""
-    remedies = dict.fromkeys(group.remedy for group in again[:MOST_CAUSES])
-    return Finding(subject, sentence, "; ".join(remedies), 1.0, min(1.0, (lost or _seconds(again)) / age))
+    """A finding with the remedies of `groups`. `lost`: its seconds, where they are not those of `groups` alone."""
+    remedies = dict.fromkeys(group.remedy for group in groups[:MOST_CAUSES])
+    return Finding(subject, sentence, "; ".join(remedies), 1.0, min(1.0, (lost or _seconds(groups)) / age))
 
 
-def _seconds(again: list[_Again]) -> float:
-    return sum(group.seconds for group in again)
+def _seconds(groups: list[_Recompiled]) -> float:
+    return sum(group.seconds for group in groups)
 
 
-def _whole(again: list[_Again]) -> str:
-    together = " in all" if len(again) > 1 or again[0].count > 1 else ""
-    return f"{times(sum(group.count for group in again))}, {duration(_seconds(again))}{together}"
+def _whole(groups: list[_Recompiled]) -> str:
+    together = " in all" if len(groups) > 1 or groups[0].count > 1 else ""
+    return f"{times(sum(group.count for group in groups))}, {duration(_seconds(groups))}{together}"
 
 
-def _why(again: list[_Again]) -> str:
-    if len(again) == 1:
-        return f", {again[0].because}"
+def _why(groups: list[_Recompiled]) -> str:
+    if len(groups) == 1:
+        return f", {groups[0].because}"
     causes = [
-        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in again[:MOST_CAUSES]
+        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in groups[:MOST_CAUSES]
     ]
-    if len(again) > MOST_CAUSES:
-        causes.append(f"the rest for {len(again) - MOST_CAUSES} more such reasons")
+    if len(groups) > MOST_CAUSES:
+        causes.append(f"the rest for {len(groups) - MOST_CAUSES} more such reasons")
     return f": {', '.join(causes)}"
 
 
-def _by_cause(compiled: FunctionView) -> list[_Again]:
+def _by_cause(compiled: FunctionView) -> list[_Recompiled]:
     """A function's recompilations by known cause and argument, if frequent or long enough; the longest in all first."""
-    groups: dict[tuple[str, str], _Again] = {}
+    groups: dict[tuple[str, str], _Recompiled] = {}
     of_cause: defaultdict[str, float] = defaultdict(float)
     for row in compiled.recompilations:
         if row.cause not in REMEDIES or not row.count or not row.seconds:
             continue
         argument = row.argument.value or ""
-        group = groups.setdefault((row.cause, argument), _Again(row.cause, argument, row))
+        group = groups.setdefault((row.cause, argument), _Recompiled(row.cause, argument, row))
         group.count += row.count
         group.seconds += row.seconds
         of_cause[row.cause] += row.count

@@ -81,8 +81,8 @@ class Devices:
             (device_metrics.DEVICE_CLOCK, {name: each.clock_ratio for name, each in known.items()}),
         ):
             self._series.replace(metric, (((name,), value) for name, value in values.items()))
-        held = (((name, reason), 1.0) for name, each in known.items() for reason in each.reasons or ())
-        self._series.replace(device_metrics.DEVICE_THROTTLED, held)
+        throttled = (((name, reason), 1.0) for name, each in known.items() for reason in each.reasons or ())
+        self._series.replace(device_metrics.DEVICE_THROTTLED, throttled)
 
     def views(
         self, memory: Memory, loops: Iterable[LoopView], executables: Iterable[ExecutableView]

@@ -48,11 +48,11 @@ class Observation:
     def source_reported(self, event: SourceReported) -> None:
         require(is_amount(event.seconds), "time spent that is no duration")
         name = event.source
-        if (held := self._sources.get(name)) is not None and held.kind != event.kind:
+        if (previous := self._sources.get(name)) is not None and previous.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
-            held = self._sources.get(name)
+            previous = self._sources.get(name)
         self._sources[name] = event
-        if held is not None and held[:-1] == event[:-1]:
+        if previous is not None and previous[:-1] == event[:-1]:
             return  # nothing but the time of the report is new
         self._series.set(process_metrics.SOURCE_UP, (name,), is_up(event))
         self._series.total(process_metrics.SOURCE_SECONDS, (name,), event.seconds)

@@ -187,14 +187,16 @@ def _operation(seen: Seen, busy: float) -> OperationView:
 
 def _figures(work: Work, busy: float) -> dict[str, Any]:
     """The values of the fields of `WorkView`."""
-    every = work.figures(busy)
-    why = every["reason"] or "no floating-point work or no byte of device memory in it"
-    near = every["efficiency"]
-    return {name: figure(every[name], why) for name in _FIGURES} | {
-        "seconds": every["seconds"],
-        "self_seconds": every["self_seconds"],
-        "efficiency": Figure(near, every["efficiency_reason"] or (why if near is None else None)),
-        "reason": every["reason"],
+    figures = work.figures(busy)
+    why = figures["reason"] or "no floating-point work or no byte of device memory in it"
+    efficiency = figures["efficiency"]
+    return {name: figure(figures[name], why) for name in _FIGURES} | {
+        "seconds": figures["seconds"],
+        "self_seconds": figures["self_seconds"],
+        "efficiency": Figure(
+            efficiency, figures["efficiency_reason"] or (why if efficiency is None else None)
+        ),
+        "reason": figures["reason"],
     }
 
 

@@ -28,8 +28,8 @@ def figure(title: str, name: str, write: Callable[[float], str], part: str = "")
     """A column of the number `row[name]`, or of `row[part][name]`, as `write` formats it."""
 
     def value(row: Row) -> float | None:
-        held = row.get(part) or {} if part else row
-        found: float | None = held.get(name)
+        values = row.get(part) or {} if part else row
+        found: float | None = values.get(name)
         return found
 
     return Column(title, lambda row: absent(value(row), write), value=value)

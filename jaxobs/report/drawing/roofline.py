@@ -71,9 +71,11 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
         [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, _LEFT, _RIGHT
     )
     low, high = across.ends
-    near = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
+    roof_rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
     attainable = [point.attainable for point in points if point.attainable]
-    up = LogScale.around([*(point.rate for point in points), *attainable, *near], _MARGIN, _BOTTOM, _TOP)
+    up = LogScale.around(
+        [*(point.rate for point in points), *attainable, *roof_rates], _MARGIN, _BOTTOM, _TOP
+    )
     largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
     return tag(
         "svg",

@@ -121,12 +121,12 @@ def _areas(
     """Areas of the layers, each on top of those before it, and level within a stretch, as no more is known of it."""
     stretches = list(pairwise(f"{x:.2f}" for x in across))
     below = [0.0] * len(stretches)
-    back = _steps(stretches, below)
+    lower = _steps(stretches, below)
     for name, layer in zip(names, layers, strict=True):
         above = [low + share for low, share in zip(below, layer, strict=True)]
-        there = _steps(stretches, above)
-        yield tag("polygon", class_=f"area is-{name}", points=" ".join([*there, *reversed(back)]))
-        below, back = above, there
+        upper = _steps(stretches, above)
+        yield tag("polygon", class_=f"area is-{name}", points=" ".join([*upper, *reversed(lower)]))
+        below, lower = above, upper
 
 
 def _steps(stretches: Sequence[tuple[str, str]], heights: Sequence[float]) -> list[str]:

@@ -91,7 +91,7 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
 
 def _operations(rows: Sequence[Row]) -> Iterator[Point]:
     for row in rows:
-        intensity, rate, near = (
+        intensity, rate, efficiency = (
             row.get("intensity"),
             row.get("achieved_flops_per_second"),
             row.get("efficiency"),
@@ -104,13 +104,13 @@ def _operations(rows: Sequence[Row]) -> Iterator[Point]:
             str(row["scope"]) if row.get("scope") else None,
             last_name(row.get("source")),
             f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}",
-            f"efficiency {percent(near)}" if near is not None else None,
+            f"efficiency {percent(efficiency)}" if efficiency is not None else None,
             f"limited by {label}" if label != "unknown" else None,
             f"{percent(row['share'])} of device time" if row.get("share") is not None else None,
         ]
         yield Point(
             str(row.get("operation")), "operation", intensity, rate, row.get("share") or 0.0, label,
-            "\n".join(line for line in lines if line), rate / near if near else None,
+            "\n".join(line for line in lines if line), rate / efficiency if efficiency else None,
         )  # fmt: skip
 
 

@@ -149,10 +149,10 @@ def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
     for letter, point in named:
         if letter == _MORE:
             continue
-        near = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
+        reached = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
         name = cut(point.name, room)
         yield (
             Span(f"{letter} ", point.bottleneck),
             Span(f"{name:<{room}}"),
-            Span(f"{near:>8} {point.bottleneck}", "quiet"),
+            Span(f"{reached:>8} {point.bottleneck}", "quiet"),
         )
