@@ -30,7 +30,7 @@ from jaxobs.model.figure import Figure, figure
 
 
 class Rooms(Protocol):
-    """What a snapshot is made of."""
+    """The rooms of state that a snapshot is made from; the fold has them."""
 
     series: Series
     clock: ClockAnchor

@@ -25,7 +25,7 @@ class Cause(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a finding by itself makes the second run, compared with the first; `open` where that depends."""
+    """Whether a finding by itself makes the second run slower or faster than the first; `open`: it may do either."""
 
     SLOWER = "slower"
     FASTER = "faster"

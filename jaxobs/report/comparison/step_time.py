@@ -40,7 +40,7 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
 
 
 def verdict(time: StepTime) -> str:
-    """What became of the step time in words: `slower`, `faster`, `within the noise` or `cannot be told`."""
+    """The verdict on a step time: `slower`, `faster`, `within the noise` or `cannot be told`."""
     if time.change is None:
         return "cannot be told"
     if not time.change.beyond(math.log1p(RUN_TO_RUN)):

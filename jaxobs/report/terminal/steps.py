@@ -19,7 +19,7 @@ _LEAST_SHARE: Final = 0.005
 """Share below which a part has no bar: it would round to 0 %."""
 
 _LONGEST_BAR: Final = 60
-"""Columns: a longer bar is no easier to read."""
+"""Most columns of a bar: a longer one is no easier to read."""
 
 _HOST_LINES: Final = 4
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
