@@ -17,8 +17,8 @@ LINES = 2
 """Lines of code named in a sentence about where the main thread is."""
 
 MOST_UNTIMED = 0.05
-"""Largest share of time in which the device's work may be unknown, executables that were timed aside: the error of
-sampled device times. Where more is unknown, the device may work during the wait, and then loading ahead gives nothing
+"""Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
+of sampled device times. Where more is unknown, the device may work during the wait, and then loading ahead gives nothing
 back."""
 
 SMALL_OPERATION = 50e-6
