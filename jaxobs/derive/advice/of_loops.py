@@ -18,8 +18,8 @@ LINES = 2
 
 MOST_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
-of sampled device times. Where more is unknown, the device may work during the wait, and then loading ahead gives nothing
-back."""
+of sampled device times. Where more is unknown, the device may work during the wait, and then loading ahead gives
+nothing back."""
 
 SMALL_OPERATION = 50e-6
 """Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
