@@ -1,4 +1,4 @@
-"""Ranks beside each other, and the one that lags."""
+"""The table of ranks, and which of them lags."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from jaxobs.report.page.view import View
 from jaxobs.report.units import count, duration, percent, rough_percent
 
 LAGS: Final = 0.1
-"""Of all ranks' time, that one rank costs the others: the threshold of the alert JaxRankLags in deploy/prometheus."""
+"""Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
 
 LAGGING: Final = "◀ lags"
 GONE: Final = "✗"
-"""Behind the number of a rank of which there is nothing new."""
+"""Marks a rank of which nothing new is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known of one rank now. `problem` says in one line why nothing newer is."""
+    """What is known of one rank now. `problem` says in one line why nothing newer is known."""
 
     address: str
     document: Document
@@ -29,7 +29,7 @@ class Observed:
 
 
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
-    """A row for each rank, in their order. `loop`: whose figures; a rank that has none so named shows its main one."""
+    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
     rows = [_row(rank, loop) for rank in ranks]
     runs = {row["run"] for row in rows}
     for run in runs:
@@ -43,10 +43,10 @@ def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[s
 
 
 def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
-    """What each rank of one run costs the others, as a share of time: 0 and less where it costs nothing.
+    """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
 
-    In collectives all ranks wait for the slowest, so it is the one that waits least; where communication is not known,
-    the one that spends more than the mean on its input and on its host (docs/how_it_works/bottlenecks.md).
+    In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
+    the one that spends more than the mean on its input and its host (docs/how_it_works/bottlenecks.md).
     """
     if len(shares) < 2:
         return [0.0] * len(shares)
@@ -73,7 +73,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
-    """The columns in which some row has something to say; run and host where they differ."""
+    """The columns of the table; those of run and host only where they differ."""
     runs, hosts = {row["run"] for row in rows if row["run"]}, {row["host"] for row in rows if row["host"]}
     yield Column("rank", _name, text=True, value=lambda row: row["rank"])
     if len(runs) > 1:
