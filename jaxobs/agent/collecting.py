@@ -19,6 +19,7 @@ class Collecting:
         self.guard = guard
         self._received = received
         self._stop = threading.Event()
+        self._pause = Collector.interval
         self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
@@ -36,10 +37,11 @@ class Collecting:
             values = self.guard.call(self._collect)
             if values:
                 self._received(values)
-            self._stop.wait(float(self._plugin.interval))
+            self._stop.wait(self._pause)
         self.guard.call(self._plugin.stop)
 
     def _collect(self) -> list[Measured]:
+        self._pause = float(self._plugin.interval)  # under the guard: it may be a property of the plugin's
         values = list(self._plugin.collect())
         self.guard.idle_reason = str(self._plugin.reason)
         return values

@@ -74,7 +74,7 @@ class Exporting:
         with self._news:
             self._snapshot = snapshot
             if self._failed:  # its thread does not export
-                self._dropped += sum(1 for _ in events) + sum(1 for _ in spans)
+                self._dropped += self.takes_events * sum(1 for _ in events) + sum(1 for _ in spans)
                 return
             before = len(self._events) + len(self._spans)
             added = 0

@@ -125,7 +125,8 @@ class Service:
         while not ended:
             self._slices()
             for kind, body in waiting:
-                finish = self._take(kind, body) or finish
+                patience = self._take(kind, body)
+                finish = finish if patience is None else patience
             self._acknowledge(waiting)
             waiting = []
             if finish is not None:  # nothing follows, and the job waits

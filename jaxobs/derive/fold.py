@@ -24,7 +24,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process.observation import Observation, run_attributes
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
-from jaxobs.derive.refusal import described, in_turn, require_types
+from jaxobs.derive.refusal import described, in_turn, require, require_types
 from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
@@ -141,7 +141,13 @@ class Fold:
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows) if followed.rows else ():
             self.executables.runs.release(steps.runs)
-            self.loops.named(steps.loop).inferred = True
+            try:
+                self.loops.named(steps.loop).inferred = True
+            except ValueError as error:  # there are too many loops: its calls are counted, and belong to none
+                self.series.refusals.note(f"{steps.loop}: {error}")
+                for run, calls in steps.runs.items():
+                    self.executables.runs.ran(run, calls)
+                continue
             self._fold_steps(steps, followed.saved)
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
@@ -286,6 +292,7 @@ class Fold:
         self.profiles.loop_ended(event)
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
+        require(event.end >= event.start, "a phase of negative duration")
         if event.inside is None:
             checkpoint = event.phase == CHECKPOINT
             self.loops.inferred.phase_ended(event.start, event.end, checkpoint=checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
     if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
         return f"{name}.metrics is not a tuple of Metric but {shown(metrics)}"
     interval: Any = plugin.interval if isinstance(plugin, Collector) else 1.0
-    if not isinstance(interval, int | float) or isinstance(interval, bool) or not interval > 0:
+    if not isinstance(interval, int | float) or isinstance(interval, bool) or not 0 < interval < math.inf:
         return f"{name}.interval is not a positive number of seconds but {shown(interval)}"
     if plugin.settings is not None and not _is_pydantic_model(plugin.settings):
         return (

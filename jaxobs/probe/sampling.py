@@ -38,7 +38,7 @@ class Sampling:
                 return
             turns.replaced = True
             self._cpu_before += turns.cpu_seconds
-            turns = None
+            self._turns = turns = None
         if turns is None:
             turns = _Turns(self._samples, self._hanging)
             try:

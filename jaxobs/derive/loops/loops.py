@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.found.inferred import InferredLoops
 from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
@@ -59,8 +61,9 @@ class Loops:
 
     def place_recorded(self) -> None:
         """No loop will be found any more for the values that wait for one."""
-        for event in list(self._unplaced.values()):
-            self.recorded(event)
+        with contextlib.suppress(ValueError):  # there are too many loops for one more to hold them
+            for event in list(self._unplaced.values()):
+                self.recorded(event)
 
     def main_thread_sampled(self, event: MainThreadSampled) -> None:
         sampled = sum(check_row(activity, spent, count) for *_, activity, spent, count in event.rows)

@@ -121,6 +121,7 @@ class LoopProfile:
         self.seconds *= kept
         self.steps *= kept
         self.active_seconds *= kept
+        self.input_seconds *= kept
 
     def add(self, other: LoopProfile) -> None:
         self.time = max(self.time, other.time)

@@ -125,7 +125,7 @@ def _known_parts(
     profile = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("recent.json", lambda: ask.snapshot(left)) or {}
-    report["process"] = parts.get("recent.json", lambda: _process(document))
+    report["process"] = parts.get("recent.json", lambda: _process(document)) if document else None
     report["executables"] = document.get("executables") or parts.get(
         "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )

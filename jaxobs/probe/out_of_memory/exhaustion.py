@@ -41,5 +41,6 @@ def exhaustion(error: BaseException | None) -> Exhaustion | None:
             if kind.__name__ in RUNTIME_ERRORS and speaks_of_memory(message):
                 return Exhaustion(error, kind.__name__, message)
         slots: Any = BaseException
-        error = slots.__cause__.__get__(error) or slots.__context__.__get__(error)
+        cause = slots.__cause__.__get__(error)
+        error = slots.__context__.__get__(error) if cause is None else cause
     return None

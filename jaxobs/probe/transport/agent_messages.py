@@ -45,9 +45,13 @@ class AgentMessages:
             warn(body)
         elif kind == wire.PROFILE:
             # On a thread, so that a slow plugin does not hold up the sender.
-            threading.Thread(
+            profile = threading.Thread(
                 target=self._begin_profile, args=body, name="jaxobs-profile", daemon=True
-            ).start()
+            )
+            try:
+                profile.start()
+            except RuntimeError as error:
+                warn(f"the profiler window that was asked for cannot be opened: {error}")
         elif kind == wire.REPLY:
             self.answers.arrived(*body)
         elif kind == wire.LAST:

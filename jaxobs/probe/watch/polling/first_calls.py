@@ -32,10 +32,10 @@ short functions are called again, so later runs can be sampled."""
 
 @dataclass(slots=True)
 class FirstCall:
-    """A call that compiled, while its run goes on. All times are by `now()`.
+    """A call that compiled, and its run. All times are by `now()`.
 
-    `begun`: the end of its compile; `returned`: the end of the call; `not_ready`: when it was last seen to be
-    unfinished; `reported`: when its last `RunUnderWay` was emitted.
+    `leaf`: an output, None once the run is not followed any more; `begun`: the end of its compile; `returned`: the end of
+    the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last `RunUnderWay` was emitted.
     """
 
     leaf: Any
@@ -60,7 +60,7 @@ class FirstCalls:
         """Follow this call, unless another is still under way. On the calling thread, when the call has returned."""
         with Suppressed(Exception):  # outputs may be anything, or deleted; never into the user's call
             before = self._under_way
-            if before is not None and not is_ready(before.leaf):
+            if before is not None and _is_unfinished(before.leaf):
                 return
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
@@ -77,12 +77,14 @@ class FirstCalls:
             return LONGEST_PAUSE
         try:
             call = self._under_way
-            if call is None:
+            if call is None or call.leaf is None:
                 return None
             if self._goes_on(call):
                 waited = seconds(call.not_ready - call.begun)
                 return min(LONGEST_PAUSE, max(SHORTEST_POLL, POLL_SHARE * waited))
-            self._under_way = None
+            call.leaf = (
+                None  # not `_under_way`, in which the calling thread may have put a newer call meanwhile
+            )
             return None
         finally:
             self._asking.release()
@@ -112,3 +114,11 @@ class FirstCalls:
             return
         if self._completions.latest_ready <= call.begun and uncertainty <= TOLERANCE * duration:
             self._emit(ExecutableRan(call.run, seconds(duration), seconds(uncertainty), seen))
+
+
+def _is_unfinished(leaf: Any) -> bool:
+    """Whether an output's run is not over yet. One that was donated or deleted is of no use any more."""
+    try:
+        return leaf is not None and not is_ready(leaf)
+    except RuntimeError:
+        return False
