@@ -124,10 +124,7 @@ class InferredLoops:
         return self._take()
 
     def phase_ended(self, start: int, end: int, *, checkpoint: bool = False) -> None:
-        """A phase outside marked steps was over; a turn ends where the first phase in it begins.
-
-        A checkpoint between two calls of a loop is an exception: it is part of its step, as one in a marked step is.
-        """
+        """A phase outside marked steps was over. Turns end where one begins, but steps of loops hold their checkpoints."""
         (self._checkpoints if checkpoint else self._phases).append((start, end))
 
     def ran(self, run: int, ended: int) -> Followed:
