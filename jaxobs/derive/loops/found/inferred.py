@@ -124,7 +124,7 @@ class InferredLoops:
         return self._take()
 
     def phase_ended(self, start: int, end: int, *, checkpoint: bool = False) -> None:
-        """A phase outside marked steps was over. Turns end where one begins, but steps of loops hold their checkpoints."""
+        """A phase outside marked steps was over. Turns end where one begins, but a loop's steps include checkpoints."""
         (self._checkpoints if checkpoint else self._phases).append((start, end))
 
     def ran(self, run: int, ended: int) -> Followed:
