@@ -142,7 +142,7 @@ class Loop:
         self.times.steps_ended(steps)
 
     def _judge(self, event: StepEnded, own: int) -> None:
-        """Add a step with `own` nanoseconds to the stalls. The rest of its time is explained, and may be silent, too."""
+        """Add a step with `own` nanoseconds to the stalls. Its other time is explained, and may be silent, too."""
         silent = 0
         if self.stalls.is_long(seconds(own)):
             explained = event.end - event.start - own

@@ -20,7 +20,7 @@ from jaxobs.report.units import rough_percent
 from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
 
 MENTIONED = 0.05
-"""Share of device time in uncounted programs above which MFU is said to be a lower bound: samples are off by as much."""
+"""Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""
 
 NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
 
