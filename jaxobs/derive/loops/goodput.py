@@ -186,7 +186,7 @@ class RunTime:
         Unexplained time is `initialisation` at first, then `rest`, and from `running_since` on `productive`.
         """
         if rest != "stalled":
-            # The step has ended, or something else has happened: seconds charged as stalled in advance stay so.
+            # The stall is over. What was charged in advance stays so, and is not set against later stalls.
             self._charged["stalled"] = min(self._charged["stalled"], known["stalled"])
         before, spent = self._charged, dict(self.seconds)
         new = {word: max(0.0, amount - before[word]) for word, amount in known.items()}
