@@ -15,7 +15,7 @@ SAMPLES_KEPT = 21
 """Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to
 follow a change within a minute."""
 SAMPLES_AT_A_TIME = 3
-"""Samples that are not independent: of a burst of four calls three are timed, and what disturbs one disturbs all."""
+"""Samples of one burst, which are not independent: of four calls three are timed; what disturbs one disturbs all."""
 
 UNEVEN = 2.0
 """Runs are uneven where the mean of the samples is more than this many times their median, or, for executables whose

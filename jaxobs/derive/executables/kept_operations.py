@@ -22,7 +22,7 @@ class KeptOperations:
         self._count = 0
 
     def keep(self, fingerprint: str, operations: tuple[OperationCost, ...]) -> None:
-        """Keep the operations of one module: as the newest they are kept even if they alone exceed the limit."""
+        """Keep the operations of one module: the newest stay even if they alone exceed the limit."""
         self._count += len(operations) - len(self._by_fingerprint.pop(fingerprint, ()))
         self._by_fingerprint[fingerprint] = operations
         while self._count > self._limit and len(self._by_fingerprint) > 1:

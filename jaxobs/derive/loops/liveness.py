@@ -26,7 +26,7 @@ KEPT: Final = 100
 class SignsOfLife:
     """The newest sign that the job goes on (a finished run, a compile, a recorded value), and the silences before it.
 
-    Neither a busy device nor a busy core is a sign: a process that waits in a collective for a hung rank keeps both so.
+    Neither a busy device nor a busy core is a sign: to wait in a collective for a hung rank keeps both busy.
     """
 
     def __init__(self, began: int) -> None:

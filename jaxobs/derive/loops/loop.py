@@ -35,7 +35,7 @@ from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
 
 NAMES = 200
-"""Most names of the user's own values in a loop: they become a label, so a name must not hold a step's number, say."""
+"""Most names of the user's own values in a loop: they become a label, so they must not contain step numbers."""
 
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its

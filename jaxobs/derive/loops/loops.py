@@ -13,7 +13,7 @@ from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
 
 MOST_LOOPS = 20
-"""Most loops by name; steps of others are refused and counted, as a loop's name must not hold a step's number, say."""
+"""Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
 
 
 class Loops:

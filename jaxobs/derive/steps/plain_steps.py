@@ -16,7 +16,7 @@ MOST_ELSEWHERE = 0.02
 """Most time between steps, as a share of their whole time, that may be ignored: no figure is as exact as that."""
 
 FEWEST = 4
-"""Least steps that are folded together; fewer are folded one by one."""
+"""Fewest steps that are folded together; fewer still are folded one by one."""
 
 
 class NotPlainError(Exception):

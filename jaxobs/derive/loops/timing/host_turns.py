@@ -17,7 +17,7 @@ BLOCKS_KEPT = 30
 
 
 EVEN = 3.0
-"""Turns whose longest is at most this many times their average have no wait for many steps at once in them."""
+"""Turns whose longest is at most this many times their average contain no wait for many steps at once."""
 
 MANY = 10 * IN_FLIGHT
 """Turns needed where they are not `EVEN`: the host may be up to `IN_FLIGHT` steps ahead of the device at their

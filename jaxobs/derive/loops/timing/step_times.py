@@ -29,7 +29,7 @@ polled, or it ends and begins again before a second completion. The limit is at 
 last two completions, as steps may take minutes."""
 
 STEPS_FOR_A_SPACING = 8
-"""Least steps in a spacing that is reported by `spaced`: over this many the polls' uncertainty at both ends, at most a
+"""Fewest steps in a spacing that is reported by `spaced`: over this many the polls' uncertainty at both ends, at most a
 tenth of a step, is about a hundredth."""
 
 COMPLETIONS_WAITING = 8

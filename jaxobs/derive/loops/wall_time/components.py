@@ -105,7 +105,7 @@ def _left_over(
 def _watched(
     piece: Slice, executable_of: Callable[[int], Executable | None], profile: LoopProfile | None
 ) -> tuple[defaultdict[str, float], float, float, bool]:
-    """Device seconds of watched runs by component; of these those by operation, and doubtful; whether they are all."""
+    """Device seconds of watched runs: by component, charged by operation, and doubtful; and whether all are known."""
     busy: defaultdict[str, float] = defaultdict(float)
     by_operation, doubtful, complete = 0.0, 0.0, True
     for run in dict.fromkeys([*piece.runs, *piece.spent]):

@@ -17,8 +17,8 @@ PHASES = ("checkpoint", "initialisation")
 class RunSeconds:
     """The seconds charged to each category. A moment once charged stays as it is, so no category ever falls.
 
-    A phase whose beginning was lost becomes known when its time was charged already without a reason: unexplained time
-    that comes later is charged to it instead.
+    Where the beginning of a phase was lost, its time was charged without a reason before the phase became known: later
+    unexplained time is charged to the phase instead.
     """
 
     def __init__(self, series: Series, began: int) -> None:

@@ -23,7 +23,7 @@ LEAST_SECONDS = 30.0
 components."""
 
 IN_A_ROW = 5
-"""Consecutive long steps after which they are the usual ones: that is how long the loop's steps take now."""
+"""Consecutive long steps after which the usual step time is taken anew: that is how long the loop's steps take now."""
 
 
 class Stalls:

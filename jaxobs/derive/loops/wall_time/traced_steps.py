@@ -86,7 +86,7 @@ def split(part: Part, per_run: float) -> dict[str, float]:
 
 
 def idle_in_waits(profile: LoopProfile, waited: float, steps: float) -> float:
-    """How many of `waited` seconds of waiting for input the device was idle, too.
+    """For how many of the `waited` seconds, in which the loop waited for input, the device was idle, too.
 
     It is taken to work as long in the waits of a step as in those of a traced step.
     """

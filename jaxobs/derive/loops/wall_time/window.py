@@ -38,7 +38,7 @@ class Slice:
     host: dict[str, float] = field(default_factory=dict)
     """Sampled seconds of the main thread by what it did."""
     apart: float | None = None
-    """Seconds charged to compiles, checkpoints and waits for input, the device being idle; None until then."""
+    """Seconds charged to compiles, checkpoints and waits for input, with the device idle; None before the charge."""
 
     def settled(self) -> Slice:
         """The slice that rates and MFU are computed over: without the first steps that compiled, as they show no pace.
