@@ -156,9 +156,9 @@ class Observer:
     @property
     def address(self) -> str | None:
         """The URL of `/metrics`; None where nothing is served. Waits for the agent if it was just started."""
-        if self._started and not self._ended:
-            if not self._messages.address_known.wait(ADDRESS_SECONDS):
-                self._messages.address_known.set()  # nothing is served, or it comes late: nobody waits a second time
+        known = self._messages.address_known
+        if self._started and not self._ended and not known.wait(ADDRESS_SECONDS):
+            known.set()  # nothing is served, or it comes late: nobody waits a second time
         return self._messages.address
 
     def snapshot(self, timeout: float = 2.0) -> Snapshot:

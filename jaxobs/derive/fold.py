@@ -139,7 +139,7 @@ class Fold:
         for run, calls in followed.outside.items():
             self.executables.runs.ran(run, calls)
         counts = self.observation.accepted, self.observation.refused
-        for steps in grouped(followed.rows) if followed.rows else ():
+        for steps in grouped(followed.rows):
             self.executables.runs.release(steps.runs)
             try:
                 self.loops.named(steps.loop).inferred = True
