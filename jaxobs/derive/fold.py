@@ -135,19 +135,14 @@ class Fold:
 
     def _follow(self, followed: Followed) -> events.StepRows:
         """Fold what unmarked calls turned out to be; as events they were counted when they came."""
-        self.executables.runs.release(followed.outside)
-        for run, calls in followed.outside.items():
-            self.executables.runs.ran(run, calls)
+        runs = self.executables.runs
+        runs.ran_outside(followed.outside)
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows):
-            self.executables.runs.release(steps.runs)
-            try:
-                self.loops.named(steps.loop).inferred = True
-            except ValueError as error:  # there are too many loops: its calls are counted, and belong to none
-                self.series.refusals.note(f"{steps.loop}: {error}")
-                for run, calls in steps.runs.items():
-                    self.executables.runs.ran(run, calls)
+            if not self.loops.infer(steps.loop):
+                runs.ran_outside(steps.runs)
                 continue
+            runs.release(steps.runs)
             self._fold_steps(steps, followed.saved)
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
@@ -294,8 +289,7 @@ class Fold:
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         require(event.end >= event.start, "a phase of negative duration")
         if event.inside is None:
-            checkpoint = event.phase == CHECKPOINT
-            self.loops.inferred.phase_ended(event.start, event.end, checkpoint=checkpoint)
+            self.loops.inferred.phase_ended(event.start, event.end, checkpoint=event.phase == CHECKPOINT)
         self.run_time.phase_ended(event)
         self.spans.phase_ended(event)
         self.profiles.phase_ended(event)

@@ -41,6 +41,12 @@ class RunLedger:
             if (executable := self._by_number.get(run)) is not None:
                 executable.runs -= calls
 
+    def ran_outside(self, runs: Mapping[int, int]) -> None:
+        """Count held calls by run as calls outside loops."""
+        self.release(runs)
+        for run, calls in runs.items():
+            self.ran(run, calls)
+
     def ran(self, run: int, calls: int = 1) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
         executable = self.ran_in_loop(run, calls)

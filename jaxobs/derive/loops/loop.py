@@ -86,14 +86,11 @@ class Loop:
         turn = event.gap + event.end - event.start - event.nested
         parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
-        waiting = self._compilations.overlap(
-            event.thread, event.start, event.start + event.input_wait, forget=False
-        )
-        in_gap = self._compilations.overlap(event.thread, event.start - event.gap, event.start, forget=False)
-        compiling = min(
-            turn, self._compilations.overlap(event.thread, event.start - event.gap, event.end, forget=True)
-        )
-        functions = self._compilations.compiled_within(event.thread, event.start - event.gap, event.end)
+        overlap, began = self._compilations.overlap, event.start - event.gap
+        waiting = overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
+        in_gap = overlap(event.thread, began, event.start, forget=False)
+        compiling = min(turn, overlap(event.thread, began, event.end, forget=True))
+        functions = self._compilations.compiled_within(event.thread, began, event.end)
         if functions:
             self._compiled_here |= functions
             self._windows.compiled(self.name, functions, event.end)

@@ -50,6 +50,15 @@ class Loops:
             loop = self.by_name[name] = Loop(name, self._series, self._signs, self._collaborators)
         return loop
 
+    def infer(self, name: str) -> bool:
+        """Mark the loop of that name as inferred. False, with the reason noted, where there are too many already."""
+        try:
+            self.named(name).inferred = True
+        except ValueError as error:
+            self._series.refusals.note(f"{name}: {error}")
+            return False
+        return True
+
     def recorded(self, event: Recorded) -> None:
         """Record a value of the user's; one that names no loop belongs to the loop that was found, else to `train`."""
         name = event.loop or self.inferred.current
