@@ -142,7 +142,7 @@ def _other_differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All differences but those between arrays."""
     if old.function != new.function:
         yield Difference("redefined", None, old.function_text, new.function_text)
-    elif old.partial != new.partial:  # not certain, so it is named only where what the partial binds does not differ
+    elif old.partial != new.partial:  # uncertain: named only where the bound arguments do not differ
         yield Difference("redefined", None, old.function_text, new.function_text, certain=False)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)

@@ -144,7 +144,7 @@ class ArrayCensus:
     def _list(self, *, tracebacks: bool) -> None:
         began, began_here = perf_counter_ns(), thread_time_ns()
         listing = list_arrays(tracebacks=tracebacks)
-        took = self._spent = thread_time_ns() - began_here  # without the time that other programs ran meanwhile
+        took = self._spent = thread_time_ns() - began_here  # excludes the time of other programs
         self.lock_nanoseconds = perf_counter_ns() - began
         self._census = Census(listing)
         self._lines_reason = (

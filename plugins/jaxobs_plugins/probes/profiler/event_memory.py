@@ -110,7 +110,7 @@ def _mallinfo2() -> Callable[[], int] | None:
     """
     try:
         function = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError, TypeError):  # no such function, or no library of the process itself (Windows)
+    except (AttributeError, OSError, TypeError):  # no such function; on Windows, no CDLL(None)
         return None
     function.restype = _Mallinfo2
     function.argtypes = []
