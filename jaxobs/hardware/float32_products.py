@@ -25,7 +25,7 @@ def float32_products(
     own: Collection[str],
     tensorfloat32_allowed: bool | None,
 ) -> Products:
-    """How a device multiplies float32; precisions that are not in it are multiplied in float32.
+    """The types in which a device multiplies float32, by precision; float32 itself for precisions that are absent.
 
     JAX's default is TensorFloat-32 on NVIDIA's GPUs since Ampere, bfloat16 on TPUs (docs.jax.dev, "Matmul precision").
     XLA takes TensorFloat-32 on NVIDIA's GPUs alone (openxla/xla, xla/service/gpu/matmul_utils.cc). On TPUs `high` is

@@ -17,7 +17,7 @@ Quantity = Literal[
 ]
 """Ratios are from 0 to 1, clocks in hertz. `clock` is that of the units that compute, `clock_limit` the device's
 highest. `throttled` is 1 while the reason in its label `reason` holds the clocks down; `slowdown` is the share of the
-device's speed that is taken away, where only that is told."""
+device's speed that is taken away, where only that is reported."""
 
 
 @dataclass(frozen=True, slots=True)

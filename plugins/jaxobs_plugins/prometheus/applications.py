@@ -69,7 +69,7 @@ def wsgi_application(
 
 
 def asgi_application(address: AddressSource) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """What `wsgi_application` is, for ASGI servers on asyncio; their event loop is not blocked."""
+    """An ASGI application that does the same as `wsgi_application`, on asyncio, without blocking the event loop."""
     forwarder = _Forwarder(address)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:

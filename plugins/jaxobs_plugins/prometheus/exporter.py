@@ -145,7 +145,7 @@ class PrometheusExporter(Exporter):
         agent = self._agent
         if response.status == HTTPStatus.MISDIRECTED_REQUEST and agent and not self._said_misdirected:
             self._said_misdirected = (
-                True  # once: scrapers do not show what they were told, and strangers may go on
+                True  # logged once: scrapers do not show the answer, and strangers may keep asking
             )
             agent.log(f"prometheus: {refusal(request.host)}")
         return response

@@ -89,7 +89,7 @@ class Bound(NamedTuple):
 
 
 def bound_by(function: Any) -> Bound:
-    """What a partial binds; no arguments for other functions, and for subclasses that may behave otherwise."""
+    """The function and arguments of a partial; no arguments for any other callable, even a user subclass."""
     kind = type(function)
     if not _is_partial(kind):
         return Bound(function, ())
