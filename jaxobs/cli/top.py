@@ -31,8 +31,8 @@ _ONCE_SECONDS: Final = 6.0
 """Seconds to wait for all answers, longer than one may take."""
 
 _LOOK_SECONDS: Final = 0.3
-"""Pause in seconds before a second fetch: an agent begins to look for its neighbours at the first, and then names
-them."""
+"""Pause in seconds before a second fetch: an agent begins to look for its neighbours at
+the first, and then names them."""
 
 
 def run(arguments: list[str]) -> int:

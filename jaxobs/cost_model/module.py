@@ -26,8 +26,8 @@ from jaxobs.cost_model.traffic.fusions import FusionTraffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 MAIN_LOOP_SHARE: Final = 0.5
-"""Least share of the module's FLOPs in a loop for it to be the main loop: that of the steps, where a whole training is
-one call."""
+"""Least share of the module's FLOPs in a loop for it to be the main loop: that of the
+steps, where a whole training is one call."""
 
 
 def module_cost(

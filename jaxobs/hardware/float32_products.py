@@ -29,8 +29,8 @@ def float32_products(
 
     JAX's default is TensorFloat-32 on NVIDIA's GPUs since Ampere, bfloat16 on TPUs (docs.jax.dev, "Matmul precision").
     XLA takes TensorFloat-32 on NVIDIA's GPUs alone (openxla/xla, xla/service/gpu/matmul_utils.cc). On TPUs `high` is
-    three passes of bfloat16 and `highest` six (openxla/xla, ALG_DOT_BF16_BF16_F32_X3 and X6, which XLA names as
-    theirs).
+    three passes of bfloat16 and `highest` six (openxla/xla, ALG_DOT_BF16_BF16_F32_X3
+    and X6, which XLA names as theirs).
 
     Args:
         device_kind: The string that JAX reports.

@@ -1,8 +1,8 @@
 """The clocks of jaxobs. Durations and deadlines use only the monotonic clock, so a wall clock that jumps affects none.
 
 On Linux and macOS `time.monotonic_ns` is one clock for all processes of a host, so an instant noted in the training
-process means the same in the agent. Wall-clock time is derived from an anchor, read once per process, and only for
-display.
+process means the same in the agent. Wall-clock time is derived from an anchor, read
+once per process, and only for display.
 
 The clocks are bound here when jaxobs is imported, and all other modules import them from here. A test of the job's that
 replaces `time.monotonic` or `time.sleep` therefore neither sees nor changes calls of ours.

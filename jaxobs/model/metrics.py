@@ -17,8 +17,8 @@ quantile between two bounds is right to 4.5 %, and the 160 buckets that OpenTele
 1 ms to 17 min (https://opentelemetry.io/docs/specs/otel/metrics/data-model/#exponentialhistogram)."""
 
 FARTHEST: Final = 30 << SCALE
-"""Largest index of a bucket: values beyond 2^30 or below 2^-30 (34 years, and a nanosecond) share the outermost
-ones."""
+"""Largest index of a bucket: values beyond 2^30 or below 2^-30 (34 years, and a
+nanosecond) share the outermost ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Exemplar:
 class HistogramValue:
     """A histogram's observations: `counts` has one entry per bucket plus one for `+Inf`, not cumulative.
 
-    `exemplars` are aligned with `counts`. `exponential` counts the same observations by `bucket_index`, and `zeros`
-    those that are 0.
+    `exemplars` are aligned with `counts`. `exponential` counts the same observations by
+    `bucket_index`, and `zeros` those that are 0.
     """
 
     counts: tuple[int, ...]

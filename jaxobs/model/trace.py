@@ -112,8 +112,8 @@ class DeviceTrace:
     """`span_seconds` without `busy_seconds`."""
     gap_seconds: float
     """The part of `idle_seconds` in which a run of a module was under way, so that the device waited between
-    operations. Where the trace does not tell runs apart (GPUs), waits of at most 20 µs between operations of one
-    module."""
+    operations. Where the trace does not tell runs apart (GPUs), waits of at most 20 µs
+    between operations of one module."""
     compute_seconds: float
     collective_seconds: float
     """At least one collective ran, beside other operations or not."""

@@ -27,8 +27,8 @@ class CallSite(NamedTuple):
 def call_site(frame: FrameType | None) -> CallSite | None:
     """The innermost frame outside installed packages, or else the innermost outside layers over JAX.
 
-    The former is the line that calls Keras's `fit`, for example; the latter is the program's own in an installed
-    program.
+    The former is the line that calls Keras's `fit`, for example; the latter is the
+    program's own in an installed program.
     """
     layer: CallSite | None = None
     for _ in range(FRAMES):

@@ -15,8 +15,8 @@ from jaxobs.plugin.discovery import CUSTOM_CALLS, discover
 def load_rules(log: Callable[[str], None]) -> Mapping[str, Rule]:
     """All rules by their targets. Third parties' take precedence over built-in ones, so that anyone can fix one.
 
-    Of several for one target the first by the name of the entry point counts. Conflicts and failures to load are
-    logged.
+    Of several for one target the first by the name of the entry point counts. Conflicts
+    and failures to load are logged.
     """
     rules: dict[str, Rule] = {}
     owners: dict[str, str] = {}

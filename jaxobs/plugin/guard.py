@@ -21,8 +21,8 @@ FAILURES_IN_A_ROW = 5
 """Failures without a success in between after which a plugin is set aside."""
 
 RETRY_SECONDS = 60.0
-"""Seconds after which a plugin that was set aside is tried once more; a failure then sets it aside for as long
-again."""
+"""Seconds after which a plugin that was set aside is tried once more; a failure then
+sets it aside for as long again."""
 
 LOG_SECONDS = 60.0
 
@@ -32,8 +32,8 @@ class Guard:
 
     Two kinds of exceptions pass through. KeyboardInterrupt does in a probe on the job's main thread, where it is the
     user's; on other threads, which no Ctrl-C reaches, it would end their work. Exceptions that a signal handler of the
-    user's raised pass too, because Python may run one in the middle of any call. Any other SystemExit is the plugin's
-    and does not pass.
+    user's raised pass too, because Python may run one in the middle of any call. Any
+    other SystemExit is the plugin's and does not pass.
     """
 
     def __init__(self, source: str, kind: str, log: Callable[[str], None]) -> None:
@@ -172,8 +172,8 @@ def signal_behind(error: BaseException) -> int | None:
     """The number of the signal whose handler raised an error; None if no handler did.
 
     Python calls a handler with the signal's number and the frame that it interrupted, so a handler has its own caller's
-    frame after a number among its arguments. (`signal.getsignal` would miss handlers that reset themselves before they
-    raise.)
+    frame after a number among its arguments. (`signal.getsignal` would miss handlers
+    that reset themselves before they raise.)
     """
     traceback = error.__traceback__
     while traceback is not None:

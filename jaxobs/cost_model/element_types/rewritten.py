@@ -84,8 +84,8 @@ def _first_work(products: list[Instruction]) -> set[Instruction]:
     """Rematerialised products that are first work: their scope has no forward product of their shapes.
 
     Nor has it enough other forward products to stand for them. A compiler that finds the repeated product equal to the
-    first keeps one of them, under either name. Of products that repeat each other, the least deeply rematerialised are
-    the first.
+    first keeps one of them, under either name. Of products that repeat each other, the
+    least deeply rematerialised are the first.
     """
     forward: dict[str, float] = defaultdict(float)
     twins: set[tuple[str, tuple[int, ...]]] = set()

@@ -20,8 +20,8 @@ CALL_FUNCTION = "code.function.name"
 """Attributes of the place where the user's program called the function, under OpenTelemetry's names."""
 
 CACHE_SECONDS_SAVED = "jax.persistent_cache.seconds_saved"
-"""Attribute of the time saved by reading the executable, according to JAX: the compile time less that of reading, which
-may be negative."""
+"""Attribute of the time saved by reading the executable, according to JAX: the compile
+time less that of reading, which may be negative."""
 
 
 class CompilePhaseStarted(NamedTuple):
@@ -67,8 +67,8 @@ class ExecutableCreated(NamedTuple):
     """The properties of a new executable; `proto` is its serialised `HloModuleProto`.
 
     `memory` holds (kind, bytes) of XLA's memory analysis, per device. `devices` is the number of local devices it runs
-    on. `definition` is the place of the function's source, which tells functions of one name apart; empty where
-    unknown.
+    on. `definition` is the place of the function's source, which tells functions of one
+    name apart; empty where unknown.
     """
 
     executable: int

@@ -2,8 +2,8 @@
 
 https://opentelemetry.io/docs/specs/semconv/hardware/gpu/ (development status). Left out, because the conventions have
 no metric for them or one of another meaning: how busy the memory controller is (`hw.gpu.memory.utilization` is the
-share of memory in use), NVLink and PCIe (`hw.gpu.io` is all of a device's traffic), clocks, limits of power and
-temperature.
+share of memory in use), NVLink and PCIe (`hw.gpu.io` is all of a device's traffic),
+clocks, limits of power and temperature.
 """
 
 from __future__ import annotations

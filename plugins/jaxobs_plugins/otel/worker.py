@@ -147,8 +147,8 @@ class Worker(Generic[Payload]):
     def _pause(self, outcome: Outcome, attempt: int) -> bool:
         """Wait before the next attempt; False where there will be none.
 
-        When the worker is closed, our own pause is cut short for one last attempt; a time that the receiver named is
-        kept.
+        When the worker is closed, our own pause is cut short for one last attempt; a
+        time that the receiver named is kept.
         """
         delay = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
         if outcome.retry_after is not None:

@@ -25,8 +25,8 @@ _TRIAL = (
 )
 QUIET = {"TPU_SKIP_MDS_QUERY": "1", "TPU_LOG_DIR": "disabled"}
 """Variables that keep libtpu from writing log files, and from asking Google Cloud's metadata server who this host is:
-it tries each of several requests 30 times, two minutes where there is no server, and the metrics do not depend on
-it."""
+it tries each of several requests 30 times, two minutes where there is no server, and
+the metrics do not depend on it."""
 
 
 class TpuCollector(Collector):

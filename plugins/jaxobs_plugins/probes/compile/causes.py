@@ -112,8 +112,8 @@ class Causes:
         traced = thread.traced.pop(function, None)
         thread.lowered.pop(function, None)
         with Suppressed(Exception):  # as above
-            # The call site is read here and not at the trace, which another call such as `jax.eval_shape` may have
-            # begun.
+            # The call site is read here and not at the trace, which another call such
+            # as `jax.eval_shape` may have begun.
             _keep(thread.sites, function, call_site(frame))
             lowered = self._lowered(function, lowering(frame), traced)
             if lowered is not None:

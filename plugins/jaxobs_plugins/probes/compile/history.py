@@ -47,8 +47,8 @@ class Traced:
 class FunctionObject:
     """A function object's number and the latest signatures it was compiled for.
 
-    `reference` is weak, or the object's address where it allows no weak reference; only a weak one shows that it is
-    gone.
+    `reference` is weak, or the object's address where it allows no weak reference; only
+    a weak one shows that it is gone.
     """
 
     number: int

@@ -44,8 +44,8 @@ class Signature(NamedTuple):
     `function` is the number of the function object, and `partial` that of the `functools.partial` around it, whose
     arguments are among the `statics`; 0 where there is none. `bindings` say how each argument was passed, `structure`
     holds (path, container) for each container among the arguments, `names` and `leaves` the arrays in them. `shardings`
-    is in the order of `leaves`, and empty where it was not seen. `complete` is False where arrays or containers were
-    left out.
+    is in the order of `leaves`, and empty where it was not seen. `complete` is False
+    where arrays or containers were left out.
     """
 
     function: int

@@ -157,8 +157,8 @@ class CompileProbe(Probe):
         self._thread.ended[phase, ended.function] = (ended.start, end)
         self._phase_ended(ended, end, outermost=not stack)
         if phase == "backend":
-            # Frames from here: this one, the guard's two, JAX's record_…, the context manager's __exit__, then the one
-            # wanted.
+            # Frames from here: this one, the guard's two, JAX's record_…, the context
+            # manager's __exit__, then the one wanted.
             executable = new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
             if executable is not None:
                 self._executable_made(executable, ended.function, end)

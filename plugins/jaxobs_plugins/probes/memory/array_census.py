@@ -15,18 +15,18 @@ from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sle
 from jaxobs.model.events import LiveArraysCounted
 
 LOCK_NANOSECONDS = 1_200_000
-"""Longest that listing may hold the interpreter lock: no step may be delayed by more than 2 ms, on a busy machine
-too."""
+"""Longest that listing may hold the interpreter lock: no step may be delayed by more
+than 2 ms, on a busy machine too."""
 
 STILL_NANOSECONDS = 50_000_000
-"""Longest that it may hold the lock while the job stands still, when only its other threads wait. Enough for some 100
-000 arrays, for which it took up to three times as long as estimated (`benchmarks/live_array_census.py`)."""
+"""Longest that it may hold the lock while the job stands still, when only its other threads wait. Enough for some
+100 000 arrays, for which it took up to three times as long as estimated (`benchmarks/live_array_census.py`)."""
 
 ARRAY_NANOSECONDS = 300.0
 LEAST_ARRAY_NANOSECONDS = 200.0
 TRACEBACK_NANOSECONDS = 250.0
-"""Assumed cost of listing an array, the least that the assumption falls to, and the cost of reading an array's
-traceback.
+"""Assumed cost of listing an array, the least that the assumption falls to, and the
+cost of reading an array's traceback.
 
 Measured (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2): listing takes 110 ns for each of 3 000 arrays and
 280 to 390 ns for each of 10 000, which no longer fit the processor's cache; a traceback takes 60 to 250 ns. With the
@@ -43,8 +43,8 @@ TURN_SECONDS = 0.05
 FIRST_INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS = 10.0
 SHARE = 0.0005
-"""Censuses follow each other at the first interval while a job makes its arrays, and the pause doubles up to the
-second.
+"""Censuses follow each other at the first interval while a job makes its arrays, and
+the pause doubles up to the second.
 
 It is longer where all censuses would otherwise take more than `SHARE` of a processor."""
 

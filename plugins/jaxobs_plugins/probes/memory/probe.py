@@ -24,8 +24,8 @@ from jaxobs_plugins.probes.memory.stillness import Stillness
 
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
-"""A backend that failed is queried again after the first pause, which doubles with each further failure up to the
-longest."""
+"""A backend that failed is queried again after the first pause, which doubles with each
+further failure up to the longest."""
 
 SAID_AGAIN = 60
 """Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""

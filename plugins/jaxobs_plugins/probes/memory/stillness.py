@@ -13,8 +13,8 @@ class Stillness:
     """Says whether steps stand still; call it about once a second.
 
     True from the second call in a row that meets the same compile, or a checkpoint: one that has lasted for a second
-    will mostly last longer. Only a compile on the main thread counts: it does not hold the interpreter lock, and steps
-    wait.
+    will mostly last longer. Only a compile on the main thread counts: it does not hold
+    the interpreter lock, and steps wait.
     """
 
     def __init__(self, in_checkpoint: Callable[[], bool]) -> None:

@@ -18,8 +18,8 @@ HELD_A_TRACED_BYTE = 5.0
 """Bytes of memory for each byte of trace: measured 4.7 for an operation in a loop, 5.6 for a tiny call."""
 
 FORGETTING = 0.9
-"""The job's own allocations during a window are remembered; this factor of them is kept with each window that
-follows."""
+"""The job's own allocations during a window are remembered; this factor of them is kept
+with each window that follows."""
 
 SLOW = 0.005
 """Seconds of processor time after which malloc is not queried again. To answer it walks its lists of free blocks, which

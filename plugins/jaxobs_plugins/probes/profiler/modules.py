@@ -13,8 +13,8 @@ AGAIN_SECONDS = 1800.0
 """Seconds after which modules are sent again, because the agent may have forgotten some by then."""
 
 PART_OF_MAXIMUM = 0.5
-"""Part of the largest trace allowed that modules may fill; where they are larger, operations have times but no
-costs."""
+"""Part of the largest trace allowed that modules may fill; where they are larger,
+operations have times but no costs."""
 
 
 class ModulesInTraces:

@@ -12,8 +12,8 @@ CHANGES = 20
 
 QUIET_SECONDS = 3.0
 QUIET_STEPS = 3
-"""A job is warm this long and this many steps after its last compile: the first steps still fill caches and
-pipelines."""
+"""A job is warm this long and this many steps after its last compile: the first steps
+still fill caches and pipelines."""
 
 UNMARKED_QUIET_SECONDS = 30.0
 """Seconds without a compile after which a job is warm where no steps are marked, for lack of any other sign."""

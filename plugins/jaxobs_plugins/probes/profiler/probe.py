@@ -29,8 +29,8 @@ USER_PATIENCE = 10.0
 """Seconds that a session of the user's waits for ours to end; discarding a trace of 60 000 events took 36 ms."""
 
 JOIN_SECONDS = 30.0
-"""Seconds to wait for the thread at the end, longer than any `stop()`: one left in the profiler would abort the
-process."""
+"""Seconds to wait for the thread at the end, longer than any `stop()`: one left in the
+profiler would abort the process."""
 
 
 class ProfilerProbe(Probe):

@@ -16,8 +16,8 @@ from jaxobs_plugins.probes.profiler.session_lock import SessionLock
 GLIMPSES = (0.002, 0.02)
 """Seconds of two glimpses that precede a window while the rate of operations on a CPU is unknown; their traces are
 thrown away. A loop of 5 million operations a second fills the first with 13 000, and the second is then not made. GPUs
-need no such glimpses: they run what is launched, one or two hundred thousand a second, and a session takes longer to
-begin."""
+need no such glimpses: they run what is launched, one or two hundred thousand a second,
+and a session takes longer to begin."""
 
 FIRST_LOOK, LOOK = 0.002, 0.02
 """Seconds between two looks at the events' memory, doubling from the first to the second value. A look takes up to

@@ -27,8 +27,8 @@ GROWTH = 4.0
 
 FILLED = 2**18
 """Bytes of trace that a window is planned for where no step is marked: 5 000 to 12 000 operations of a CPU, for which
-`stop()` takes 20 to 60 ms. Where operations are long so are windows, which then hold whole iterations of unmarked
-loops."""
+`stop()` takes 20 to 60 ms. Where operations are long so are windows, which then hold
+whole iterations of unmarked loops."""
 
 NOTICEABLY = 1.5
 """Factor by which a window must be longer to be worth its cost where the last one showed nothing."""
@@ -78,8 +78,8 @@ class Window:
         """Seconds by which tracing slowed the steps down.
 
         From the number of steps where it is large enough. Otherwise an upper bound: the time of `stop()`, since both
-        grow with the number of events and recording one takes less than writing it out, but no more than the window
-        itself.
+        grow with the number of events and recording one takes less than writing it out,
+        but no more than the window itself.
         """
         if self.usual_steps is None or self.usual_steps < ENOUGH_STEPS:
             return min(self.length, self.stopping)
@@ -136,8 +136,8 @@ class Schedule:
         if self.length is None:
             return self._bounded(min(FIRST_LONGEST, max(SHORTEST, FIRST_STEPS * step or self._filled())))
         # A trace lacks an operation that lasts longer than the window, so a longer window follows one that showed
-        # nothing. Without marked steps the job may as well have been idle and may get busy: then it is at most a first
-        # window's.
+        # nothing. Without marked steps the job may as well have been idle and may get
+        # busy: then it is at most a first window's.
         showing = min(GROWTH * self.too_short, LONGEST if step else FIRST_LONGEST)
         some = max(2 * SHORTEST, STEPS_A_WINDOW * step or self._filled(), showing)
         wanted = min(LONGEST, GROWTH * self.length, some)
@@ -159,8 +159,8 @@ class Schedule:
     def after(self, window: Window, ended: float, *, empty: bool = False) -> Schedule:
         """The schedule after a window of ours; `empty`: it showed nothing.
 
-        If steps went on during an empty window, a longer one follows after the usual pause, until the longest is
-        reached.
+        If steps went on during an empty window, a longer one follows after the usual
+        pause, until the longest is reached.
         """
         after = replace(
             self.lost(window, ended),

@@ -28,8 +28,8 @@ _SAFE: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers that keep other web pages from showing, reading or timing what is served, and links from sending a
-referrer."""
+"""Headers that keep other web pages from showing, reading or timing what is served, and
+links from sending a referrer."""
 
 
 class Live:

@@ -43,8 +43,8 @@ class Connection:
 
     Every method may raise OSError: the client is gone, or too slow.
 
-    `answer` must not wait; where it raises, the client gets 500 and `log` a line. With `tls`, TLS is all that is
-    spoken.
+    `answer` must not wait; where it raises, the client gets 500 and `log` a line. With
+    `tls`, TLS is all that is spoken.
     """
 
     def __init__(
