@@ -1,7 +1,7 @@
-"""Probe `garbage_collection`: how often Python's cyclic garbage collector has gone through the job's objects.
+"""Probe `garbage_collection`: counts the passes of Python's cyclic garbage collector over the job's objects.
 
-The collector counts its passes itself. How long they take is not measured: that would need a callback of ours inside each
-pass, and an exception that a signal handler raises there (Ctrl-C) is printed and lost.
+The collector keeps the counts itself. The duration of a pass is not measured: that would need a callback of ours inside
+each pass, and an exception that a signal handler raises there (Ctrl-C) is printed and lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLLECTIONS = Metric(
 
 
 class GarbageCollectionProbe(Probe):
-    """Reads `gc.get_stats()` once a second and tells what was added."""
+    """Reads `gc.get_stats()` once a second and emits the increase of each generation's count."""
 
     metrics = (COLLECTIONS,)
 
@@ -52,5 +52,5 @@ class GarbageCollectionProbe(Probe):
 
 
 def _passes() -> list[int]:
-    """Passes since Python began, by generation."""
+    """The number of passes since Python started, by generation."""
     return [generation["collections"] for generation in gc.get_stats()]
