@@ -34,7 +34,10 @@ def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
 
     Raises ValueError where it is no JSON.
     """
-    groups = json.loads(content)
+    try:
+        groups = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     for group in groups if isinstance(groups, list) else ():
         labels = group.get("labels") if isinstance(group, dict) else None
         targets = group.get("targets") if isinstance(group, dict) else None

@@ -37,12 +37,24 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = T
         if replace:
             draft.replace(path)
         else:
-            os.link(draft, path)
-            draft.unlink()
+            _link(draft, path)
+            draft.unlink(missing_ok=True)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def _link(draft: Path, path: Path) -> None:
+    """Give the draft the name `path`. Raises FileExistsError where something has it."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # mounts of object stores know no second name for a file
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        draft.rename(path)
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -49,7 +49,8 @@ class Guard:
         self._nanoseconds = 0
         self._last_log: float | None = None
         self._set_aside_at: float | None = None
-        self._calling_since: int | None = None
+        self._calls: dict[int, int] = {}
+        """When the call under way on each thread began, by `now()`."""
 
     @property
     def up(self) -> bool:
@@ -65,7 +66,8 @@ class Guard:
         """The function's result; None where it failed or the plugin is set aside."""
         if self._set_aside_at is not None and self.set_aside:
             return None
-        self._calling_since = started = now()
+        thread = threading.get_ident()
+        self._calls[thread] = started = now()
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
@@ -74,7 +76,7 @@ class Guard:
             self.fail(error)
             return None
         finally:
-            self._calling_since = None
+            self._calls.pop(thread, None)
             self._nanoseconds += now() - started
         if not self._switched_off:
             self._in_a_row = 0
@@ -121,8 +123,8 @@ class Guard:
         return self._set_aside_at == math.inf
 
     def waiting_seconds(self) -> float:
-        """The seconds that the call under way has taken; of several at once, the one that began last."""
-        since = self._calling_since
+        """The seconds that the call under way has taken; of several at once, the one that began first."""
+        since = min(list(self._calls.values()), default=None)
         return 0.0 if since is None else seconds(now() - since)
 
     def report(self, patience: float | None = None) -> SourceReported:

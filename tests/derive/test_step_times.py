@@ -25,7 +25,7 @@ from tests.derive.made_up import (
     module,
     new_fold,
     step,
-)
+)  # fmt: skip
 
 
 def completed(number: int, seconds: float, loop: str = "train") -> StepCompleted:
@@ -72,7 +72,9 @@ def test_turns_of_seconds_are_step_times_before_any_completion() -> None:
 def test_a_checkpoint_leaves_turns_of_seconds_step_times_once_it_is_long_over() -> None:
     """The step that held the checkpoint is none of the newest turns any more."""
     saving = step(0, 0.0, 5.0, checkpoint=1.0, runs=(1,))
-    fold = applied(new_fold(), [saving, *(step(i, 4.0 * i + 1, 4.0 * i + 5, runs=(1,)) for i in range(1, 20))])
+    fold = applied(
+        new_fold(), [saving, *(step(i, 4.0 * i + 1, 4.0 * i + 5, runs=(1,)) for i in range(1, 20))]
+    )
     assert fold.snapshot(at(81)).to_dict()["loops"]["train"]["step_seconds"] is None
     applied(fold, [step(i, 4.0 * i + 1, 4.0 * i + 5, runs=(1,)) for i in range(20, 40)])
     loop = fold.snapshot(at(161)).to_dict()["loops"]["train"]

@@ -19,7 +19,8 @@ from jaxobs.proto.hlo import InstructionMessage
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000
 _TUNING: Final = re.compile(
-    rb'"(?:selected_algorithm|algorithm|autotune_workspace_size|plan_id)"\s*:\s*("[^"]*"|\d+|\{[^{}]*\})'
+    rb'"(?:selected_algorithm|autotune_workspace_size|plan_id)"\s*:\s*(?:"[^"]*"|\d+)'
+    rb'|"algorithm"\s*:\s*(?:\d+|\{(?:[^{}]|\{[^{}]*\})*\})'
 )
 _CALLBACK: Final = re.compile(rb"callback", re.IGNORECASE)
 _ELSEWHERE: Final = (

@@ -50,12 +50,21 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     """
     if len(shares) < 2:
         return [0.0] * len(shares)
-    waits = [share.get("communication", 0.0) for share in shares]
+    known = [share["communication"] for share in shares if "communication" in share]
+    usual = sum(known) / len(known) if known else 0.0
     own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
     return [
-        max(sum(waits) / len(waits) - wait, spent - sum(own) / len(own))
-        for wait, spent in zip(waits, own, strict=True)
+        max(usual - share.get("communication", usual), spent - sum(own) / len(own))
+        for share, spent in zip(shares, own, strict=True)
     ]
+
+
+def _shares(loop: Mapping[str, Any]) -> dict[str, float]:
+    """The shares of a loop's time, without those of communication where no profiler window has shown any yet."""
+    shares = dict((loop.get("bottleneck") or {}).get("shares") or {})
+    if not (loop.get("profile") or shares.get("communication")):
+        shares.pop("communication", None)
+    return shares
 
 
 def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
@@ -68,7 +77,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
         "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
-        "label": verdict.get("label"), "shares": verdict.get("shares") or {}, "lag": 0.0, "lags": False,
+        "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,
     }  # fmt: skip
 
 
@@ -99,7 +108,8 @@ def _name(row: Row) -> str:
 
 def _share(title: str, components: tuple[str, ...]) -> Column:
     def value(row: Row) -> float | None:
-        return sum(row["shares"].get(name, 0.0) for name in components) if row["shares"] else None
+        known = [row["shares"][name] for name in components if name in row["shares"]]
+        return sum(known) if known else None
 
     return Column(
         title, lambda row: None if (share := value(row)) is None else rough_percent(share), value=value

@@ -36,8 +36,8 @@ def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iter
 def _why_no_file(directory: Path) -> str | None:
     try:
         return BackgroundCall(lambda: _why_not_writable(directory), "jaxobs-file-sd").result(FIRST_SECONDS)
-    except NoAnswerError as silent:
-        return str(silent)
+    except (NoAnswerError, OSError) as problem:
+        return str(problem)
 
 
 def _why_not_writable(directory: Path) -> str | None:

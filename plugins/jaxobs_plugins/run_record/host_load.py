@@ -58,19 +58,24 @@ class HostLoad:
             return {
                 key: value for name in names for key, value in ((name, None), (f"{name}_reason", NOT_READ))
             }
-        own = self._grown("job") + self._grown("agent")
-        return {
-            "cpus": self._cpus,
-            "other_cpus": max(0.0, self._busy_cpu_seconds - own) / over,
-            "involuntary_switches_per_second": self._grown("switches") / over,
-            "throttled_cpus": self._grown("throttled") / over if "throttled" in self._newest else None,
-            "throttled_cpus_reason": None
-            if "throttled" in self._newest
-            else "no processor limit is known here",
-        }
+        own = (self._grown("job") or 0.0) + (self._grown("agent") or 0.0)
+        found: dict[str, Any] = {
+            "cpus": self._cpus, "other_cpus": max(0.0, self._busy_cpu_seconds - own) / over,
+        }  # fmt: skip
+        for key, name, reason in (
+            ("involuntary_switches_per_second", "switches", "the system does not count them"),
+            ("throttled_cpus", "throttled", "no processor limit is known here"),
+        ):
+            grown = self._grown(name)
+            found[key] = None if grown is None else grown / over
+            found[f"{key}_reason"] = reason if grown is None else None
+        return found
 
-    def _grown(self, name: str) -> float:
-        return self._newest.get(name, 0.0) - self._first.get(name, 0.0)
+    def _grown(self, name: str) -> float | None:
+        """By how much it grew; None where the first reading or the newest has no such value."""
+        if name not in self._newest or name not in self._first:
+            return None
+        return self._newest[name] - self._first[name]
 
 
 def _value(snapshot: Snapshot, metric: str, labels: tuple[str, ...] = ()) -> float | None:

@@ -103,6 +103,12 @@ def distinct(targets: Iterable[Target]) -> list[Target]:
     return list(found.values())[:MOST_TARGETS]
 
 
+def is_as_safe(target: Target, server: Target) -> bool:
+    """Whether a token that was sent to `server` may be sent to `target`: on the same host, and not without its TLS."""
+    same_host = _one_name(target.host) == _one_name(server.host)
+    return same_host and (target.scheme == "https" or server.scheme == "http")
+
+
 def _one_name(host: str) -> str:
     """One name for all names of this host, any of which its own server answers to."""
     return "localhost" if host in {"127.0.0.1", "::1", socket.gethostname()} else host

@@ -115,7 +115,7 @@ class SnapshotClient:
         )
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise stranger from None
         if not isinstance(found, dict) or not isinstance(found.get("version"), int):
             raise stranger
@@ -129,7 +129,8 @@ class SnapshotClient:
         ):
             raise stranger
         ranks = found.get("ranks") or ()
-        addresses = [rank["address"] for rank in ranks if isinstance(rank, dict) and rank.get("address")]
+        named = (rank.get("address") for rank in ranks if isinstance(rank, dict))
+        addresses = [address for address in named if isinstance(address, str)]
         return Answer(float(found["unix_seconds"]), found["snapshot"], addresses)
 
     def _refusal(self, status: int, body: bytes) -> str:

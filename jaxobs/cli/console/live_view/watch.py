@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, target_of
+from jaxobs.cli import UsageError
+from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, is_as_safe, target_of
 from jaxobs.cli.console.live_view.client import (
     Access,
     Answer,
@@ -139,10 +141,18 @@ class Watch:
             rank.fail(str(error))
         else:
             rank.take(answer, monotonic())
-            self._admit([target_of(address) for address in answer.neighbours])
+            self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             self.ranks.sort(key=_place)
         if rank.is_a_wrong_guess:
             self.ranks.remove(rank)
+
+    def _neighbours(self, server: Target, addresses: Sequence[str]) -> Iterator[Target]:
+        """The targets that a server names. A token goes to none on another host, and to none in the clear after TLS."""
+        for address in addresses:
+            with suppress(UsageError):  # what a server answers may be anything
+                target = target_of(address)
+                if self._access.token is None or is_as_safe(target, server):
+                    yield target
 
     def _admit(self, targets: Sequence[Target]) -> None:
         """Add the targets that are new. One that was no server of jaxobs is not added again."""

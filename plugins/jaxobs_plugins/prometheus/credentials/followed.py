@@ -86,9 +86,9 @@ class _Followed:
     def read_first(self) -> None:
         try:
             self._reading.result(FIRST_SECONDS)
-        except NoAnswerError as silent:
-            line = f"{self._where()}: {silent}; nothing is served until it can be read"
-            raise NotYetReadError(line) from silent
+        except (NoAnswerError, OSError) as problem:
+            line = f"{self._where()}: {problem}; nothing is served until it can be read"
+            raise NotYetReadError(line) from problem
 
     def follow(self) -> None:
         try:
@@ -96,7 +96,7 @@ class _Followed:
         except NoAnswerError as silent:
             if silent.seconds >= NO_ANSWER_SECONDS:
                 self._say_once(f"{self._where()} has not answered for {NO_ANSWER_SECONDS:.0f} s")
-        except CredentialsError as error:
+        except (CredentialsError, OSError) as error:
             self._say_once(str(error))
         else:
             self._said = ""
