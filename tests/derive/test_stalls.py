@@ -66,12 +66,6 @@ def test_a_long_step_with_a_reason_is_not_stalled(reason: str) -> None:
     assert charged["productive"] == pytest.approx(11.0)
 
 
-def test_a_compile_in_the_gap_before_a_step_does_not_hide_its_stall() -> None:
-    fold = applied(stepped(), [compiled(20.0, 70.0)])
-    applied(fold, [step(ORDINARY, 70.0, 120.0, gap=50.0), LoopEnded("train", at(120), 0)])
-    assert run_seconds(fold, 120.0)["stalled"] == pytest.approx(49.9)
-
-
 def test_a_long_compile_in_a_step_is_not_stalled() -> None:
     fold = applied(stepped(), [compiled(20.5, 119.0)])
     charged = after(fold)

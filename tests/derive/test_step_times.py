@@ -69,18 +69,6 @@ def test_turns_of_seconds_are_step_times_before_any_completion() -> None:
     assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(4.0), "host")
 
 
-def test_a_checkpoint_leaves_turns_of_seconds_step_times_once_it_is_long_over() -> None:
-    """The step that held the checkpoint is none of the newest turns any more."""
-    saving = step(0, 0.0, 5.0, checkpoint=1.0, runs=(1,))
-    fold = applied(
-        new_fold(), [saving, *(step(i, 4.0 * i + 1, 4.0 * i + 5, runs=(1,)) for i in range(1, 20))]
-    )
-    assert fold.snapshot(at(81)).to_dict()["loops"]["train"]["step_seconds"] is None
-    applied(fold, [step(i, 4.0 * i + 1, 4.0 * i + 5, runs=(1,)) for i in range(20, 40)])
-    loop = fold.snapshot(at(161)).to_dict()["loops"]["train"]
-    assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(4.0), "host")
-
-
 def test_completions_with_an_inner_loop_or_a_checkpoint_between_them_tell_no_step_time() -> None:
     """The device may have worked on in it: the spacing would be too long with it, and too short without."""
     steps = [step(0, 0.0, 5.0, nested=3.0, checkpoint=1.0, runs=(1,)), step(1, 5.0, 6.0, runs=(1,))]

@@ -70,8 +70,8 @@ class StepTimes:
         """Whether no output of the steps can be polled."""
         self._newest: deque[float] = deque(maxlen=30)
         """The newest turns, each without its compiles, s."""
-        self._uninterrupted = 0
-        """How many turns there were since one had an inner loop or a phase in it, while the device may have worked on."""
+        self._interrupted = False
+        """Whether any turn had an inner loop or a phase in it, during which the device may have worked on."""
 
     @property
     def watched(self) -> bool:
@@ -95,7 +95,7 @@ class StepTimes:
         if not self.watched:
             self._turns.forget_all()  # no completion will need them; the newest turn is kept for exemplars
         self._turns.append(turns)
-        self._uninterrupted = 0 if turns.excluded else self._uninterrupted + len(turns.durations)
+        self._interrupted |= turns.excluded > 0
         self._last_end = end
         durations = each_in_seconds(turns.durations)
         self._host.extend(durations)
@@ -173,8 +173,7 @@ class StepTimes:
 
         A host that runs ahead has many short turns before it waits.
         """
-        alone = self._uninterrupted >= len(self._newest)
-        return alone and min(self._newest, default=0.0) >= seconds(HOST_TURNS)
+        return not self._interrupted and min(self._newest, default=0.0) >= seconds(HOST_TURNS)
 
     def host_seconds(self) -> float | None:
         """The mean of the host's newest turns."""
