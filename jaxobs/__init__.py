@@ -29,9 +29,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What only a notebook or a test asks for loads when it is asked for: a training process needs no cost model.
+    """Load on first use what only notebooks and tests need: a training process needs no cost model.
 
-    The version is read from the installed package's metadata, so that it stands in one place, pyproject.toml.
+    The version is read from the installed package's metadata, so that pyproject.toml is the only place that states it.
     """
     if name in {"Roofline", "cost", "roofline"}:
         from jaxobs.measure import on_demand as measuring

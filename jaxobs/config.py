@@ -18,7 +18,7 @@ from jaxobs.plugin.discovery import prefixes_of_others
 
 PREFIX = "JAXOBS_"
 
-_HOST_NAME = re.compile(r"\*|(\.?[\w-]+(\.[\w-]+)*\.?)?")  # or nothing: an empty list, or a comma at its end
+_HOST_NAME = re.compile(r"\*|(\.?[\w-]+(\.[\w-]+)*\.?)?")  # or nothing: an empty list, or a final comma
 
 
 class SettingsError(ValueError):
@@ -193,7 +193,7 @@ def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool
     """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is."""
     plain = settings.model_dump(mode="json")
     for name, value in settings:
-        if isinstance(value, Path):  # relative to where the job is: the agent is elsewhere
+        if isinstance(value, Path):  # relative to the job's directory, which is not the agent's
             plain[name] = str(value.absolute())
     return plain | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
 
@@ -223,7 +223,7 @@ def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _closest(word: str) -> str | None:
-    """The setting with the most similar name; without the prefix, which would make all of them alike."""
+    """The setting whose name is most similar to `word`. Both lack the prefix, which would make all names similar."""
     return next(iter(difflib.get_close_matches(word, Settings.model_fields, 1)), None)
 
 

@@ -1,4 +1,4 @@
-"""`instrument()`: one observer a process, whoever asks for it, and none in a forked child."""
+"""`instrument()`: one observer for each process, shared by all callers, and none in a forked child."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _lock = threading.RLock()
 _observer: Observer | None = None
 _guards_forks = False
 named_settings: set[str] = set()
-"""Unknown variables that have been named to the user, here or by a launcher before the script began."""
+"""Unknown variables about which the user has been warned, here or by a launcher before the script began."""
 
 
 def instrument(**settings: Any) -> Observer:
@@ -44,7 +44,7 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
-    # Here and not above: a process that imports jaxobs without using it (a launcher's every child) loads no pydantic.
+    # Not at the top: a process that imports jaxobs without using it (each child of a launcher) must not load pydantic.
     from jaxobs.config import load_settings, unknown_settings
 
     global _observer, _guards_forks
@@ -62,7 +62,7 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
             _observer = running = Observer(loaded, before=running)
             running.begin(wait_for_backend=wait_for_backend)
         elif wait_for_backend:
-            running.watch_jitted()  # a script that a launcher runs began by itself, before it imported JAX
+            running.watch_jitted()  # under a launcher the script called `instrument()` before it imported JAX
         else:
             given = [name for name, value in settings.items() if value is not None]
             other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]
@@ -74,7 +74,7 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
 
 def _in_forked_child() -> None:
     global _lock
-    _lock = threading.RLock()  # a thread that is not here may have held it
+    _lock = threading.RLock()  # a thread of the parent, which the child lacks, may have held it
     close_in_child()
     if _observer is not None:
         _observer.end_in_child()

@@ -46,7 +46,7 @@ class Observer:
 
     def __init__(self, settings: Settings, *, before: Observer | None) -> None:
         """`before`: the observer that this process had, and that has ended."""
-        from jaxobs.config import plain_settings  # loads pydantic, which whoever has `settings` has done
+        from jaxobs.config import plain_settings  # loads pydantic, as making `settings` has done
 
         self.settings = settings
         self._pid = os.getpid()
@@ -82,7 +82,7 @@ class Observer:
         if wait_for_backend:
             self.watch_jitted()
             self._side.when_first_compiled = self.start
-        # Where JAX is never imported the hook waits for ever.
+        # If JAX is never imported the hook is never called.
         when_imported("jax", weakly(self._jax_is_there))
         if not wait_for_backend:
             self.start()
@@ -156,8 +156,9 @@ class Observer:
     @property
     def address(self) -> str | None:
         """The URL of `/metrics`; None where nothing is served. Waits for the agent if it was just started."""
-        if self._started and not self._ended:
-            self._messages.address_known.wait(ADDRESS_SECONDS)
+        known = self._messages.address_known
+        if self._started and not self._ended and not known.wait(ADDRESS_SECONDS):
+            known.set()  # nothing is served, or it comes late: nobody waits a second time
         return self._messages.address
 
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
@@ -246,7 +247,7 @@ class Observer:
             atexit.unregister(self.shutdown)
             self._side.stop(0.0)
             if not isinstance(error, OSError | RuntimeError):
-                raise  # the user's; the other two say that no file descriptor, or no thread, is to be had
+                raise  # it is the user's; the other two mean that there is no file descriptor or no thread
             warn(f"nothing is observed: {error}")
 
     def watch_jitted(self) -> None:
@@ -257,14 +258,14 @@ class Observer:
         if self._ended:
             return
         if self._started:
-            # Exit functions run last in, first out: ours must run before JAX takes its backends down.
+            # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
             atexit.unregister(self.shutdown)
             atexit.register(self.shutdown)
         self._side.start_probes()
 
     def end_in_child(self) -> None:
         """After a fork: what observes the parent does nothing here."""
-        self._lock = threading.RLock()  # a thread that is not here may have held it
+        self._lock = threading.RLock()  # a thread of the parent, which the child lacks, may have held it
         if not self._ended:
             self._ended = True
             self._side.forget_in_child()
@@ -281,7 +282,7 @@ class Observer:
 
     def _hello(self) -> dict[str, Any]:
         anchor = ClockAnchor.read()
-        again = self._side.sender.agents > 1  # what those before had counted is lost with them
+        again = self._side.sender.agents > 1  # the counts of earlier agents are lost with them
         return {
             "name": self._identity.name(),
             "job": self._identity.job,

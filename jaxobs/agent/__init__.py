@@ -1,1 +1,1 @@
-"""What runs in the agent's own process: receive, fold, snapshot, export. Never imports JAX."""
+"""The agent's own process: receives events, folds them, makes snapshots and exports them. Never imports JAX."""

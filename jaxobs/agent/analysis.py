@@ -1,4 +1,4 @@
-"""Decoding modules and reading profiler windows on a worker thread, so that neither the fold nor a scrape waits."""
+"""Decodes modules and reads profiler windows on a worker thread, so that neither the fold nor a scrape waits."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace import TraceError, read_trace
 
 MODULES_WAITING = 256 * 2**20
-"""Bytes of modules and traces that wait to be read. Beyond it they are refused: thousands of large executables that are
-made faster than they can be read must not take the job's memory."""
+"""Most bytes of modules and traces that wait to be read. Further ones are refused: thousands of large executables, made
+faster than they can be read, must not take the job's memory."""
 
 MODULES_CARRIED = 64 * 2**20
-"""Bytes of serialized modules that are kept for the windows to come: some 50 of ten thousand instructions each."""
+"""Most bytes of serialized modules kept for later profiler windows: some 50 modules of ten thousand instructions."""
 
 LONGEST_REST = 0.5
-"""Seconds from one module or window to the next; a shorter one's own time otherwise, so that the worker takes half a
-core at most."""
+"""Most seconds of rest after a module or window. A shorter one is followed by a rest of its own duration, so that the
+worker takes half a core at most."""
 
 _MODULE, _WINDOW, _STOP = range(3)
-"""What is waiting, the most urgent first: costs are asked for by every view, windows by some."""
+"""Kinds of waiting items by urgency, the most urgent first: every view shows costs, some show windows."""
 
 
 class ModuleDone(NamedTuple):
@@ -55,9 +55,9 @@ Done = ModuleDone | WindowDone
 
 
 class Analysis:
-    """`submit` modules and windows; `finished` gives what is done. A module with the same bytes is decoded once.
+    """The worker thread: `submit` hands it modules and windows, `finished` returns the results.
 
-    The worker rests after each, unless somebody waits in `settle`.
+    Modules with the same bytes are decoded once. The worker rests after each item, unless `settle` waits for it.
     """
 
     def __init__(self, log: Callable[[str], None], wake: Callable[[], None]) -> None:
@@ -95,7 +95,7 @@ class Analysis:
                 return done
 
     def settle(self, timeout: float) -> list[Done]:
-        """Wait until nothing is waiting, for the last snapshot of a short job."""
+        """Wait until all that was submitted is done, or for `timeout` seconds. Returns the results."""
         deadline = monotonic() + timeout
         done = self.finished()
         self._awaited.set()
@@ -109,7 +109,7 @@ class Analysis:
         self._waiting.put((_STOP, 0, None))
 
     def _put(self, kind: int, item: Any, size: int) -> str:
-        """Why it is not read; empty where it waits now."""
+        """Queue an item of `size` bytes. Returns why it is refused, empty where it is not."""
         self._pending += 1
         self._submitted += 1
         with self._bytes_lock:
@@ -142,7 +142,7 @@ class Analysis:
 
     def _read(self, window: WindowToRead) -> WindowDone:
         trace_bytes = window.event.xspace or b""
-        # The event goes on without its trace: it would hold megabytes.
+        # The result carries the event without its trace, which has megabytes.
         light = window.without_trace()
         try:
             trace = read_trace(
@@ -163,10 +163,10 @@ class Analysis:
 
 
 class _Modules:
-    """Costs of modules by their content, those used last. A reason stands for one that cannot be had.
+    """A cache of the costs of modules by content, of those used last; a cost that cannot be derived is a reason (text).
 
-    A program that is compiled again has a number of its own in its module, so other bytes, and the same cost: a job that
-    compiles its few programs without end shall not take more and more.
+    A program that is compiled again has another number in its module, so other bytes, but an equal cost, which is
+    shared: a job that compiles its few programs again and again must not take more and more memory.
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
@@ -175,10 +175,10 @@ class _Modules:
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
         self._sizes: dict[bytes, int] = {}
         self._newest: dict[str, bytes] = {}
-        """By fingerprint, the content that was decoded last: the others that share its cost have the size of nothing."""
+        """By fingerprint, the content decoded last. Its size counts for all that share its cost; theirs count as 1."""
         self._operations = 0
         self.carried: dict[int, bytes] = {}
-        """Modules by program id, of all windows: one carries them only after a compile, and its successors none."""
+        """Modules of all windows by program id: a window carries them only after a compile, and later ones do not."""
 
     def cost(self, proto: bytes | memoryview) -> ModuleCost | str:
         content = hashlib.blake2b(proto, digest_size=16).digest()
@@ -195,7 +195,7 @@ class _Modules:
         return found
 
     def _shared(self, content: bytes, found: ModuleCost | str) -> ModuleCost | str:
-        """An equal cost that is there already, for this one."""
+        """The equal cost that is in the cache already, else this one."""
         if isinstance(found, str):
             return found
         before = self._newest.get(found.fingerprint)
@@ -210,7 +210,7 @@ class _Modules:
         self._sizes[content] = size
 
     def of(self, trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
-        """Costs by host and program id, as a trace names its modules."""
+        """Return a function from host and program id, by which a trace names its modules, to costs."""
 
         def find(host: str, program_id: int | None) -> ModuleCost | str:
             proto = trace.module(host, program_id)
@@ -219,7 +219,7 @@ class _Modules:
         return find
 
     def remember(self, trace: Trace) -> None:
-        """Keep the modules of a window for those after it, the newest programs up to MODULES_CARRIED bytes."""
+        """Keep a window's modules for later windows: those of the newest programs, up to MODULES_CARRIED bytes."""
         for host in trace.hosts:
             self.carried |= host.modules
         size = sum(map(len, self.carried.values()))

@@ -1,4 +1,4 @@
-"""Each collector on a thread of its own, polled at its interval: one that hangs ages alone."""
+"""Runs each collector on a thread of its own, at its interval: one that hangs makes only its own values stale."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Collecting:
         self.guard = guard
         self._received = received
         self._stop = threading.Event()
+        self._pause = Collector.interval
         self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
@@ -31,15 +32,16 @@ class Collecting:
     def _run(self, agent: Agent) -> None:
         self.guard.call(self._plugin.start, agent)
         if self.guard.failures:
-            return  # it could not start, and has said why
+            return  # it could not start; the guard has the reason
         while not self._stop.is_set():
             values = self.guard.call(self._collect)
             if values:
                 self._received(values)
-            self._stop.wait(float(self._plugin.interval))
+            self._stop.wait(self._pause)
         self.guard.call(self._plugin.stop)
 
     def _collect(self) -> list[Measured]:
+        self._pause = float(self._plugin.interval)  # under the guard: it may be a property of the plugin's
         values = list(self._plugin.collect())
         self.guard.idle_reason = str(self._plugin.reason)
         return values

@@ -1,4 +1,4 @@
-"""Each exporter on a thread of its own with a bounded buffer of its own: one that is stuck starves no other."""
+"""Runs each exporter on a thread of its own with a bounded buffer of its own, so that a stuck one holds up no other."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jaxobs.plugin.protocol import Agent, Batch
 
 EVENTS_KEPT = 20_000
 SPANS_KEPT = 5_000
-"""What waits for an exporter that is slow; its oldest are dropped and counted."""
+"""Most events and spans that wait for a slow exporter; beyond these the oldest are dropped and counted."""
 
 QUICK_SECONDS = 0.5
-"""What takes longer than this is not waited for at the end of a job."""
+"""Seconds that an export may have taken so far for the end of the job to wait for it."""
 
 STUCK_SECONDS = 10.0
-"""An exporter or a collector that has not returned for so long is reported as not up, until it returns."""
+"""Seconds after which an exporter or collector that has not returned is reported as not up, until it returns."""
 
 
 class Exporting:
@@ -50,7 +50,7 @@ class Exporting:
 
     @property
     def takes_events(self) -> bool:
-        """Whether it wants to be given events."""
+        """Whether the exporter wants events."""
         return not self._idle and self._takes("takes_events")
 
     def _takes(self, what: str) -> bool:
@@ -59,7 +59,7 @@ class Exporting:
         return True
 
     def _delivery(self) -> Delivery:
-        """What the plugin says of itself; nothing where it fails to."""
+        """What the plugin reports of its deliveries; an empty `Delivery` where that fails."""
         with contextlib.suppress(Exception):  # called from outside the guard, on any thread
             delivery = self._plugin.delivery()
             if isinstance(delivery, Delivery):
@@ -67,14 +67,14 @@ class Exporting:
         return Delivery()
 
     def offer(self, snapshot: Snapshot, events: Iterable[Event], spans: Iterable[Span]) -> None:
-        """Never waits. The snapshot is the newest only; events and spans lose their oldest."""
+        """Take news without waiting: the snapshot replaces an older one; of events and spans the oldest are lost."""
         if self._idle:
-            self.guard.call(_nothing)  # it works: there is nothing for it to do
+            self.guard.call(_nothing)  # counts as a success: there is nothing for it to do
             return
         with self._news:
             self._snapshot = snapshot
-            if self._failed:  # nobody would take them
-                self._dropped += sum(1 for _ in events) + sum(1 for _ in spans)
+            if self._failed:  # its thread does not export
+                self._dropped += self.takes_events * sum(1 for _ in events) + sum(1 for _ in spans)
                 return
             before = len(self._events) + len(self._spans)
             added = 0
@@ -88,7 +88,7 @@ class Exporting:
             self._news.notify()
 
     def dropped(self) -> tuple[int, str]:
-        """Events and spans that it is known to have lost so far; and why there may be more, else nothing."""
+        """Events and spans that are known to be lost so far, and why there may be more (empty if there are not)."""
         own = self._delivery().dropped
         if type(own) is int and own >= 0:
             return self._dropped + own, ""
@@ -100,9 +100,9 @@ class Exporting:
         )
 
     def worth_waiting_for(self) -> bool:
-        """Whether it has lately succeeded, and is not taking long now: then the end of the job may wait for it.
+        """Whether the end of the job should wait for it: its last call succeeded, and the one under way is quick.
 
-        One that says of itself whether what it sends arrives may take longer, for there may be much to send.
+        An exporter that reports itself whether it is worth it may take longer, because there may be much to send.
         """
         own = self._delivery().worth_waiting_for
         return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
@@ -111,7 +111,7 @@ class Exporting:
         return self._thread is not None and self._thread.is_alive()
 
     def undelivered(self) -> str:
-        """What it was given and has not delivered, in words; empty where that is nothing, or not known."""
+        """Describe what it was given and has not delivered; empty where that is nothing, or not known."""
         own = self._delivery().undelivered
         reasons = [str(own)] if own else []
         waiting = len(self._events) + len(self._spans)
@@ -124,16 +124,16 @@ class Exporting:
         return "; ".join(reasons)
 
     def job_ended(self) -> None:
-        """Tell a plugin that wants to know it at once."""
+        """Notify the plugin at once that the job has ended, if it has a method for that."""
         if type(self._plugin).job_ended is not Exporter.job_ended:
-            # On a thread and under a guard of its own: it neither keeps the last flush waiting nor counts as a success.
+            # On a thread and under a guard of its own, so it neither delays the last flush nor counts as a success.
             guard = Guard(self.guard.source, self.guard.kind, self._log)
             threading.Thread(
                 target=guard.call, args=(self._plugin.job_ended,), name="jaxobs-job-ended", daemon=True
             ).start()
 
     def finish(self, timeout: float) -> None:
-        """Ask for a last turn and the end; `join` waits for it."""
+        """Ask the thread to export a last time and end; `join` waits for that."""
         with self._news:
             self._stopping = monotonic() + timeout
             self._news.notify()
@@ -145,7 +145,7 @@ class Exporting:
     def _run(self, agent: Agent) -> None:
         self.guard.call(self._plugin.start, agent)
         with self._news:
-            # A plugin that could not start is not asked to export: it has said why.
+            # A plugin that could not start is not asked to export; its guard has the reason.
             self._failed = self.guard.failures > 0
             self._idle = not (self._failed or self._takes("takes_batches"))
             if self._failed:
@@ -154,7 +154,7 @@ class Exporting:
             with self._news:
                 self._news.wait_for(lambda: self._has_work() or self._stopping is not None)
                 batch = self._take() if self._has_work() else None
-                if batch is None:  # the end came while it was set aside
+                if batch is None:  # the end has come, and there is no news or it is set aside
                     self._let_go()
                 stopping = self._stopping
             if batch is not None:
@@ -164,12 +164,12 @@ class Exporting:
             if stopping is not None:
                 break
         stopping = self._stopping
-        # Having let go of everything is no success of a plugin that could not start: it stays down, with its reason.
+        # `stop` must not count as a success of a plugin that could not start: it stays down, with its reason.
         guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
         guard.call(self._plugin.stop, max(0.0, stopping - monotonic()) if stopping is not None else 0.0)
 
     def _has_work(self) -> bool:
-        """What comes while a plugin is set aside waits for its next try, as for one that is slow."""
+        """Whether there is news to export now. While the plugin is set aside news waits, as it does for a slow one."""
         return self._snapshot is not None and not self.guard.set_aside
 
     def _let_go(self) -> None:

@@ -1,7 +1,7 @@
-"""What exporters still have to deliver when the job ends, and how long the job waits for it.
+"""The exporters' last flush when the job ends, and how long the job waits for it.
 
-The agent outlives the job by some seconds. So the job waits only for what will arrive: for exporters that have lately
-delivered, and did so quickly.
+The agent outlives the job by some seconds. So the job waits only for what is likely to arrive: for exporters whose last
+delivery succeeded and which are quick.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from jaxobs.agent.exporting import Exporting
 from jaxobs.model.clock import monotonic
 
 SECONDS: Final = 5.0
-"""For the exporters' last turn, at least: the agent ends by then."""
+"""Least seconds that exporters have for their last turn; after them, or the job's longer patience, the agent ends."""
 
 GRACE_SECONDS: Final = 0.5
-"""The job waits so long for an exporter of which it is not known whether it delivers. The first request of a short job to
-a collector on the same host takes 30 to 100 ms."""
+"""Most seconds that the job waits for an exporter that is not known to deliver: the first request of a short job to a
+collector on the same host takes 30 to 100 ms."""
 
 
 LOOK_SECONDS: Final = 0.05
-"""It is asked so often whether an exporter is still worth waiting for: one that was quick may hang at its end."""
+"""Seconds between two checks whether an exporter is still worth waiting for: a quick one may hang at its end."""
 
 
 class LastFlush:
-    """Begins at once, in all exporters. The job's own patience comes on top of nothing: it counts from here too."""
+    """A flush of all exporters, which begins when this is made. The job's patience counts from then as well."""
 
     def __init__(self, exporters: Sequence[Exporting], patience: float) -> None:
         self._exporters = exporters
@@ -35,7 +35,7 @@ class LastFlush:
             exporter.finish(self._seconds)
 
     def while_the_job_waits(self, patience: float) -> dict[str, str]:
-        """Wait for the exporters that are worth it; then what has not been delivered, in words, by exporter."""
+        """Wait for the exporters that are worth it. Returns a description of what is not delivered, by exporter."""
         for exporter in self._exporters:
             while exporter.is_running():
                 most = patience if exporter.worth_waiting_for() else min(patience, GRACE_SECONDS)
@@ -47,7 +47,7 @@ class LastFlush:
         }
 
     def to_the_end(self) -> None:
-        """Wait for all of them, as long as there is time."""
+        """Wait for all exporters, as long as there is time."""
         for exporter in self._exporters:
             exporter.join(self._left(self._seconds))
 

@@ -1,4 +1,4 @@
-"""Finding the agent's plugins and declaring what they measure: one that fails is reported and harms no other."""
+"""Finds the agent's plugins and declares their metrics: one that fails is reported and does not affect the others."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from jaxobs.plugin.settings import unknown_variables
 
 @dataclass(slots=True)
 class Plugins:
-    """What was found. Probes run in the job; here only their metrics are wanted."""
+    """The plugins found. Probes run in the job: only their metrics are declared here."""
 
     guards: list[Guard] = field(default_factory=list)
-    """Of collectors and exporters, working or not."""
+    """Guards of all collectors and exporters, working or not."""
     exporters: list[Exporting] = field(default_factory=list)
     collectors: list[Collecting] = field(default_factory=list)
     readings: list[DeviceReading] = field(default_factory=list)
     undeclared: dict[str, str] = field(default_factory=dict)
-    """Probes whose metrics could not be declared, with the reason: what they measure is refused."""
+    """Probes whose metrics could not be declared, with the reason: their measurements are refused."""
 
     @property
     def events_are_taken(self) -> bool:
         return any(exporter.takes_events for exporter in self.exporters)
 
     def declare(self, found: Found, catalogue: Catalogue) -> bool:
-        """Raises ValueError for a metric that contradicts another, or a reading of a metric that is none of its own."""
+        """Declare a plugin's metrics. Raises ValueError if one contradicts another, or a reading is of none of them."""
         metrics = found.plugin.metrics if found.plugin is not None else ()
         catalogue.declare(metrics, f"{found.group}:{found.name}")
         readings = list(found.plugin.device_readings) if isinstance(found.plugin, Collector) else []
@@ -51,9 +51,9 @@ def load_plugins(
     log: Callable[[str], None],
     collected: Callable[[list[Measured]], None],
 ) -> Plugins:
-    """All that are installed, their metrics added to `catalogue`; `collected` takes what collectors measure.
+    """Load all installed plugins and add their metrics to `catalogue`; `collected` takes what collectors measure.
 
-    `settings` are the names of jaxobs's own: what else begins with a plugin's name in the environment is the plugin's.
+    `settings` are the names of jaxobs's own settings: other variables that begin with a plugin's name are the plugin's.
     """
     plugins = Plugins()
     every = (*discover(PROBES), *discover(COLLECTORS), *discover(EXPORTERS))

@@ -1,4 +1,4 @@
-"""How the agent begins and ends: `main` in a process of its own, `serve` on a thread where a process cannot be had."""
+"""The agent's entry points: `main` for a process of its own, `serve` for a thread of the job (`agent="inline"`)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from jaxobs.flow import wire
 from jaxobs.model.clock import sleep
 
 NICENESS = 10
-"""The job comes first where both want the same core: of a busy one the agent gets a tenth. That is its share over many
-ticks of the kernel's clock; within one, up to 4 ms at 250 Hz, the job may wait.
+"""The agent's niceness. The job comes first: of a core that both want, the agent gets a tenth. That is its share over
+many ticks of the kernel's clock; within one, up to 4 ms at 250 Hz, the job may wait.
 
-Measured with both cores of a machine taken by the job: scrapes in 7 ms, 0.8 s at worst while a module of 50 000
-instructions was decoded. At 19 the worst took 1.9 s, and with SCHED_IDLE 1.6 s: more than a scrape may.
+Measured with both cores of a machine taken by the job: scrapes took 7 ms, at worst 0.8 s while a module of 50 000
+instructions was decoded. At 19 the worst took 1.9 s, and with SCHED_IDLE 1.6 s: too long for a scrape.
 """
 
 AUTOGROUP = Path("/proc/self/autogroup")
 AUTOGROUP_TRIES = 50
 AUTOGROUP_RETRY_SECONDS = 0.1
-"""Linux changes one autogroup's priority in 0.1 s, of all that unprivileged processes ask for; ranks begin together."""
+"""Linux lets unprivileged processes change one autogroup's priority in 0.1 s, all together; the ranks of a host start
+at the same time."""
 
 
 def main(descriptor: int) -> int:
-    """The agent process's whole life; `descriptor` is its end of the pipe."""
-    # The job alone says when it is over, by the end of the pipe; signals sent to a whole container reach both.
+    """Run the agent process to its end; `descriptor` is its end of the pipe."""
+    # The job alone ends the agent, by the end of the pipe; signals sent to a whole container reach both.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     refuse_jax()
@@ -42,16 +43,16 @@ def main(descriptor: int) -> int:
     with contextlib.suppress(OSError):  # the job is gone already, which `serve` will find
         pipe.sendall(wire.frame(wire.STARTED, os.getpid()))
     serve(pipe, started=give_way)
-    # Threads of exporters that hang must not keep the process: everything that could be flushed has been.
+    # Threads of exporters that hang must not keep the process alive: all that could be flushed has been.
     os._exit(0)
 
 
 def give_way(autogroup: Path = AUTOGROUP) -> None:
-    """Lower the priority of this process's session, where Linux shares out time by sessions. Does not wait.
+    """Lower the priority of this process's session, where Linux shares out time by sessions. Returns at once.
 
-    With autogroups (sched(7)), on by default, niceness counts within a session alone, and the agent has one of its own:
-    without this it gets half of a core that the job wants, at any niceness. Once it is up: at a tenth of a busy core the
-    half second of its start would take five.
+    With autogroups (sched(7)), on by default, niceness counts only within a session, and the agent has one of its own:
+    without this it gets half of a core that the job wants, at any niceness. It is called once the agent has started: at
+    a tenth of a busy core the half second of its start would take five.
     """
     if os.getsid(0) == os.getpid() and autogroup.exists():  # else it would be somebody else's session
         threading.Thread(target=_lower, args=(autogroup,), name="jaxobs-priority", daemon=True).start()
@@ -70,7 +71,7 @@ def _lower(autogroup: Path) -> None:
 
 
 def serve(pipe: socket.socket, *, inline: bool = False, started: Callable[[], None] = lambda: None) -> None:
-    """Read the greeting, then work until the job ends; `started` is called once every plugin is started."""
+    """Read the greeting, then work until the job ends; `started` is called once the threads of all plugins run."""
     frames = wire.Frames()
     waiting: list[tuple[bytes, Any]] = []
     while not waiting:

@@ -1,4 +1,4 @@
-"""The flat values of the newest snapshot, sent to a job that has once asked for them."""
+"""Sends the flat values of the newest snapshot to a job that has asked for them once."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.report.values import flat_values
 
 SECONDS: Final = 2.0
-"""Between two frames: some 25 numbers, which take 20 µs to collect here and 3 µs to read in the job (measured)."""
+"""Least seconds between two frames. One has some 25 numbers, which take 20 µs to collect here and 3 µs to read in the
+job (measured)."""
 
 
 class PushedValues:
-    """Sends nothing before `begin`."""
+    """The sender of the values. It sends nothing before `begin`."""
 
     def __init__(self, send: Callable[[bytes, Any], None]) -> None:
         self._send = send
         self._next: float | None = None
 
     def begin(self) -> None:
-        """The job has asked."""
+        """Send values from now on, because the job has asked for them."""
         self._next = monotonic()
 
     def offer(self, snapshot: Snapshot) -> None:
-        """A new snapshot: send its values, unless some were sent just now."""
+        """Send the values of a new snapshot, unless some were sent less than SECONDS ago."""
         if self._next is not None and monotonic() >= self._next:
             self._next = monotonic() + SECONDS
             self._send(wire.VALUES, flat_values(snapshot.document))

@@ -1,4 +1,4 @@
-"""How much memory this process holds."""
+"""The resident memory of this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 class ResidentMemory:
-    """Keeps the system's file open: reading it again takes 3 µs, and opening it first 19 µs (measured)."""
+    """Reads the resident memory. It keeps the file open: reading takes 3 µs, opening first 19 µs (measured)."""
 
     def __init__(self) -> None:
         self._file: int | None = None
@@ -17,7 +17,7 @@ class ResidentMemory:
             self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> int:
-        """Bytes in memory now, by `/proc/self/statm`; where there is none, the most there were, by getrusage(2)."""
+        """Resident bytes now, by `/proc/self/statm`; where there is no such file, their peak, by getrusage(2)."""
         if self._file is not None:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -41,15 +41,15 @@ from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 
 SETTLE_SECONDS = 2.0
-"""For modules that are still being decoded, so that a snapshot that somebody asks for has their costs. At most a third of
-the time there is: the rest is for the fold and, on a machine that is busy, for being scheduled at all."""
+"""Most seconds to wait for modules that are being decoded, so that a requested snapshot has their costs. At most a
+third of the caller's timeout: the rest is for the fold and, on a busy machine, for being scheduled at all."""
 
 LAST_SETTLE_SECONDS = 0.4
-"""The same at the end of the job, which waits: some 50 000 instructions of modules."""
+"""Most seconds to wait for modules at the end of the job, which waits too: some 50 000 instructions of modules."""
 
 LONGEST_PATIENCE = 1.0
-"""Seconds of pauses while more and more arrives. What comes in one interval must be folded in one; and where that is
-long, the end of the job may wait behind it all, with `shutdown_timeout` to go, or a snapshot that somebody asked for."""
+"""Most seconds of work with pauses while events keep arriving. Those of one interval must be folded in one; and where
+that is long, the end of the job, with `shutdown_timeout` to go, or a requested snapshot may be waiting behind them."""
 
 
 class Service:
@@ -94,15 +94,15 @@ class Service:
         for collector in self._plugins.collectors:
             collector.start(self)
         if self.fold.observation.address is None:
-            # Where nothing is served the job still learns where its summary would be.
+            # Where nothing is served the job is still told where its summary would be.
             self._send(wire.ADDRESS, (None, self._summary_file))
         if not self._inline:
-            # By default 700: seconds of steps, soon let go of, would be looked through, for 0.24 ms a second (measured).
+            # The default is 700: steps of seconds, soon released, would be traversed, for 0.24 ms a second (measured).
             gc.set_threshold(10_000)
-            gc.freeze()  # what is loaded now stays: no collection of garbage needs to look at it
+            gc.freeze()  # what is loaded now stays, so no collection needs to traverse it
 
     def emit(self, event: Measured | SpanEnded) -> None:
-        """From any thread of a plugin; folded at the next turn."""
+        """Take an event of a plugin, on any thread; it is folded at the next turn or sooner."""
         self._arrived.append(event)
 
     def profile(self, seconds: float, keep: bool) -> None:
@@ -113,22 +113,23 @@ class Service:
         self._send(wire.ADDRESS, (address, self._summary_file))
 
     def log(self, message: str) -> None:
-        """At most once a minute each message."""
+        """Send a line to the job's logger, each message at most once a minute."""
         if monotonic() - self._logged.get(message, -1e9) >= 60.0:
             self._logged[message] = monotonic()
             self._send(wire.LOG, message)
 
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
-        """Receive until the pipe ends or the job says that nothing follows; then the last flush."""
+        """Receive and fold until the pipe ends or the job says that nothing follows; then flush a last time."""
         finish: float | None = None
         ended = False
         while not ended:
             self._slices()
             for kind, body in waiting:
-                finish = self._take(kind, body) or finish
+                patience = self._take(kind, body)
+                finish = finish if patience is None else patience
             self._acknowledge(waiting)
             waiting = []
-            if finish is not None:  # nothing follows, and somebody waits
+            if finish is not None:  # nothing follows, and the job waits
                 break
             if self._turns.is_due():
                 self._turn()
@@ -143,7 +144,7 @@ class Service:
         self._end(finish)
 
     def _acknowledge(self, taken: list[tuple[bytes, Any]]) -> None:
-        """So that the job can count what goes with an agent that dies."""
+        """Acknowledge frames of events, so that the job can count the events lost with an agent that dies."""
         folded = sum(kind == wire.EVENTS for kind, _ in taken)
         if folded:
             self._send(wire.FOLDED, folded)
@@ -151,7 +152,7 @@ class Service:
     def _take(self, kind: bytes, body: Any) -> float | None:
         if kind == wire.EVENTS:
             self._fold(wire.events_of(body))
-            self._payloads.clear()  # they belonged to this frame's events, if to any
+            self._payloads.clear()  # any that are left belonged to this frame's events
         elif kind == wire.PAYLOAD:
             self._payloads.append(body)
         elif kind == wire.REQUEST:
@@ -163,7 +164,7 @@ class Service:
         return None
 
     def _answer(self, number: int, until: int) -> None:
-        """A request for a snapshot, unless nobody waits for it any more."""
+        """Answer a request for a snapshot, unless its caller has stopped waiting."""
         patience = seconds(until - now())
         if patience <= 0:
             return
@@ -186,7 +187,7 @@ class Service:
                 self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
             amended: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
-                # It works in the job, and what it measures there is refused here.
+                # It works in the job, but its metrics are not declared here, so its measurements are refused.
                 reason = f"the agent cannot load it: {self._plugins.undeclared[event.source]}"
                 amended = event._replace(up=False, reason=reason)
                 self.log(f"{event.kind} {event.source} is not shown: {reason}")
@@ -199,7 +200,7 @@ class Service:
                 self._turns.reported()
 
     def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
-        """The event as it is folded and exported: its trace, which came in a frame before it, goes to be read."""
+        """The event with its trace, which came in a frame before it."""
         if event.xspace != b"":
             return event
         return event._replace(xspace=bytes(self._payloads.popleft()) if self._payloads else None)
@@ -207,7 +208,7 @@ class Service:
     def _fold_arrivals(self) -> None:
         taken = bool(self._arrived) and self._plugins.events_are_taken
         for _ in range(len(self._arrived)):
-            # One by one: plugins append on threads of their own meanwhile.
+            # One by one, because plugins append on threads of their own meanwhile.
             self._slices()
             event = self._arrived.popleft()
             self.fold.apply_own(event)
@@ -216,7 +217,7 @@ class Service:
         self._analysed(self._analysis.finished())
 
     def _read_windows(self, *, final: bool = False) -> None:
-        """Give the worker the profiler windows whose steps are known by now."""
+        """Submit the profiler windows whose steps are known by now to the worker."""
         for window in self.fold.windows_to_read(now(), final=final):
             self._analysis.submit_window(window)
 
@@ -244,7 +245,7 @@ class Service:
             self.log(f"peaks are unknown: {error}")
 
     def _turn(self) -> Snapshot:
-        """A new snapshot, offered to every exporter."""
+        """Make a new snapshot and offer it to every exporter."""
         self._turns.begun()
         self._fold_arrivals()
         self._read_windows()
@@ -266,7 +267,7 @@ class Service:
         return snapshot
 
     def _end(self, patience: float | None) -> None:
-        """`patience`: how many seconds the job waits at most; None where it died without a word."""
+        """Flush a last time and stop. `patience`: the most seconds that the job waits; None where it was killed."""
         for exporter in self._plugins.exporters:
             exporter.job_ended()
         for collector in self._plugins.collectors:
@@ -291,7 +292,7 @@ class Service:
 
 
 def _without_payload(event: Event) -> Event:
-    """For exporters, which hold thousands while they are slow: compiled modules and traces would be gigabytes."""
+    """The event without its module or trace, for exporters: a slow one holds thousands, which would be gigabytes."""
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=None)
     if isinstance(event, ExecutableCreated) and event.proto is not None:

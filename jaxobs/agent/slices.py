@@ -1,8 +1,9 @@
-"""The agent's main thread works in short slices and sleeps in between, so that the job seldom waits for a core it wants.
+"""Lets the agent's main thread work in short slices and sleep in between, so that the job seldom waits for a core.
 
-Where the two share cores the kernel decides who runs, and it decides seldom: Linux lets whoever was put on a core keep it
-up to the next tick of its clock, 4 ms at 250 Hz, at any niceness and under SCHED_IDLE too (measured with the kernel's
-tracer: steps of a 1 ms loop that had to wait waited 4.0 ms). Whoever sleeps gives the core back at once, on any system.
+Where the two share cores the kernel decides who runs, and it decides seldom: Linux lets a thread that was put on a core
+keep it up to the next tick of its clock, 4 ms at 250 Hz, at any niceness and under SCHED_IDLE too (measured with the
+kernel's tracer: steps of a 1 ms loop that had to wait waited 4.0 ms). A thread that sleeps gives the core back at once,
+on any system.
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ from typing import Final
 from jaxobs.model.clock import perf_counter, sleep
 
 SLICE_SECONDS: Final = 0.0005
-"""Of work. It may become longer by one event, one exporter or one snapshot, which takes 2 ms. With slices of 0.2 ms the
-work of a second took a twelfth longer (measured beside a job that uses every core): each pause empties caches."""
+"""Seconds of work in a slice. It may be exceeded by one event, one exporter or one snapshot, which takes 2 ms. With
+slices of 0.2 ms the work of a second took a twelfth longer (measured beside a job that uses every core): each pause
+empties caches."""
 
 PAUSE_SECONDS: Final = 0.001
-"""Of sleep after each: a thread takes a third of a core while it does little things. After longer ones caches are
-emptier: with 2.5 ms nothing was gained by longer slices."""
+"""Seconds of sleep after each slice, so that a thread takes a third of a core while its pieces of work are short. After
+longer pauses caches are emptier: with 2.5 ms nothing was gained by longer slices."""
 
 INLINE_SLICE_SECONDS: Final = 0.0002
 INLINE_PAUSE_SECONDS: Final = 0.0002
-"""On a thread of the job, where a step waits for the interpreter's lock no longer than a slice."""
+"""For an agent on a thread of the job, where a step waits for the interpreter lock no longer than a slice."""
 
 
 class Slices:
-    """Call it often while working: it sleeps when the slice is used up, unless somebody waits for the work to be done.
+    """A pacer to call often while working: it sleeps when the slice is used up, unless somebody waits for the result.
 
-    One for each thread that works. `patience` is how many seconds after `has_waited` the pauses end, so that who gets
-    more to do than a third of a core can do still keeps up.
+    Each working thread has one. The pauses end `patience` seconds after `has_waited`, so that a thread with more work
+    than a third of a core can do still keeps up.
     """
 
     def __init__(self, *, inline: bool = False, patience: float = math.inf) -> None:
@@ -42,19 +44,19 @@ class Slices:
         self._somebody_waits = False
 
     def __call__(self) -> None:
-        """Takes 0.1 µs where nothing is to be done (measured)."""
+        """Sleep if the slice is used up; otherwise this takes 0.1 µs (measured)."""
         if perf_counter() >= self._used_up_at:
             self._give_way()
 
     def has_waited(self) -> None:
-        """The thread has waited for something to do: a slice begins."""
+        """Begin a slice, because the thread has waited for work."""
         started = perf_counter()
         self._used_up_at = started + self._slice
         self._patient_until = started + self._patience
 
     @contextlib.contextmanager
     def without_pauses(self) -> Iterator[None]:
-        """Somebody waits: without pauses, on whichever thread works."""
+        """Work without pauses in this context, because somebody waits."""
         before, self._somebody_waits = self._somebody_waits, True
         try:
             yield

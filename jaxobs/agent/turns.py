@@ -1,4 +1,4 @@
-"""When the agent takes stock: once in each interval, as soon as it has all that the job sent in it."""
+"""Schedules the agent's turns: one in each interval, as soon as all that the job sends in it has arrived."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from jaxobs.model.clock import monotonic
 
 EARLIEST: Final = 0.7
 LATEST: Final = 1.3
-"""Intervals from one turn to the next. It comes with the job's report, which ends what the job sends in each interval: so
-the agent wakes up once for both. Where the report is late it comes without."""
+"""Limits of the time between two turns, in intervals. A turn follows the job's report, which ends what the job sends in
+an interval, so that the agent wakes up once for both. A turn does not wait for a report that is late."""
 
 FIRST_SECONDS: Final = 0.2
 
 
 class Turns:
-    """When an agent folds and exports next; `interval` is in seconds."""
+    """When the agent makes and exports the next snapshot; `interval` is in seconds."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
@@ -23,7 +23,7 @@ class Turns:
         self._reported = False
 
     def reported(self) -> None:
-        """All that the job sent in this interval is here."""
+        """Note that all that the job sends in this interval has arrived."""
         self._reported = True
 
     def is_due(self) -> bool:
@@ -31,7 +31,7 @@ class Turns:
         return monotonic() - self._last >= least * self._interval
 
     def latest(self) -> float:
-        """When one is due by the clock `monotonic`, whether the job has reported or not."""
+        """The time by `monotonic()` at which a turn is due, whether the job has reported or not."""
         return self._last + LATEST * self._interval
 
     def begun(self) -> None:

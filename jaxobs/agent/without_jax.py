@@ -1,4 +1,4 @@
-"""The agent never imports JAX, whatever a plugin does: that costs seconds and memory, and could touch the devices."""
+"""Keeps the agent from importing JAX, whatever a plugin does: it costs seconds and memory, and could use devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REFUSED = frozenset({"jax", "jaxlib"})
 
 
 class _Refuser(MetaPathFinder, Loader):
-    """Finds the modules, so that whoever only looks for them is not disturbed, and refuses to load them."""
+    """An import finder that finds the REFUSED modules, so that a search for them succeeds, and refuses to load them."""
 
     def find_spec(
         self,
@@ -31,5 +31,5 @@ class _Refuser(MetaPathFinder, Loader):
 
 
 def refuse_jax() -> None:
-    """From now on `import jax` raises ImportError in this process. JAX must not be there yet."""
+    """Let `import jax` raise ImportError in this process from now on. JAX must not be imported yet."""
     sys.meta_path.insert(0, _Refuser())

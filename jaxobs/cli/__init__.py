@@ -1,4 +1,4 @@
-"""The command `jaxobs`: one file a command, imported only when it is called.
+"""The command `jaxobs`, with one file for each subcommand, which is imported only when it is called.
 
 A command module has `SUMMARY`, one line for the help, and `run(arguments) -> exit status`. It raises
 UsageError for input it cannot use.
@@ -30,15 +30,15 @@ def main(arguments: list[str] | None = None) -> int:
     command = arguments[0] if arguments else ""
     speaker = f"jaxobs {command}" if command in COMMANDS else "jaxobs"
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only still gets the rest
+        sys.stdout.reconfigure(errors="replace")  # so that a terminal with ASCII alone gets the rest
     try:
         status = _answer(command, arguments[1:])
         if sys.stdout is not None:
-            sys.stdout.flush()  # here, where it can be said what went wrong, and not at the interpreter's end
+            sys.stdout.flush()  # here, where errors can be reported, and not at the interpreter's exit
     except UsageError as error:
         print(f"{speaker}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # of commands that have nothing else to say then
+    except KeyboardInterrupt:  # in commands that do not handle it themselves
         print(f"{speaker}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
@@ -65,7 +65,7 @@ def _answer(command: str, arguments: list[str]) -> int:
 
 
 def _not_written(error: OSError, speaker: str) -> int:
-    """The exit status where the output came to nothing. Raises any other error again."""
+    """The exit status where the output could not be written. Raises any other error again."""
     if isinstance(error, BrokenPipeError):  # the reader of a pipe (`jaxobs plugins | head`) has left
         _discard_output()
         return 1
@@ -79,7 +79,7 @@ def _not_written(error: OSError, speaker: str) -> int:
 
 
 def _discard_output() -> None:
-    """Or the interpreter, which flushes what is left at its end, complains."""
+    """Redirect standard output to nowhere, so that the interpreter's last flush does not fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

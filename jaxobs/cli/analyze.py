@@ -1,4 +1,4 @@
-"""`jaxobs analyze`: a profiler trace as operations on the roofline, without the device that made it."""
+"""`jaxobs analyze`: shows a profiler trace as operations on the roofline, without the device that made it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PEAKS = (
 
 
 def run(arguments: list[str]) -> int:
-    """Prints the analysis of a trace."""
+    """Print the analysis of a trace."""
     options = _options(arguments)
     report = _analyze(options.path, options.maximum_bytes)
     if options.html is not None:

@@ -23,7 +23,7 @@ SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working s
 DEFAULT_SECONDS = 10.0
 _MOST_SECONDS = 3600.0
 _STARTING_SECONDS = 180.0
-"""What the process may take beyond the time asked for: importing JAX, starting a GPU, compiling."""
+"""Seconds that the process may take beyond the requested time, to import JAX, start a GPU and compile."""
 
 
 class CalibrationFailedError(Exception):
@@ -61,7 +61,7 @@ def run(arguments: list[str]) -> int:
 
 
 def calibrate_in_process(seconds: float, progress: Callable[[float, str], None]) -> Calibration:
-    """Measure in a process of its own, and return what it found; nothing is kept.
+    """Measure in a separate process and return the result without storing it.
 
     Args:
         seconds: The time to take, s; the process needs some more to start and to compile.
@@ -99,11 +99,11 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
 
 
 def _follow(process: subprocess.Popen[str], progress: Callable[[float, str], None]) -> object:
-    """Pass progress on until the output ends; the result, or None where there was none."""
+    """Pass progress on until the output ends. Returns the result, or None where there was none."""
     assert process.stdout is not None
     result: object = None
     for line in process.stdout:
-        with contextlib.suppress(ValueError):  # whatever a library prints is not for us
+        with contextlib.suppress(ValueError):  # lines that libraries print are ignored
             document = json.loads(line)
             if not isinstance(document, dict):
                 continue
@@ -135,7 +135,7 @@ def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
 
 
 def _check_place(output: Path | None) -> None:
-    """Before anything is measured. Raises UsageError where the result could not be kept."""
+    """Check, before anything is measured, that the result can be stored. Raises UsageError where it cannot."""
     try:
         place = cache_directory() if output is None else output.parent
     except NoHomeError as error:
@@ -146,7 +146,7 @@ def _check_place(output: Path | None) -> None:
 
 
 def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | None]:
-    """Where the result was put, and what went wrong if it could not be."""
+    """Store the result. Returns its path, and what went wrong if it could not be stored."""
     try:
         if output is None:
             return save_calibration(calibration, cache_directory()), None

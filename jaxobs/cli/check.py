@@ -1,4 +1,4 @@
-"""`jaxobs check`: what would be observed and shown here, with which settings, and what stands in the way."""
+"""`jaxobs check`: reports what would be observed and shown here, with which settings, and what prevents it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs 
 
 
 def run(arguments: list[str]) -> int:
-    """Prints the report; 1 where something needs attention."""
+    """Print the report. Returns 1 where something needs attention."""
     parser = Parser("check", SUMMARY, "Exit status 1 if something needs attention.")
     parser.add_argument(
         "--calibrate",
@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     options = parser.options(arguments)
     if options.calibrate:
-        # In a process of its own, and its words are no part of ours.
+        # In a separate process, whose output is kept out of the report.
         subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=sys.stderr, check=False)
     report = collect()
     if options.json:
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> int:
 
 
 def collect() -> dict[str, Any]:
-    """Everything as plain data, with all `problems` in one list."""
+    """The report as plain data, with all `problems` in one list."""
     from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
     from jaxobs.cli.checks.plugins import problems_of, remarks_of, unknown_settings
     from jaxobs.cli.checks.settings import check_settings, directory_problems

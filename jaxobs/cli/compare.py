@@ -1,4 +1,4 @@
-"""`jaxobs compare`: what became slower or faster from one run to another, and why."""
+"""`jaxobs compare`: reports what became slower or faster from one run to another, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOWER = 1
 
 
 def run(arguments: list[str]) -> int:
-    """Prints the comparison, and judges it where that is asked for."""
+    """Print the comparison. The exit status judges it where --fail-if-slower is given."""
     from jaxobs.cli.console.record_files import read_record
     from jaxobs.report.comparison import compare
 
@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
-    """The exit status. Raises UsageError where nothing can be told."""
+    """The exit status. Raises UsageError where the records do not suffice to judge."""
     from jaxobs.report.comparison.noise import factor
     from jaxobs.report.comparison.step_time import verdict
 

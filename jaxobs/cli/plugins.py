@@ -1,4 +1,4 @@
-"""`jaxobs plugins`: every plugin that is installed, and why those that cannot be loaded cannot."""
+"""`jaxobs plugins`: lists every installed plugin, and why any of them cannot be loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUMMARY = "list the installed plugins, their metrics, and why one cannot be load
 
 
 def run(arguments: list[str]) -> int:
-    """Prints the plugins; 1 where one of them failed, or none is there."""
+    """Print the plugins. Returns 1 where one of them failed, or none is installed."""
     parser = Parser("plugins", SUMMARY, "Exit status 1 if one cannot be loaded.")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     options = parser.options(arguments)
@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
 
 
 def find_plugins() -> list[Found]:
-    """All of jaxobs's groups, each plugin loaded alone; none is started."""
+    """The plugins of all groups, each loaded separately and none started."""
     return [found for group in (PROBES, COLLECTORS, EXPORTERS, CUSTOM_CALLS) for found in discover(group)]
 
 

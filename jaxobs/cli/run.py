@@ -23,7 +23,7 @@ USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
 
 
 def run(arguments: list[str]) -> int:
-    """Becomes the script; returns only where that cannot be."""
+    """Replace this process by the script; returns only for --help. Raises UsageError where it cannot be run."""
     if _asks_for_help(arguments):
         from jaxobs.cli.console.options import options_help
 
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _asks_for_help(arguments: list[str]) -> bool:
-    """Before the script: what comes after it is the script's own."""
+    """Whether `--help` or `-h` comes before the script; options after it are the script's own."""
     if arguments[:1] == ["-h"]:
         return True
     while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
@@ -98,7 +98,7 @@ def _check_program(program: list[str]) -> None:
 
 
 def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
-    """Before the script starts: whether it is to be observed, and a line about each unknown variable.
+    """Whether the script is to be observed, and a line about each unknown variable.
 
     Raises UsageError naming each setting that is wrong.
     """
@@ -118,7 +118,7 @@ def launch_environment(
 ) -> dict[str, str]:
     """The environment in which Python imports our sitecustomize, which then restores `environment`.
 
-    `named` are unknown variables of which the user has been told, so that nobody need tell again.
+    `named` are unknown variables that have been reported to the user and are not to be reported again.
     """
     folder = str(Path(__file__).with_name("launch"))
     pythonpath = environment.get("PYTHONPATH")

@@ -1,4 +1,4 @@
-"""`jaxobs show`: the summary of a run that is over, from its record."""
+"""`jaxobs show`: prints the summary of a run that is over, from its record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUMMARY = "print the summary of a run again, from the record that it left"
 
 
 def run(arguments: list[str]) -> int:
-    """Prints the summary in a record."""
+    """Print the summary in a record."""
     from jaxobs.cli.console.record_files import read_record
     from jaxobs.cli.console.terminal import is_styled, terminal_width
     from jaxobs.report.summary import render

@@ -1,4 +1,4 @@
-"""`jaxobs top`: a running job, or all its ranks on a host, live in the terminal."""
+"""`jaxobs top`: shows a running job, or all its ranks on a host, live in the terminal."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ if TYPE_CHECKING:
 SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 
 REFRESH_SECONDS: Final = 2.0
-"""Snapshots come once a second. At this rate the view of four ranks takes 1.7 % of a core (benchmarks/live_view.py)."""
+"""Seconds between refreshes; snapshots come once a second. At this rate the view of four ranks takes 1.7 % of a core
+(benchmarks/live_view.py)."""
 
 _LEAST_REFRESH: Final = 0.5
 _ONCE_SECONDS: Final = 6.0
-"""For all answers, and longer than one may take."""
+"""Seconds to wait for all answers, longer than one may take."""
 
 _LOOK_SECONDS: Final = 0.3
-"""An agent that is asked for the first time begins to look for its neighbours, and names them when it is asked again."""
+"""Pause in seconds before a second fetch: an agent begins to look for its neighbours at
+the first, and then names them."""
 
 
 def run(arguments: list[str]) -> int:
-    """Draws until the user quits; with --once, and where nobody looks at a terminal, it writes once."""
+    """Draw until the user quits. With --once, or where the output is no terminal, write once."""
     from jaxobs.cli.console.live_view.watch import Watch
 
     options = _options(arguments)
@@ -63,7 +65,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _write_once(watch: Watch) -> int:
-    """The exit status is 2 where one of the addresses that were given has no snapshot."""
+    """Write the ranks once. Raises UsageError (exit status 2) where a given address has no snapshot."""
     from jaxobs.cli.console.live_view.once import text
     from jaxobs.cli.console.terminal import is_styled, terminal_width
 
@@ -107,7 +109,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
-    """What names the servers, each time it is called. Raises UsageError for an address that cannot be one."""
+    """A function that returns the servers at each call. Raises UsageError for an address that cannot be one."""
     from jaxobs.cli.console.live_view import addresses as named
 
     if not addresses:
@@ -131,7 +133,7 @@ def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """Raises UsageError where a file cannot be used."""
+    """The token and the trusted authorities. Raises UsageError where a file cannot be used."""
     from jaxobs.cli.console.live_view.client import Access
     from jaxobs.config import SettingsError, load_settings
 

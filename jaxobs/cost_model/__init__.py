@@ -1,6 +1,6 @@
-"""What a compiled module must do on one device: FLOPs, bytes and collective bytes from its HLO.
+"""Computes the cost of a compiled module on one device: FLOPs, bytes and collective bytes from its HLO.
 
-Pure: bytes in, plain data out; imports neither JAX nor XLA.
+Pure functions from bytes to plain data, which import neither JAX nor XLA.
 """
 
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, CustomCall, Rule

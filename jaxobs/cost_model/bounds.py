@@ -1,4 +1,4 @@
-"""Least and most that each schedulable computation can cost, through loops, calls and conditionals."""
+"""Computes the least and the most that each schedulable computation can cost, with loops, calls and conditionals."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def conditional_reason(conditional: Instruction) -> str:
 
 
 class Bounds:
-    """Costs of whole computations, given callees first.
+    """The least and the most cost of whole computations, which must be added callees first.
 
-    The least of a conditional is that of the branch with the fewest FLOPs (then bytes), its most has the
-    largest of each figure. A loop without a known trip count counts once in the least, and has no most.
+    The least of a conditional is that of the branch with the fewest FLOPs (then bytes); its most takes the largest of
+    each figure among the branches. A loop without a known trip count counts once in the least, and has no most.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Bounds:
         self.least_branch: dict[Instruction, Computation] = {}
 
     def add(self, computation: Computation, own: Tally, control: list[Instruction]) -> None:
-        """Add a computation: ``own`` is the cost of its instructions but ``control``."""
+        """Add a computation: ``own`` is the cost of its instructions without those in ``control``."""
         least, most = own, own
         if any(not self._exact(instruction) for instruction in control):
             most = Tally()

@@ -1,5 +1,5 @@
-"""The one error that reading a module can raise."""
+"""The error that reading a module can raise."""
 
 
 class HloDecodeError(ValueError):
-    """The bytes are no HLO module that can be read: truncated, corrupted, of another kind, or too large."""
+    """The bytes cannot be read as an HLO module: truncated, corrupted, of another kind, or too large."""

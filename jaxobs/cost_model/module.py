@@ -1,4 +1,4 @@
-"""The cost of a whole module: every schedulable instruction's cost, times how often it runs."""
+"""Computes the cost of a whole module: the sum of each schedulable instruction's cost times its executions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from jaxobs.cost_model.traffic.fusions import FusionTraffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 MAIN_LOOP_SHARE: Final = 0.5
-"""Of the module's FLOPs: so much at least is in its main loop, in which a training that is one call takes its steps."""
+"""Least share of the module's FLOPs in a loop for it to be the main loop: that of the
+steps, where a whole training is one call."""
 
 
 def module_cost(
@@ -34,7 +35,7 @@ def module_cost(
     *,
     custom_call_rules: Mapping[str, Rule] = BUILT_IN_RULES,
 ) -> ModuleCost:
-    """What the module must do on one device.
+    """The cost of the module on one device.
 
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by

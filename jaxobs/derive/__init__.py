@@ -1,1 +1,1 @@
-"""Pure: events are folded into state, and rates, bounds, efficiencies and labels are derived from it."""
+"""Folds events into state and derives rates, bounds, efficiencies and labels from it. Pure: no effects, no clock."""

@@ -24,7 +24,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process.observation import Observation, run_attributes
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
-from jaxobs.derive.refusal import described, in_turn, require_types
+from jaxobs.derive.refusal import described, in_turn, require, require_types
 from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
@@ -41,20 +41,20 @@ from jaxobs.roofline_model.traced import Profiled
 from jaxobs.vocabulary.wall_time import CHECKPOINT
 
 SERIES_AN_OPERATION = 40
-"""So many operations keep series of their own: one for 40 of the limit; each takes four, a tenth of the limit in all."""
+"""For each 40 of the limit on series one operation has its own: four each, so together a tenth of the limit."""
 
 DISTURBED = 0.15
-"""Share of a run with a compile beside it from which on its time says nothing: to so much runs are timed."""
+"""Largest share of a sampled run on a CPU in which a compile may run beside it: run times are good to 15 % anyway."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 SERIES_A_ROW = 30
-"""Series that a function or an executable takes at most, to share out the limit on series."""
+"""Most series that one function or one executable has, by which the limit on series is shared out among them."""
 
 
 class Fold:
-    """State of one training process. `resource` and `facts` are shown as they are under `process`.
+    """State of one training process. `resource` and `facts` are shown unchanged under `process`.
 
-    `job` is what it shares with the other ranks of this start of the job, None where nothing tells.
+    `job` identifies this start of the job, equally on all its ranks; None where nothing in the environment does.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Fold:
         self._handlers = self._handlers_by_type()
 
     def apply(self, event: events.Event) -> None:
-        """Fold one event. One that is malformed or says what cannot be is refused and counted; the fold goes on.
+        """Fold one event. A malformed or impossible event is refused and counted, and the fold goes on.
 
-        One of whose values is refused counts as refused too, and no longer as accepted: each event is in one count.
+        An event with a refused value counts as refused and not as accepted, so each event is in exactly one count.
         """
         values_refused = self.series.refused
         try:
@@ -112,14 +112,14 @@ class Fold:
             self.series.refusals.note(described(event, error))
 
     def apply_own(self, event: events.Event) -> None:
-        """Fold one event that did not come from the job: a collector's, an exporter's, or how one of them fares."""
+        """Fold one event that did not come from the job: a collector's or exporter's, or the agent's report on one."""
         self.observation.emitted_here += 1
         self.apply(event)
 
     def apply_steps(self, rows: events.StepRows) -> events.StepRows:
-        """Fold many plain steps at once, or where that cannot be one by one; unmarked calls as the steps they make.
+        """Fold many plain steps, all at once where possible and otherwise one by one; return the rows of the steps.
 
-        Gives the rows of the steps.
+        Unmarked calls are folded as the steps of the loops that are inferred from them.
         """
         folded: events.StepRows = []
         for steps in grouped(rows):
@@ -134,32 +134,33 @@ class Fold:
         return folded
 
     def _follow(self, followed: Followed) -> events.StepRows:
-        """Fold what unmarked calls turned out to be, each of which was counted as an event when it came."""
-        self.executables.runs.release(followed.outside)
-        for run, calls in followed.outside.items():
-            self.executables.runs.ran(run, calls)
+        """Fold what unmarked calls turned out to be; as events they were counted when they came."""
+        runs = self.executables.runs
+        runs.ran_outside(followed.outside)
         counts = self.observation.accepted, self.observation.refused
-        for steps in grouped(followed.rows) if followed.rows else ():
-            self.executables.runs.release(steps.runs)
-            self.loops.named(steps.loop).inferred = True
+        for steps in grouped(followed.rows):
+            if not self.loops.infer(steps.loop):
+                runs.ran_outside(steps.runs)
+                continue
+            runs.release(steps.runs)
             self._fold_steps(steps, followed.saved)
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
 
     def _fold_steps(self, steps: PlainSteps, saved: Mapping[tuple[str, int], int] = NOTHING_SAVED) -> None:
-        """`saved`: nanoseconds of checkpoints within a step, by its loop and number."""
+        """Fold steps together or one by one. `saved`: nanoseconds of checkpoints in a step, by its loop and number."""
         if saved or not self._folded_at_once(steps):
             for event in steps.events():
                 self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
 
     def _folded_at_once(self, steps: PlainSteps) -> bool:
-        """Whether that could be done; else nothing was changed."""
+        """Fold all the steps together and return True, or return False with nothing changed."""
         if len(steps) < FEWEST or not self._signs.is_near(steps.ends[-1]):
             return False
         try:
             loop = self.loops.named(steps.loop)
             loop.steps_ended(steps)
-        except (NotPlainError, ValueError, TypeError):  # whatever is wrong with one, the others are folded
+        except (NotPlainError, ValueError, TypeError):  # folded one by one, only the faulty steps are refused
             return False
         self.run_time.steps_ended(steps, found=loop.inferred)
         self.recent.steps_ended(steps)
@@ -168,7 +169,7 @@ class Fold:
         return True
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
-        """Peaks of a device kind; executables are bound by those of the first device."""
+        """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""
         self.devices.bind_peaks(kind, peaks)
         backend = self.devices.backend
         if backend and backend.devices and backend.devices[0][1] == kind:
@@ -180,15 +181,15 @@ class Fold:
             self.devices.draw_roofs(module.cost.matrix_flops_by_type)
 
     def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
-        """Profiler windows whose steps are known by now; `final`: nothing more will come."""
+        """Return the profiler windows whose steps are known by now; `final`: no more events will come."""
         return self.profiles.to_read(now, final=final)
 
     def profiled(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
-        """The agent has read a window, or could not."""
+        """Take what the agent read in a window; `profiled` is None, with a `reason`, where it could not be read."""
         self.profiles.read(window, profiled, reason)
 
     def end(self, now: int, *, by_itself: bool) -> None:
-        """The job is over; `by_itself` is false where it died without a word. What was held back is shown."""
+        """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""
         self._follow(self.loops.inferred.end())
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
@@ -206,7 +207,7 @@ class Fold:
         return Snapshot(now, document, self.series.families(), outline)
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
-        """Which rooms get which event, in which order."""
+        """Map each event type to the handlers that get it, in order."""
         return {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: self.spans.plugin_ended,
@@ -269,7 +270,7 @@ class Fold:
             loop.sampled(event.run)
 
     def _is_disturbed(self, event: events.ExecutableRan) -> bool:
-        """Whether the compiler had the processors of a CPU for a while that the run needed."""
+        """Whether a compile competed with the run for the processors of a CPU backend for too long."""
         backend = self.devices.backend
         if backend is None or backend.platform != "cpu" or not 0 < event.seconds <= LONGEST_RUN:
             return False
@@ -286,9 +287,9 @@ class Fold:
         self.profiles.loop_ended(event)
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
+        require(event.end >= event.start, "a phase of negative duration")
         if event.inside is None:
-            checkpoint = event.phase == CHECKPOINT
-            self.loops.inferred.phase_ended(event.start, event.end, checkpoint=checkpoint)
+            self.loops.inferred.phase_ended(event.start, event.end, checkpoint=event.phase == CHECKPOINT)
         self.run_time.phase_ended(event)
         self.spans.phase_ended(event)
         self.profiles.phase_ended(event)

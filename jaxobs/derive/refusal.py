@@ -1,4 +1,4 @@
-"""What cannot be is refused before it changes anything, so that one bad event spoils no figure."""
+"""Refuses impossible events and values before they change any state, so that one bad event spoils no figure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ REASONS_KEPT = 5
 REASON_LETTERS = 200
 
 KINDS_KEPT = 100
-"""Of each type of event: an amount is a float here and an int there, and nobody has as many kinds of them."""
+"""Combinations of field classes remembered for each event type. A field such as an amount may be a float in one event
+and an int in the next, but no program sends as many combinations as this."""
 
 
 def require(condition: bool, what: str) -> None:
-    """Raises ValueError where an event says what cannot be; the fold counts it as refused."""
+    """Raise ValueError unless `condition` holds; the fold then counts the event as refused."""
     if not condition:
         raise ValueError(what)
 
 
 def is_amount(value: float | None) -> bool:
-    """Whether it is a finite number and not negative."""
+    """Whether the value is a finite number and not negative."""
     return value is not None and math.isfinite(value) and value >= 0
 
 
 def require_types(event: Event) -> None:
-    """Raises TypeError where a field is not of the type it was declared with: plugins may put anything into one."""
+    """Raise TypeError where a field does not have its declared type: plugins may put anything into one."""
     fields, seen = _FIELDS[type(event)], _SEEN[type(event)]
     kinds = tuple(map(type, event))
     if kinds not in seen:
@@ -44,7 +45,7 @@ def require_types(event: Event) -> None:
 
 
 class Refusals:
-    """Why events and values were refused: the first few reasons, each with how often it was met."""
+    """The first few reasons why events and values were refused, each with how often it occurred."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -55,15 +56,15 @@ class Refusals:
             self._counts[reason] += 1
 
     def reasons(self) -> list[str]:
-        """The most frequent first: `3 × Recorded: …`."""
+        """The reasons with their counts, the most frequent first: `3 × Recorded: …`."""
         return [f"{count:,} × {reason}" for reason, count in self._counts.most_common()]
 
 
 def described(event: object, error: Exception) -> str:
-    """Which event an error is of, and as far as that can be had what it says."""
+    """The type of the event that caused an error, with the error's message if it can be read."""
     try:
         return f"{type(event).__name__}: {str(error) or type(error).__name__}"
-    except Exception:  # noqa: BLE001  # what it says may be left to an object of a plugin's
+    except Exception:  # noqa: BLE001  # the message may be formatted by an object of a plugin
         return type(event).__name__
 
 
@@ -72,14 +73,14 @@ def _wrong(event: Event, value: object) -> TypeError:
 
 
 class _Fields(NamedTuple):
-    """What the fields of an event's type may be: each by its class, and those with something in them by a test."""
+    """What the fields of an event type may hold: classes for every field, and a test for each field with contents."""
 
     kinds: tuple[tuple[type, ...], ...]
     contents: tuple[tuple[int, Callable[[Any], bool]], ...]
 
 
 def _kinds(hint: Any) -> tuple[type, ...]:
-    """Classes of what an annotation of an event's field allows."""
+    """The classes that the annotation of an event's field allows."""
     if isinstance(hint, UnionType):
         return tuple(kind for part in get_args(hint) for kind in _kinds(part))
     if get_origin(hint) is tuple or hasattr(hint, "_fields"):
@@ -88,7 +89,7 @@ def _kinds(hint: Any) -> tuple[type, ...]:
 
 
 def _test(hint: Any) -> Callable[[Any], bool]:
-    """Whether a value is what an annotation says, to the last of what is in it."""
+    """A test of whether a value fits an annotation, including everything nested in it."""
     parts = get_args(hint)
     if isinstance(hint, UnionType):
         tests = [_test(part) for part in parts if part is not NoneType]
@@ -117,11 +118,11 @@ def _fields(event_type: type[Event]) -> _Fields:
 
 _FIELDS = {event_type: _fields(event_type) for event_type in EVENT_TYPES}
 _SEEN: dict[type, set[tuple[type, ...]]] = {event_type: set() for event_type in EVENT_TYPES}
-"""Classes of fields that were looked at and are right: thousands of events a second are alike."""
+"""Combinations of field classes that passed the check, by event type: most of the many events a second are alike."""
 
 
 def in_turn(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
-    """One handler of an event after the other; what the first refuses does not reach the next."""
+    """A handler that calls these handlers in order; an event refused by one does not reach the next."""
 
     def handle(event: Any) -> None:
         for handler in handlers:

@@ -1,1 +1,1 @@
-"""How events travel: the ring in the job, and their form on the pipe."""
+"""How events get to the agent: the ring in the job, and the format on the pipe."""

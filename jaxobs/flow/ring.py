@@ -1,12 +1,12 @@
 """The ring between the training thread and the sender.
 
-The training thread's whole part is one call into C for a step (`extend`), and two for anything else (`emit`); no lock. A
-full ring loses its oldest events; how many is exact, because what was ever emitted is counted apart from what was taken
-out.
+The training thread makes two calls into C for each event, to add a row (`extend`) and to count it (`advance`), and
+takes no lock. A full ring drops its oldest events; their number is exact, because events emitted are counted apart from
+those taken out.
 
-Everything lies in the ring as a row of ROW_LENGTH plain values, one after the other in one deque: a step as its own
-values, any other event as itself and padding. So steps that wait here are no objects of their own. A tuple for each would
-count with Python's garbage collector, and bring it to pass after pass in a job whose own loop makes no garbage.
+The ring is one deque of plain values in which ROW_LENGTH values make a row: a step is its own values, any other event
+is itself and padding. So a step that waits here is no object. A tuple for each would be tracked by Python's garbage
+collector, and bring it to pass after pass in a job whose own loop makes no garbage.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any
 from jaxobs.model.events import ROW_LENGTH, Event, StepRows
 
 PADDING: tuple[None, ...] = (None,) * (ROW_LENGTH - 1)
-"""What follows an event that is no step: `extend((event, *PADDING))` is `emit` in one call, but for the counting."""
+"""The rest of the row of an event that is no step: `extend((event, *PADDING))` is `emit` without the counting."""
 
 _AT_ONCE = 256
-"""Rows taken out in one call, during which no other thread runs Python: 50 µs."""
+"""Most rows taken out in one call, during which no other thread runs Python: 50 µs."""
 
 
 class Ring:
-    """Bounded, many producers, one consumer. `emit` may run in a signal handler or a finalizer."""
+    """A bounded queue of events, many producers, one consumer. Signal handlers and finalizers may call `emit`."""
 
     def __init__(self, capacity: int) -> None:
         self._rows: deque[Any] = deque(maxlen=capacity * ROW_LENGTH)
         self.extend: Callable[[Iterable[Any]], None] = self._rows.extend
-        """Takes a whole row. With `advance` it is `emit`, for the one caller whose every nanosecond counts."""
+        """Adds a whole row. `extend` and then `advance` do what `emit` does, for the hot path."""
         # `next` of itertools.count is one C call, so it never loses an increment to another thread.
         self.advance = itertools.count(1).__next__
         self.emit = _emitter(self.extend, self.advance)
@@ -43,11 +43,11 @@ class Ring:
         return len(self._rows) // ROW_LENGTH
 
     def drain(self, limit: int | None = None) -> list[Event | StepRows]:
-        """What is in the ring, oldest first, at most `limit` events; steps in a row are one list of their rows.
+        """Take out at most `limit` events, oldest first. Consecutive steps are one list, of the values of their rows.
 
         For one consumer at a time.
         """
-        # Bounded by what is there now: producers that never pause must not keep the consumer here.
+        # Bounded by the events there are now: producers that never pause must not keep the consumer here.
         waiting = len(self) if limit is None else min(limit, len(self))
         pieces = []
         for start in range(0, waiting, _AT_ONCE):
@@ -56,36 +56,36 @@ class Ring:
         return list(_grouped(list(chain.from_iterable(pieces))))
 
     def waiting(self) -> list[Event]:
-        """The events in the ring now, but for steps, oldest first; they stay there. From any thread."""
+        """The events in the ring now except steps, oldest first, left where they are. May be called from any thread."""
         heads = list(islice(self._rows, 0, None, ROW_LENGTH))
         return [head for head in heads if type(head) is not str]
 
     def close(self) -> None:
-        """In a forked child, where nobody takes anything out: what is emitted from now on goes nowhere.
+        """Discard everything from now on; for a forked child, where nothing is taken out.
 
-        Who holds `extend` already, a loop under way, goes on filling the ring, which loses its oldest.
+        A loop under way holds the old `extend` and goes on filling the ring, which drops its oldest events.
         """
         self.extend = self.emit = _nowhere
         self._rows.clear()
 
     def emitted(self) -> int:
-        """Events emitted so far. For one consumer at a time."""
+        """The number of events emitted so far. For one consumer at a time."""
         count = self.advance() - 1 - self._readings
         self._readings += 1
         return count
 
     def dropped(self) -> int:
-        """Events lost so far: exact when no `emit` is under way, else late by those under way."""
+        """The number of events lost so far: exact when no `emit` is under way, else too low by at most those."""
         waiting = len(self)
         return max(0, self.emitted() - self._taken - waiting)
 
     def _take(self, rows: int) -> list[Any]:
-        """So many rows, which are there, in one call: whole rows, whatever is lost meanwhile for want of room."""
+        """Take out so many rows, which must be there, in one call into C, so that no producer's row is split."""
         return list(starmap(self._rows.popleft, repeat((), rows * ROW_LENGTH)))
 
 
 def _grouped(values: list[Any]) -> Iterator[Event | StepRows]:
-    """The events of some rows one by one, and the rows of steps between them together."""
+    """Yield the events of some rows one by one, and the rows of consecutive steps as one list."""
     if set(map(type, values[::ROW_LENGTH])) == {str}:  # steps alone, as most often: in C
         yield values
         return
@@ -101,11 +101,11 @@ def _grouped(values: list[Any]) -> Iterator[Event | StepRows]:
 
 
 def _nowhere(event: Any) -> None:
-    """Takes it and forgets it."""
+    """Discard an event or a row."""
 
 
 def _emitter(extend: Callable[[Iterable[Any]], None], advance: Callable[[], int]) -> Callable[[Event], None]:
-    """A closure: a third faster than a method."""
+    """Make `Ring.emit` as a closure, which is a third faster than a method."""
 
     def emit(event: Event) -> None:
         extend((event, *PADDING))

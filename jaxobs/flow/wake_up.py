@@ -1,4 +1,4 @@
-"""What wakes a thread that waits for sockets."""
+"""Wakes a thread that waits in `select()` for sockets."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 
 
 class WakeUp:
-    """One thread waits for `reading` beside its other sockets; any thread may `ring`.
+    """A socket pair: one thread waits for `reading` beside its other sockets, and any thread may `ring`.
 
-    Raises OSError where there is no file descriptor to be had.
+    Raises OSError where no file descriptor is available.
     """
 
     def __init__(self) -> None:
@@ -18,16 +18,16 @@ class WakeUp:
         self._writing.setblocking(False)
 
     def ring(self) -> None:
-        """Wake the thread that waits, or the next time that it would."""
-        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it is over
+        """Wake the waiting thread, or keep it from waiting the next time."""
+        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: there is nothing to wake
             self._writing.send(b"\0")
 
     def heard(self) -> None:
-        """It is awake: the next wait is a new one."""
+        """Clear the signal, so that the next wait is a new one; called by the thread that was woken."""
         with contextlib.suppress(OSError):
             self.reading.recv(4096)
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Close both sockets; `ring` does nothing from now on."""
         self.reading.close()
         self._writing.close()

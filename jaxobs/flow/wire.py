@@ -2,8 +2,8 @@
 
 A frame is one byte of kind, four bytes of length (big endian), and a body in `marshal` form: the fastest encoding of
 plain tuples that Python has (3 500 events in about 0.5 ms, which is time that the job's interpreter lock is held).
-Both ends are the same Python from the same installation, joined by a socket pair that nobody else can write to, which
-is what makes marshal fit here: its format differs between versions and it must not read what a stranger wrote.
+Both ends are the same Python from the same installation, connected by a socket pair that no one else can write to. Only
+so is marshal suitable: its format differs between versions, and it is not safe for input from strangers.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _HAVE_PARENT = tuple(event_type._fields[-1] == "parent" for event_type in EVENT_
 
 HELLO = b"H"  # job to agent, first: settings, resource, clock
 EVENTS = b"E"  # job to agent: a list of (event type number, *fields), and of lists that are rows of steps
-REQUEST = b"Q"  # job to agent: (request number, when the answer is of no use any more, by `now()`)
+REQUEST = b"Q"  # job to agent: (request number, the time by `now()` until which the answer is of use)
 REPLY = b"R"  # agent to job: (request number, answer)
 ADDRESS = (
-    b"A"  # agent to job: (the URL an exporter serves at, where the last summary of a killed job is left)
+    b"A"  # agent to job: (the URL of `/metrics`, the file for a killed job's last summary), each may be None
 )
 LOG = b"L"  # agent to job: one line for the logger `jaxobs`
-FOLDED = b"K"  # agent to job: so many more frames of events are folded
-FINISH = b"F"  # job to agent: nothing follows; the job waits so many seconds at most
+FOLDED = b"K"  # agent to job: the number of further frames of events that are folded
+FINISH = b"F"  # job to agent: nothing follows; the most seconds that the job waits
 LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what exporters have not delivered, by name)
-STARTED = b"S"  # agent to job, first: the number of its process
+STARTED = b"S"  # agent to job, first: its process number
 VALUES = b"V"  # job to agent: send the flat values from now on; agent to job: these values
-PROFILE = b"P"  # agent to job: (seconds, keep): somebody wants a profiler window
+PROFILE = b"P"  # agent to job: (seconds, keep) of a profiler window that is requested
 PAYLOAD = (
     b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
 )
@@ -55,15 +55,15 @@ class WireError(ValueError):
 
 
 def frame(kind: bytes, body: Any) -> bytes:
-    """Raises ValueError where the body holds what marshal cannot take."""
+    """Encode a frame. Raises ValueError where the body holds what marshal cannot encode."""
     encoded = marshal.dumps(body)
     return _HEADER.pack(kind, len(encoded)) + encoded
 
 
 def events_frame(events: Sequence[Event | StepRows]) -> tuple[bytes, int]:
-    """A frame of events, and how many were refused because a plugin put something into them that cannot travel.
+    """A frame of events, and how many were left out because a plugin put into them what cannot be encoded.
 
-    Rows of steps hold what the hot path notes, which always can.
+    Rows of steps can always be encoded: they hold only what the hot path notes.
     """
     rows = [row for event in events if (row := _row(event)) is not None]
     try:
@@ -74,14 +74,14 @@ def events_frame(events: Sequence[Event | StepRows]) -> tuple[bytes, int]:
 
 
 def count(events: Iterable[Event | StepRows]) -> int:
-    """How many events these are; a list is as many steps as it has rows."""
+    """The number of events; a list counts as many steps as it has rows."""
     return sum(len(event) // ROW_LENGTH if type(event) is list else 1 for event in events)
 
 
 def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | StepRows], list[bytes]]:
-    """The events with modules and traces taken out, and what is to be written before them: a header and one, in turn.
+    """The events without modules and traces, and the bytes to write before them: for each of these a header and itself.
 
-    They have megabytes, and each copy of one would hold the interpreter lock. `b""` stands in their place.
+    Modules and traces have megabytes, and each copy would hold the interpreter lock. `b""` replaces them in the event.
     """
     travelling: list[Event | StepRows] = []
     pieces: list[bytes] = []
@@ -90,7 +90,7 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
         if isinstance(payload, bytes) and len(payload) > MAXIMUM_BODY:
             reason = f"it has {len(payload)} bytes, and the agent takes {MAXIMUM_BODY}"
             travelling.append(without_payload(light, reason, "too_large"))
-        # One that will be refused must leave no payload behind: the next event would be given it.
+        # An event that will be left out must leave no payload behind: the next event would get it.
         elif isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
             pieces += [_HEADER.pack(PAYLOAD, len(payload)), payload]
             travelling.append(light)
@@ -100,7 +100,7 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
 
 
 def payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | None]:
-    """The event with `b""` in the place of its module or trace, and that; None where there is none."""
+    """The event with `b""` in place of its module or trace, and that module or trace, None where there is none."""
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=b""), event.xspace
     if isinstance(event, ExecutableCreated):
@@ -109,7 +109,7 @@ def payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | No
 
 
 def without_payload(event: Event | StepRows, reason: str, outcome: str) -> Event:
-    """An event of a module or a trace, which is left out for that reason; `outcome` is then the window's."""
+    """The event without its module or trace, with the reason; a profiler window's gets the `outcome` as well."""
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=None, outcome=outcome, reason=reason)
     assert isinstance(event, ExecutableCreated)
@@ -117,7 +117,7 @@ def without_payload(event: Event | StepRows, reason: str, outcome: str) -> Event
 
 
 def events_of(body: list[tuple[Any, ...] | StepRows]) -> Iterator[Event | StepRows]:
-    """The events of a frame's body, steps still as rows. Raises WireError where it is no list of events."""
+    """Decode the events of a frame's body; steps stay rows. Raises WireError where it is no list of events."""
     try:
         for row in body:
             if isinstance(row, list):
@@ -132,7 +132,7 @@ def events_of(body: list[tuple[Any, ...] | StepRows]) -> Iterator[Event | StepRo
 
 
 class Frames:
-    """Puts frames together from whatever pieces a socket gives."""
+    """Puts frames together from the pieces that a socket receives."""
 
     def __init__(self) -> None:
         self._pieces = bytearray()
@@ -140,9 +140,9 @@ class Frames:
         self._missing = 0
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, Any]]:
-        """The frames that are now whole, as (kind, body). Raises WireError on bytes that are no frame.
+        """Yield the frames that this piece completes, as (kind, body). Raises WireError on bytes that are no frame.
 
-        The body of a payload is a view of bytes.
+        The body of a payload is a memoryview.
         """
         self._add(piece)
         while True:
@@ -171,8 +171,8 @@ class Frames:
             yield kind, content
 
     def _begin_payload(self, length: int) -> None:
-        # A mapping has no pages before something is written into them: no call takes as long as all of its bytes do.
-        # One that processes could share is ten times as slow to fill (measured), and by default it is such a one.
+        # A mapping gets its pages as they are written, so no single call takes the time of allocating all its bytes.
+        # Private, because the default, a mapping that processes could share, is ten times as slow to fill (measured).
         whole = mmap.mmap(-1, length, access=mmap.ACCESS_COPY) if length else b""
         self._payload = memoryview(whole)
         self._missing = length
@@ -191,14 +191,14 @@ class Frames:
 
 
 def _row(event: Event | StepRows) -> tuple[Any, ...] | StepRows | None:
-    """What marshal takes: plain tuples. `parent`, always the last field, is the one named tuple inside an event."""
+    """The event as a plain tuple, for marshal. `parent`, always the last field, is the one named tuple inside it."""
     if type(event) is list:
         return event
     number = _NUMBERS.get(type(event))
     if number is None:
         return None
     if type(event) is Measured and type(event.value) is not float:
-        try:  # a NumPy scalar is a float too, but marshal would take it for a buffer
+        try:  # a NumPy scalar may be a float, but marshal would encode it as a buffer
             return (number, event.metric, event.labels, float(event.value), event.time)
         except (TypeError, ValueError, OverflowError):
             return None

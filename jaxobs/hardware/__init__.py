@@ -1,1 +1,1 @@
-"""What one device can do: peaks with where each came from, the data sheet, and calibrations that were kept."""
+"""The peaks of a device, each with its source: data sheets, calibrations and the user's own values."""

@@ -1,4 +1,4 @@
-"""What `jaxobs calibrate` measured on one device, as plain data that survives a round trip through JSON."""
+"""The result of `jaxobs calibrate` on one device, as plain data that survives a round trip through JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Final
 
 SCHEMA_VERSION: Final = 1
 _QUIET_MACHINE: Final = 0.25
-"""Cores that others may take; on two cores 0.2 cost a tenth of the best rates, 1.3 cost half of them."""
+"""Cores that other processes may use before a calibration counts as disturbed: on two cores, a load of 0.2 cost a tenth
+of the best rates, and one of 1.3 half of them."""
 
 
 class CalibrationError(ValueError):
-    """The data is no calibration that this version can read; the message says where it is wrong."""
+    """The data cannot be read as a calibration by this version; the message says where it is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,18 @@ class Rate:
     per_second: float
     """FLOP/s (operations/s for integers), or transcendental results/s."""
     median_per_second: float
-    """The same, but the median over the rounds: what a machine shared with others gave on the whole."""
+    """The same rate as the median over the rounds: the typical rate of a machine that is shared with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An element type in which this device's compiler makes no product: it has no peak of its own here."""
+    """An element type without a peak, because this device's compiler makes no products in it."""
 
     dtype: str
     runs_as: str | None
     """The type that such a product runs in; None where the compiler refuses it."""
     reason: str
-    """In words, to follow the type's name."""
+    """The reason as text that follows the type's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Peaks measured on one JAX device, with what they are true for."""
+    """Peaks measured on one JAX device, with the device, host and versions for which they hold."""
 
     device_kind: str
     platform: str
@@ -72,25 +73,25 @@ class Calibration:
     created: float
     """Wall-clock seconds since the epoch."""
     seconds: float
-    """What the measurement took."""
+    """The duration of the measurement."""
     matrix: tuple[Rate, ...]
-    """Square matrix products, by element type and size. Those of integers count operations, which are no FLOPs."""
+    """Rates of square matrix products, by element type and size. Those of integers count operations, not FLOPs."""
     vector: tuple[Rate, ...]
-    """Multiply-adds on data in cache, by element type."""
+    """Rates of multiply-adds on data in cache, by element type."""
     transcendentals: tuple[Rate, ...]
-    """`exp`, by element type."""
+    """Rates of `exp`, by element type."""
     bandwidth: tuple[Bandwidth, ...]
-    """By growing working set."""
+    """Bandwidths in the order of growing working sets."""
     latency_seconds: float | None
-    """From the call of an executable that does next to nothing to its result."""
+    """The time from the call of an executable that does almost nothing to its result."""
     other_load: float | None
-    """Cores' worth of time that other processes took meanwhile; None where the system does not tell."""
+    """Cores' worth of time that other processes used meanwhile; None where the system does not provide it."""
     left_out: tuple[LeftOut, ...] = ()
     """Element types of products that were not measured."""
 
     @property
     def disturbed(self) -> bool:
-        """Other processes took so much of a processor that its peaks may be too low."""
+        """Whether other processes used so much of a processor that its peaks may be too low."""
         return self.platform == "cpu" and (self.other_load or 0.0) > _QUIET_MACHINE
 
     def best_matrix(self) -> dict[str, Rate]:
@@ -106,10 +107,10 @@ class Calibration:
         return _best(self.transcendentals)
 
     def memory_by_working_set(self) -> tuple[tuple[float, float], ...]:
-        """(working-set bytes, bytes/s), the rate falling: a set can go as fast as any larger one measured.
+        """Pairs (working-set bytes, bytes/s) with falling rates: a set gets the best rate of any larger one.
 
-        A smaller set measures slower now and then, from noise or because XLA uses one thread for it; the
-        device can do better, and a peak is what the device can do.
+        A smaller set sometimes measures slower, from noise or because XLA uses one thread for it. The device can do
+        better, and a peak is what the device can do.
         """
         envelope: list[tuple[float, float]] = []
         best = 0.0

@@ -1,7 +1,6 @@
-"""Where calibrations are kept: one JSON file for each device, processor, core count and jaxlib version.
+"""Stores calibrations: one JSON file for each device, processor, core count and jaxlib version.
 
-Reading never fails: a file that is missing, damaged or written for something else counts as none, with
-the reason.
+Reading never raises: a file that is missing, damaged or written for another key counts as none, with the reason.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _LARGEST_FILE = 4 * 2**20  # bytes; a calibration takes about 10 kB
 
 
 class NoHomeError(OSError):
-    """Nobody knows a directory of the user's; the message says what to do."""
+    """The user's home directory is unknown; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationKey:
-    """What a calibration is true for."""
+    """The device, host and version for which a calibration holds."""
 
     device_kind: str
     processor: str
@@ -38,7 +37,7 @@ class CalibrationKey:
 
     @property
     def file_name(self) -> str:
-        """A file name that equal keys share, and no others but by a collision of hashes."""
+        """The name of the file for this key; other keys have other names, but for a collision of hashes."""
         text = "\n".join((normalised(self.device_kind), self.processor, str(self.cores), self.jaxlib))
         return f"calibration-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
@@ -56,7 +55,7 @@ def this_host(device_kind: str, jaxlib: str | None = None) -> CalibrationKey:
 def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
     """The folder: as chosen, else JAXOBS_CACHE_DIRECTORY, else `jaxobs` under XDG_CACHE_HOME or ~/.cache.
 
-    Raises NoHomeError where the last is asked for and nobody knows it.
+    Raises NoHomeError where it would be the last and no home directory is known.
     """
     environment = os.environ if environment is None else environment
     if chosen is not None:
@@ -77,7 +76,7 @@ def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] |
 
 
 def processor_model(cpu_information: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name; its architecture where the system does not tell."""
+    """The processor's name, or its architecture where the system does not provide one."""
     with contextlib.suppress(OSError):
         for line in cpu_information.read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
@@ -106,7 +105,7 @@ def _quota(cgroup: Path) -> float | None:
 
 
 def key_of(calibration: Calibration) -> CalibrationKey:
-    """What a calibration was measured on."""
+    """The key of a calibration."""
     return CalibrationKey(
         device_kind=calibration.device_kind,
         processor=calibration.processor,
@@ -116,7 +115,7 @@ def key_of(calibration: Calibration) -> CalibrationKey:
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Put the file in place in one step: no reader sees half of it. Raises OSError if it cannot be."""
+    """Write a calibration atomically, so that no reader sees half of it. Raises OSError on failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".calibration-", suffix=".tmp")
     try:
@@ -144,7 +143,7 @@ def read_calibration(path: Path) -> tuple[Calibration | None, str | None]:
 
 
 def load_calibration(key: CalibrationKey, directory: Path) -> tuple[Calibration | None, str | None]:
-    """The calibration kept for a key, or None and why there is none."""
+    """The stored calibration for a key, or None and why there is none."""
     path = directory / key.file_name
     calibration, reason = read_calibration(path)
     if calibration is not None and key_of(calibration).file_name != key.file_name:
@@ -153,7 +152,7 @@ def load_calibration(key: CalibrationKey, directory: Path) -> tuple[Calibration 
 
 
 def save_calibration(calibration: Calibration, directory: Path) -> Path:
-    """Keep a calibration where `load_calibration` finds it; returns the file. Raises OSError on failure."""
+    """Store a calibration where `load_calibration` finds it; returns the path. Raises OSError on failure."""
     path = directory / key_of(calibration).file_name
     write_calibration(calibration, path)
     return path

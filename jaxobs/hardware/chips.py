@@ -1,7 +1,7 @@
-"""The data sheet of known chips: `hardware.toml`, read once and checked.
+"""Reads and checks the data sheets of known chips in `hardware.toml`.
 
-A device is found by the whole `device_kind` string that JAX reports, never by a part of it: "NVIDIA GH200
-480GB" contains "H200", and a device that is taken for another shows wrong ratios for ever.
+A device is found by the whole `device_kind` string that JAX reports, never by a part of it: "NVIDIA GH200 480GB"
+contains "H200", and a device that is taken for another would always show wrong ratios.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 GIBIBYTE: Final = 2**30
 MEMORY_SLICES: Final = 8
-"""A GPU split by MIG has eight slices of memory (NVIDIA Multi-Instance GPU User Guide, "Partitioning")."""
+"""Memory slices of a GPU split by MIG (NVIDIA Multi-Instance GPU User Guide, "Partitioning")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Chip:
     name: str
     aliases: tuple[str, ...]
     devices_per_chip: int
-    """How many JAX devices share one chip; each has its share of every value."""
+    """The number of JAX devices that share one chip; each has an equal share of every value."""
     cores: int | None
-    """Streaming multiprocessors, where the row names them."""
+    """The number of streaming multiprocessors, where the row has it."""
     clock: float | None
     """Their boost clock, Hz."""
     values: Mapping[str, float]
@@ -41,7 +41,7 @@ class Chip:
 
 
 def normalised(device_kind: str) -> str:
-    """The string with its case and runs of white space levelled; nothing else is."""
+    """The string in lower case with single spaces, and otherwise unchanged."""
     return " ".join(device_kind.split()).casefold()
 
 

@@ -12,7 +12,7 @@ _MIG: Final = re.compile(r"(?P<chip>.+) mig (?P<profile>\dg\.(?P<memory>\d+)gb)"
 
 
 def datasheet_peaks(device_kind: str) -> tuple[dict[str, Peak], str | None]:
-    """Values of the datasheet for one device, and a note where they are not all there."""
+    """The datasheet's values for one device, and a note if some of them are unknown."""
     name = normalised(device_kind)
     slice_of = _MIG.fullmatch(name)
     chip = chips_by_alias().get(slice_of["chip"] if slice_of else name)
@@ -28,10 +28,10 @@ def datasheet_peaks(device_kind: str) -> tuple[dict[str, Peak], str | None]:
 
 
 def _slice(chip: Chip, profile: str, memory_gibibytes: int) -> tuple[dict[str, Peak], str | None]:
-    """Values of a MIG slice: memory by slices of eight, compute only where its multiprocessors are known.
+    """The values of a MIG slice: memory in eighths, compute only where the number of its multiprocessors is known.
 
-    A slice of "one seventh" has 16 of an H100's 132 multiprocessors, 0.85 of a seventh, and others differ as
-    much, so the nominal fraction is not taken for a peak. A slice cannot use NVLink.
+    A slice of "one seventh" has 16 of an H100's 132 multiprocessors, 0.85 of a seventh, and others differ as much, so
+    the nominal fraction is not used for peaks. A slice cannot use NVLink.
     """
     capacity, cores = chip.values.get("capacity"), chip.slices.get(profile, {}).get("cores")
     found: dict[str, Peak] = {}

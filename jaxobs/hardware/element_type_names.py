@@ -1,4 +1,4 @@
-"""Element types that a peak can be given for, by the names that users write."""
+"""Checks the names of element types for which users give peaks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ELEMENT_TYPES: Final = (
     "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "complex64", "complex128",
     "uint8", "uint4",
 )  # fmt: skip
-"""What a peak can be given for: the types of the data sheets, then those of JAX that stand for one of them."""
+"""The element types that can have a peak: those of the data sheets, then JAX's types that stand for one of them."""
 _SHORT: Final = re.compile(r"(?P<prefix>bf|tf|fp|f|i)(?P<bits>\d+)")
 _LONG: Final = {"bf": "bfloat", "tf": "tensorfloat", "fp": "float", "f": "float", "i": "int"}
 
 
 def checked_element_type(dtype: str) -> str:
-    """The name itself. Raises ValueError for one that is no element type, with the nearest that is."""
+    """Return a known name unchanged. Raises ValueError for any other, with the nearest known one."""
     if dtype in ELEMENT_TYPES:
         return dtype
     short = _SHORT.fullmatch(dtype.lower())

@@ -1,4 +1,4 @@
-"""In which types devices multiply float32 where a program leaves the precision to them."""
+"""Finds the types in which devices multiply float32 where a program leaves the precision to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from jaxobs.hardware.chips import normalised
 
 Products = Mapping[str, tuple[str, int]]
-"""By the precision asked for (`default`, `high`, `highest`) the type multiplied in, and its passes."""
+"""For each requested precision (`default`, `high`, `highest`), the type of the multiplications and the passes."""
 
 _GPUS: Final = ("gpu", "cuda")
 _OTHER_VENDOR: Final = re.compile(r"\b(?:amd|instinct|radeon|intel|gfx\w+)\b")
@@ -25,18 +25,19 @@ def float32_products(
     own: Collection[str],
     tensorfloat32_allowed: bool | None,
 ) -> Products:
-    """How a device multiplies float32; what is not in it is multiplied as it is.
+    """The types in which a device multiplies float32, by precision; float32 itself for precisions that are absent.
 
     JAX's default is TensorFloat-32 on NVIDIA's GPUs since Ampere, bfloat16 on TPUs (docs.jax.dev, "Matmul precision").
     XLA takes TensorFloat-32 on NVIDIA's GPUs alone (openxla/xla, xla/service/gpu/matmul_utils.cc). On TPUs `high` is
-    three passes of bfloat16 and `highest` six (openxla/xla, ALG_DOT_BF16_BF16_F32_X3 and X6, which XLA names as theirs).
+    three passes of bfloat16 and `highest` six (openxla/xla, ALG_DOT_BF16_BF16_F32_X3
+    and X6, which XLA names as theirs).
 
     Args:
         device_kind: The string that JAX reports.
         platform: JAX's name of the backend.
         known: Keys of the device's peaks.
-        own: Those among them that are the user's. A user's own peak for float32 is that of these products.
-        tensorfloat32_allowed: As `peaks_for` takes it.
+        own: The keys among them that the user has set. A user's own peak for float32 is that of these products.
+        tensorfloat32_allowed: As in `peaks_for`.
     """
     if "matrix.float32" in own and "matrix.tensorfloat32" not in own:
         return {}
@@ -50,7 +51,7 @@ def float32_products(
 def types_run_in(
     products: Products, flops: Mapping[str, float], by_precision: Mapping[str, float], *, passes: bool
 ) -> dict[str, float]:
-    """Matrix FLOPs by the type multiplied in; the arguments are those of `Peaks.types_run_in`."""
+    """Matrix FLOPs by the type of the multiplications; the arguments are those of `Peaks.types_run_in`."""
     if not products:
         return dict(flops)
     found = {dtype: amount for dtype, amount in flops.items() if dtype not in _SINGLE}

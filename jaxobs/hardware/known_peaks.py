@@ -1,4 +1,4 @@
-"""The peaks of a device as the settings, the datasheet and a kept calibration tell them, in that order."""
+"""Looks up a device's peaks in the settings, the datasheet and a stored calibration, in that order of precedence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxobs.hardware.peaks import Peaks
 
 
 def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any]) -> Peaks:
-    """Peaks of one device of this host.
+    """The peaks of one device of this host.
 
     `settings` are `Settings` as plain data, of which `peak_flops`, `peak_bytes_per_second`, `tensorfloat32` and
     `cache_directory` are read. Raises ValueError where the peaks among them are no positive, finite numbers.

@@ -1,7 +1,7 @@
-"""Where the peaks of a device come from.
+"""Merges the sources of a device's peaks.
 
-In the order in which they win: the user's own values, the datasheet of a chip whose `device_kind` is known,
-then what `jaxobs calibrate` measured. What none of them says is absent, with a reason that says how to supply it.
+In order of precedence: the user's own values, the datasheet of a chip whose `device_kind` is known, then the results of
+`jaxobs calibrate`. Values that none of them has are absent, with a reason that says how to supply them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def peaks_for(
         platform: JAX's name of the backend: `cpu`, `gpu`, `tpu`.
         overrides: The user's own values, keyed `matrix.<dtype>`, `vector.<dtype>` (FLOP/s), `transcendentals`
             (results/s), `memory`, `link` (bytes/s), `capacity` (bytes).
-        measured: A calibration of this kind of device; one of another kind is left aside.
-        tensorfloat32_allowed: True where all float32 products may run as TensorFloat-32, so that this is the peak for
-            them; False where none may; None where that is as the program's precision and the platform say.
+        measured: A calibration of this kind of device; one of another kind is ignored.
+        tensorfloat32_allowed: True where all float32 products may run as TensorFloat-32, whose peak is then theirs;
+            False where none may; None where the program's precision and the platform decide.
 
     Raises:
         ValueError: An override has an unknown key, or is no positive, finite number.
@@ -52,7 +52,7 @@ def peaks_for(
     found, notes = datasheet_peaks(device_kind)
     own = {key: Peak(rate, "user", "settings") for key, rate in _checked(overrides or {}).items()}
     known = {**found, **own}
-    # A datasheet's or a user's `float8` says more than a measured `float8_e4m3fn`.
+    # A datasheet's or a user's `float8` takes precedence over a measured `float8_e4m3fn`.
     measured_values = _measured(mine) if mine else {}
     values = {key: peak for key, peak in measured_values.items() if _shared_key(key) not in known} | known
     for left_out in mine.left_out if mine else ():
@@ -109,7 +109,7 @@ def _shared_key(key: str) -> str:
 
 
 def _run_as(left_out: LeftOut, values: dict[str, Peak]) -> None:
-    """A type whose products the compiler runs in another has that one's peak, where it has none of its own."""
+    """Give a type without a peak of its own the peak of the type in which the compiler runs its products."""
     keys = f"matrix.{left_out.dtype}", f"matrix.{peak_key(left_out.dtype)}"
     other = values.get(f"matrix.{left_out.runs_as}")
     if other is not None and not any(key in values for key in keys):

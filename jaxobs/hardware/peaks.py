@@ -1,4 +1,4 @@
-"""What one device can do: its peaks, each with where it came from, and how they are looked up."""
+"""The peaks of a device, each with its source, and their lookup by element type and working set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS: Final = {"complex64": "float32", "complex128": "float64", "uint8": "int8
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """One value, positive and finite, and who says so."""
+    """A positive, finite peak rate or size with its source."""
 
     value: float
     provenance: Provenance
@@ -34,11 +34,11 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """What one JAX device can do. What is not known is absent (None, or no key), and `reason` says why."""
+    """The peaks of one JAX device. Unknown ones are absent (None, or no key), and `reason` says why."""
 
     device_kind: str
     matrix: Mapping[str, Peak]
-    """FLOP/s of the matrix unit by element type, dense; `tensorfloat32`: float32 products so rounded."""
+    """FLOP/s of the matrix unit by element type, dense; `tensorfloat32`: float32 products rounded to that type."""
     vector: Mapping[str, Peak]
     """FLOP/s of the vector units by element type."""
     transcendentals: Peak | None
@@ -46,21 +46,21 @@ class Peaks:
     memory: Peak | None
     """Bytes/s of device memory, read and written together."""
     memory_by_working_set: tuple[tuple[float, float], ...]
-    """(working-set bytes, bytes/s) by growing set where it was measured, else empty."""
+    """Pairs (working-set bytes, bytes/s) by growing working set where measured, else empty."""
     link: Peak | None
     """Bytes/s that the device can send to its peers, one way."""
     memory_capacity: float | None
     """Bytes of device memory."""
     reason: str | None
-    """Why values are absent, and what supplies them; None where compute and memory peaks are known."""
+    """Why values are absent, and how to supply them; None where compute and memory peaks are known."""
     float32_products: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """For the precision that a program asks of float32 products (`default`, `high`, `highest`) the type in which the
-    device multiplies, and in how many passes. A precision that is not here: float32, in one."""
+    """For each precision that a program requests of float32 products (`default`, `high`, `highest`), the type in which
+    the device multiplies, and the number of passes. Other precisions run in float32 in one pass."""
     latency_seconds: float | None = None
-    """From calling an executable that does next to nothing to its result, where it was measured."""
+    """The time from calling an executable that does almost nothing to its result, where measured."""
 
     def memory_rate(self, working_set_bytes: float | None) -> float | None:
-        """Bytes/s for data of this size; main memory's where the size is not given, or no positive number.
+        """Bytes/s for data of this size; main memory's where the size is None or not a positive number.
 
         Between two measured sizes the rate is interpolated on logarithmic axes.
         """
@@ -81,13 +81,13 @@ class Peaks:
     def types_run_in(
         self, flops: Mapping[str, float], by_precision: Mapping[str, float], *, passes: bool = True
     ) -> dict[str, float]:
-        """Matrix FLOPs by the type in which this device multiplies, times the passes it takes.
+        """Matrix FLOPs by the type in which this device multiplies, times the number of passes.
 
         Args:
-            flops: By the type in which the products were asked for, or compiled.
-            by_precision: Those of them in float32 (and complex64) whose precision was left to the device, as
-                `Cost.float32_flops_by_precision` has them; the rest in float32 are as with `highest`.
-            passes: False leaves those that take several as they are, and the sum that of `flops`.
+            flops: By the type in which the products were written, or compiled.
+            by_precision: Those of them in float32 (and complex64) whose precision was left to the device, as in
+                `Cost.float32_flops_by_precision`; the rest in float32 are treated as `highest`.
+            passes: False leaves products of several passes in float32, so that the sum remains that of `flops`.
         """
         return types_run_in(self.float32_products, flops, by_precision, passes=passes)
 
@@ -116,6 +116,6 @@ class Peaks:
 
 
 def peak_key(dtype: str) -> str:
-    """The element type under which a peak is kept: a complex type's parts, one name for all 8-bit floats."""
+    """The element type under which a peak is stored: a complex type's parts, one name for all 8-bit floats."""
     family = next((name for prefix, name in _FAMILIES.items() if dtype.startswith(prefix)), dtype)
     return _PARTS.get(family, family)

@@ -1,4 +1,4 @@
-"""What JAX compiles, as its own frames above a listener of its compile events tell it."""
+"""Finds out what JAX compiles, from the frames of JAX above a listener of its compile events."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 FRAMES_TO_SEARCH = 8
-"""The listener's caller frames that are looked at; the frame looked for was the third or fourth in every version."""
+"""Most caller frames of the listener that are searched; the one wanted was the third or fourth in every version."""
 
 TRACING_FILES = ("_src/pjit.py", "_src/interpreters/partial_eval.py", "_src/api.py")
-"""Of JAX alone: up to Python 3.12 a frame of the user's keeps `f_locals` that were read, arrays too, while it lives."""
+"""Files of JAX whose frames' locals are read. Up to Python 3.12 reading a user's frame's `f_locals` would make the
+frame keep them, arrays too, while it lives."""
 
 CALL_FRAMES_TO_SEARCH = 20
-"""As above for the frames of the jitted call, the sixth to the twelfth above the listener in every version."""
+"""Most caller frames searched for the jitted call, the sixth to the twelfth above the listener in every version."""
 
 TRANSFORMATION_FRAMES_TO_SEARCH = 50
-"""As above: each transformation takes four more frames. `jax.vmap(jax.hessian(f))` has five, up to the 29th frame."""
+"""Most caller frames searched for transformations, each of which takes four. `jax.vmap(jax.hessian(f))` has five, up to
+the 29th frame."""
 
 
 TRANSFORMATIONS = frozenset({
     "_pjit_linearize", "_pjit_jvp", "_pjit_batcher", "_pjit_transpose", "_pjit_transpose_fancy", "_pjit_partial_eval",
 })  # fmt: skip
-"""JAX's functions that compile what a transformation outside `jit` made of a jitted function."""
+"""Functions of JAX that compile the result of a transformation, outside `jit`, of a jitted function."""
 
 JIT_OPTIONS = (
     "donate_argnums", "donate_argnames", "static_argnums", "static_argnames", "in_shardings_leaves",
     "out_shardings_leaves", "in_layouts_leaves", "out_layouts_leaves", "device", "backend", "keep_unused", "inline",
     "compiler_options_kvs",
 )  # fmt: skip
-"""Arguments of `jax.jit` itself, by the name under which its `PjitInfo` keeps them."""
+"""Arguments of `jax.jit` itself, by the names of the fields of its `PjitInfo`."""
 
 
 class JitCall(NamedTuple):
-    """A call of a jitted function that JAX is about to trace. `names` are those of the arrays, where JAX tells them."""
+    """A call of a jitted function that JAX is about to trace. `names`: those of the arrays, None where not known."""
 
     function: Any
     options: tuple[tuple[str, Any], ...]
@@ -51,10 +53,11 @@ class JitCall(NamedTuple):
 
 
 class Lowering(NamedTuple):
-    """A traced function that JAX is about to lower, for arguments with these shardings; None is an uncommitted one.
+    """A traced function that JAX is about to lower, for arguments with these shardings (None: uncommitted).
 
-    `transformation` is not empty where the function is not lowered itself, but what `grad` or `vmap` made of it outside
-    any `jit`: the last one first, where there were several. `source` says which function, `avals` and `names` for what.
+    `transformation` is empty where the function itself is lowered. Otherwise what `grad` or `vmap` made of it outside
+    any `jit` is lowered, and it names the functions TRANSFORMATIONS that are under way, the innermost first. `source`
+    says where the function is defined; `avals` and `names` are those of its arguments.
     """
 
     jaxpr: Any
@@ -68,25 +71,25 @@ class Lowering(NamedTuple):
 def new_executable(frame: FrameType | None) -> Any:
     """The `LoadedExecutable` that JAX has just made: a local variable above the listener of `backend_compile`.
 
-    None where the compile failed or the variable is not there: the executable's cost is then absent.
+    None where the compile failed or the variable is missing: the executable's cost is then absent.
     """
     for caller in _callers(frame):
         name = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}.get(caller.f_code.co_name)
         if name is not None:  # the latter for `jax.pmap` up to 0.7
             executable = caller.f_locals.get(name)
-            # `hlo_modules` tells the executable from whatever else a future version keeps under that name.
+            # A future version may keep something else under that name: an executable has `hlo_modules`.
             return executable if hasattr(executable, "hlo_modules") else None
     return None
 
 
 def traced_function(frame: FrameType | None) -> Any:
-    """The function whose trace a listener was told of. None: then nothing is taken for an eager primitive."""
+    """The function whose trace a listener is called for. None if unknown: nothing then counts as an eager primitive."""
     for caller in _callers(frame):
         if caller.f_code.co_filename.endswith(TRACING_FILES):
             function: Any = caller.f_locals.get("fun")
             if type(function).__name__ == "WrappedFun":  # in 0.6 and 0.8
                 function = function.f
-            # What JAX's own `Partial` holds may be the user's.
+            # A partial, JAX's own `Partial` too, may hold a function of the user's: that is the one traced.
             if issubclass(type(function), functools.partial):
                 function = functools.partial.__dict__["func"].__get__(function)
             if function is not None:
@@ -95,9 +98,9 @@ def traced_function(frame: FrameType | None) -> Any:
 
 
 def lowered_by_jax(frame: FrameType | None) -> bool | None:
-    """Whether what is being lowered is a function of JAX's own (`jnp.multiply`), by the source its jaxpr remembers.
+    """Whether a function of JAX's own (`jnp.multiply`) is being lowered, by the source that its jaxpr records.
 
-    Under `jax.grad` outside jit such functions are compiled without a trace event. None where nothing is remembered.
+    Under `jax.grad` outside jit such functions are compiled without a trace event. None where no source is recorded.
     """
     for caller in _callers(frame):
         closed = caller.f_locals.get("closed_jaxpr")
@@ -109,7 +112,7 @@ def lowered_by_jax(frame: FrameType | None) -> bool | None:
 
 
 def call_being_traced(frame: FrameType | None) -> JitCall | None:
-    """The call whose trace a listener was told of. None: then a recompile's cause is `other`."""
+    """The jitted call whose trace a listener is called for. None if unknown: a recompile's cause is then `other`."""
     names = None
     for caller in _callers(frame, CALL_FRAMES_TO_SEARCH):
         name = caller.f_code.co_name
@@ -138,7 +141,7 @@ def call_being_traced(frame: FrameType | None) -> JitCall | None:
 
 
 def lowering(frame: FrameType | None) -> Lowering | None:
-    """What a listener was told is being lowered, or compiled. None: then shardings are not compared."""
+    """The lowering or compile that a listener is called for. None if unknown: shardings are then not compared."""
     found: dict[str, Any] | None = None
     shardings: Sequence[Any] = ()
     transformation: list[str] = []
@@ -153,13 +156,13 @@ def lowering(frame: FrameType | None) -> Lowering | None:
             shardings = found.get("in_shardings", ())
             arguments = found.get("args", ())
             if name == "_pjit_call_impl_python":
-                # It was lowered before, and is compiled for other devices now.
+                # The function was lowered before, and is now compiled for other devices.
                 shardings = [
                     argument.sharding if getattr(argument, "_committed", False) else None
                     for argument in arguments
                 ]
             elif len(arguments) == len(shardings):
-                # Given to `jit`, they are the same for arrays that lie elsewhere yet, which JAX traces apart since 0.9.
+                # Shardings given to `jit` are the same for uncommitted arrays, which JAX traces apart since 0.9.
                 shardings = [
                     None if getattr(argument, "committed", None) is False else sharding
                     for argument, sharding in zip(arguments, shardings, strict=True)
@@ -178,7 +181,7 @@ def lowering(frame: FrameType | None) -> Lowering | None:
 
 
 def is_compiling(frame: FrameType) -> bool:
-    """Whether a thread with this innermost frame is in XLA's compiler, which gives up the interpreter lock."""
+    """Whether a thread with this innermost frame is in XLA's compiler, which releases the interpreter lock."""
     code = frame.f_code
     return code.co_name.startswith("backend_compile") and code.co_filename.endswith("jax/_src/compiler.py")
 

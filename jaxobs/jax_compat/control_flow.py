@@ -1,4 +1,4 @@
-"""Loops and conditionals of `jax.lax` that run outside any jit: each is then one compiled program of its own."""
+"""Loops and conditionals of `jax.lax` outside any jit, where each compiles to a program of its own."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 PRIMITIVES = {
     "scan": "scan", "while": "while_loop", "cond": "cond", "custom_linear_solve": "custom_linear_solve",
 }  # fmt: skip
-"""JAX's primitives with whole functions in them, and the public function behind each."""
+"""JAX's primitives that contain whole functions, and the public function behind each."""
 
 FUNCTIONS = frozenset({*PRIMITIVES.values(), "fori_loop", "map", "switch"})
-"""Public functions that end in one of those. `associative_scan` is none: it is run operation by operation."""
+"""Public functions that bind one of those primitives. `associative_scan` does not: it runs operation by operation."""
 
 FILE = "/jax/_src/lax/control_flow/"
-"""Where they are written (0.6.2, 0.8.2 and 0.10.2)."""
+"""Part of the path of the files that define them (0.6.2, 0.8.2 and 0.10.2)."""
 
 DISPATCH = "/jax/_src/dispatch.py"
-"""Where a primitive is run outside jit, by its function `apply_primitive` (in the same versions)."""
+"""The file whose function `apply_primitive` runs a primitive outside jit (in the same versions)."""
 
 FRAMES = 60
-"""Frames above the listener of a compile; the call of `scan` is about the twelfth, that of `map` a few above."""
+"""Most frames searched above the listener of a compile; `scan` is about the twelfth, `map` a few above."""
 
 
 def control_flow_outside_jit(primitive: str, frame: FrameType | None) -> str | None:
-    """The function of `jax.lax` that was called outside jit, by its name and that of the primitive being compiled.
+    """The name of the `jax.lax` function that was called outside jit and is being compiled as `primitive`.
 
-    `frame` is that of a listener of a compile. None for any other primitive, inside jit, and where JAX's files are called
-    differently: it then is an eager primitive like others.
+    `frame` is that of the listener of the compile. None for any other primitive, inside jit, and where JAX's files have
+    other names: the program then counts as an eager primitive like any other.
     """
     name = PRIMITIVES.get(primitive)
     if name is None:
@@ -40,7 +40,7 @@ def control_flow_outside_jit(primitive: str, frame: FrameType | None) -> str | N
         if not applied:
             applied = called == "apply_primitive" and file.endswith(DISPATCH)
         elif "/jax/_src/" not in file:
-            break  # the caller: what is above it has called something else
+            break  # the caller of JAX: frames above it belong to other calls
         elif called in FUNCTIONS and FILE in file:
             name = called
         frame = frame.f_back
@@ -48,9 +48,9 @@ def control_flow_outside_jit(primitive: str, frame: FrameType | None) -> str | N
 
 
 def plain_parameters(function: Any) -> dict[str, int] | None:
-    """The lengths and switches that a primitive outside jit is compiled for: `length`, `reverse`, `unroll`, ….
+    """The integers and switches that a primitive outside jit is compiled for: `length`, `reverse`, `unroll`, ….
 
-    `function` is what JAX jits to run the primitive: a closure over its parameters (same versions). None for another.
+    `function` is what JAX jits to run the primitive, a closure over its parameters (same versions). None for any other.
     """
     if type(function) is not FunctionType or not function.__code__.co_filename.endswith(DISPATCH):
         return None

@@ -1,7 +1,7 @@
-"""Short texts of objects that may be the user's, without calling anything of theirs.
+"""Short texts for objects that may be of the user's types, without calling a method of theirs.
 
-Only what has exactly a type of Python's or JAX's own is looked into. Of every other object the text is its type's name:
-its `__repr__`, `__eq__`, `__hash__` and `__getattr__` are the user's, may be slow, and may raise.
+Only objects whose type is exactly one of Python's or JAX's own are read. For every other object the text is the name of
+its type: its `__repr__`, `__eq__`, `__hash__` and `__getattr__` are the user's, may be slow, and may raise.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from typing import Any
 
 TEXT_LENGTH = 120
-"""Characters of a value that are kept: a label holds 200, and the old and the new one stand beside each other."""
+"""Most characters of a value's text, of which a label shows two, the old and the new; it holds 200."""
 
 
 def plain(thing: Any) -> str:
-    """A dictionary's key or an axis's name: as it is where it is text or a number, else its type."""
+    """The `repr` of a dictionary's key or an axis's name if it is text, a number or None, else the name of its type."""
     return repr(thing)[:TEXT_LENGTH] if type(thing) in (str, int, bool, type(None)) else name_of(type(thing))
 
 
 def bare(thing: Any) -> str:
-    """What `plain` gives, but text without quotes."""
+    """The text that `plain` gives, but strings without quotes."""
     return clipped(thing) if type(thing) is str else plain(thing)
 
 
 def name_of(kind: type) -> str:
-    """A type's own name, asked of `type` itself: a metaclass may answer otherwise."""
+    """A type's own name, read through `type` itself, because a metaclass may define `__name__`."""
     return clipped(type.__dict__["__name__"].__get__(kind))
 
 
 def is_of(kind: type, *packages: str) -> bool:
-    """Whether a type was defined by one of these packages, not derived from one of theirs by the user."""
+    """Whether a type is defined in one of these packages; a user's subclass of such a type is not."""
     module = type.__dict__["__module__"].__get__(kind)
     return type(module) is str and module.partition(".")[0] in packages
 
 
 def clipped(text: str) -> str:
-    """At most TEXT_LENGTH characters."""
+    """The text, cut to at most TEXT_LENGTH characters."""
     return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…"

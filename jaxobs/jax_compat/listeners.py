@@ -1,4 +1,4 @@
-"""JAX's listeners of events, durations and scalars."""
+"""Checks and removes listeners of JAX's events, durations and scalars."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 
 def is_listening(listener: Callable[..., Any]) -> bool:
-    """Whether a duration listener is still registered. Without the name: assumed so."""
+    """Whether a duration listener is still registered. Without the private name: True."""
     monitoring = sys.modules.get("jax._src.monitoring")
     listeners = getattr(monitoring, "get_event_duration_listeners", None)
-    # Not `in`, which asks the `__eq__` of others' listeners.
+    # Not `in`, which would call `__eq__` of listeners of others.
     return any(found is listener for found in listeners()) if callable(listeners) else True
 
 
 def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
-    """Take listeners out. Public from 0.8, private names before; without either they stay and do nothing."""
+    """Unregister listeners. The names are public from 0.8, private before; without either they stay and do nothing."""
     monitoring = sys.modules.get("jax._src.monitoring")
     for listener, names in (
         (event, ("unregister_event_listener", "_unregister_event_listener_by_callback")),
@@ -29,5 +29,5 @@ def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
     ):
         remove = next((found for name in names if (found := getattr(monitoring, name, None))), None)
         if remove is not None:
-            with contextlib.suppress(AssertionError, ValueError):  # somebody cleared the listeners before us
+            with contextlib.suppress(AssertionError, ValueError):  # the listeners were cleared before
                 remove(listener)

@@ -1,9 +1,9 @@
-"""Which arrays are alive: listed in one go, counted in slices, and no array held on to meanwhile.
+"""Counts the live arrays: they are listed in one go and counted in slices, and none is kept alive meanwhile.
 
-Listing is one call into JAX that holds the interpreter lock. What describes the arrays is read at once, still under the
-lock, so that the list of them can go: an array that the job lets go of a moment later must free its memory then.
-Counting is Python, about 1 µs an array, and is done a piece at a time. It makes no containers by the array: those would
-bring Python's garbage collector to a full pass, which stops the job for longer than all of this.
+Listing is one call into JAX that holds the interpreter lock. The arrays' descriptions are read at once, still under the
+lock, so that the list of arrays can be dropped: an array that the job releases a moment later must free its memory
+then. Counting is Python, about 1 µs an array, and is done a slice at a time. It makes no container for each array,
+because those would bring Python's garbage collector to a full pass, which stops the job for longer than all of this.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _SHARDING = attrgetter("sharding")
 _TRACEBACK = attrgetter("traceback")
 
 ROWS_BETWEEN_LOOKS = 16
-"""So many arrays are counted before the clock is read again: some 20 µs."""
+"""Arrays counted between two readings of the clock: some 20 µs."""
 
 PLACES = LINES = 1 << 24
-"""More shardings or lines of the program than this cannot be told apart: a process would hold 10 GB of them."""
+"""Most shardings, and most lines of the program, that can be told apart: a process would hold 10 GB of them."""
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 """Element types that XLA packs into less than a byte; NumPy gives each element a whole one."""
 
 UNKNOWN_LINE = ""
-"""Where JAX remembers no traceback for an array, or none of its frames is outside JAX."""
+"""Stands for the line of an array for which JAX has no traceback, or none with a frame outside JAX."""
 
 
 class Listing(NamedTuple):
     """Abstract value and sharding of every live array of the default backend, in one order; tracebacks if asked for.
 
-    `failed` counts those left out since there was no memory for them, which would have taken `failed_bytes`.
+    `failed` counts the arrays left out because there was no memory for them; they would have taken `failed_bytes`.
     """
 
     avals: list[Any]
@@ -79,9 +79,9 @@ class Line:
 
 
 def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
-    """Needs a backend to exist. Holds the interpreter lock throughout: 0.2 µs an array, and as much for tracebacks.
+    """List the live arrays. A backend must exist. Holds the interpreter lock: 0.2 µs an array, twice with tracebacks.
 
-    `without_failed` leaves out arrays for which memory is known to have run out; asking takes some 1 µs an array more.
+    `without_failed` leaves out arrays for which memory is known to have run out, which takes some 1 µs an array more.
     """
     import jax
 
@@ -92,29 +92,29 @@ def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
         for array in arrays:
             (failed if memory_ran_out(array) else there).append(array)
         arrays = there
-    made_by: list[Any] | None = None
+    by_array: list[Any] | None = None
     if tracebacks:
-        with contextlib.suppress(AttributeError):  # arrays of another make than JAX's own remember none
-            made_by = list(map(_TRACEBACK, arrays))
+        with contextlib.suppress(AttributeError):  # arrays of types other than JAX's own have none
+            by_array = list(map(_TRACEBACK, arrays))
     return Listing(
-        list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), made_by,
+        list(map(_AVAL, arrays)), list(map(_SHARDING, arrays)), by_array,
         sum(local_bytes(array.aval.shape, array.aval.dtype, array.sharding) for array in failed), len(failed),
     )  # fmt: skip
 
 
 def memory_ran_out(array: Any) -> bool:
-    """Whether an array is known to hold no memory, since there was none for it. Never waits for one that is under way."""
+    """Whether an array is known to have failed for lack of memory. Does not wait for one that is being computed."""
     try:
         if array.is_deleted() or not array.is_ready():
             return False
-        array.block_until_ready()  # is done, in whichever way
-    except Exception as error:  # noqa: BLE001  # what it says is all that is asked
+        array.block_until_ready()  # it is done, so this returns or raises at once
+    except Exception as error:  # noqa: BLE001  # only its message is of interest
         return speaks_of_memory(str(error.args[0]) if error.args else "")
     return False
 
 
 class Census:
-    """Counts what was listed, as far as it is let; then `groups` and `lines` say what there is, the largest first."""
+    """Counts a listing in slices, by `advance`; after the last, `groups` and `lines` give the counts, largest first."""
 
     def __init__(self, listing: Listing) -> None:
         self.count = len(listing.avals)
@@ -130,20 +130,20 @@ class Census:
         self._work = self._counting(listing)
 
     def advance(self, nanoseconds: int) -> bool:
-        """Count for so long, or until the end. Whether everything is counted."""
+        """Count for so many nanoseconds, or until the end. Returns whether everything is counted."""
         until = perf_counter_ns() + nanoseconds
         return all(perf_counter_ns() < until for _ in self._work)
 
     def groups(self, most: int) -> list[Group]:
         groups = []
         for (shape, dtype, sharding), lines in self._by_kind.items():
-            made_most = max(lines, key=lambda line: lines[line][1])
+            largest_line = max(lines, key=lambda line: lines[line][1])
             count, size = (sum(amounts[part] for amounts in lines.values()) for part in (0, 1))
-            groups.append(Group(shape, dtype, sharding, count, size, made_most))
+            groups.append(Group(shape, dtype, sharding, count, size, largest_line))
         return sorted(groups, key=lambda group: (-group.bytes, -group.count, group.shape, group.dtype))[:most]
 
     def lines(self, most: int) -> list[Line]:
-        """The lines that made the most bytes; arrays of unknown lines are one of them. Empty where none were read."""
+        """The lines that made the most bytes; all unknown lines count as one. Empty where tracebacks were not read."""
         if not self.knows_lines:
             return []
         lines = [Line(line, count, size) for line, (count, size) in self._by_line.items()]
@@ -162,7 +162,7 @@ class Census:
                 yield
 
     def _count(self, listing: Listing, counts: dict[int, int]) -> Iterator[None]:
-        """Adds up `counts` by kind, place and line."""
+        """Add up `counts` of arrays by a number for their kind (shape and type), place (sharding) and line."""
         kinds: dict[int, int] = {}
         places: dict[int, int] = {}
         lines = self._tracebacks
@@ -179,9 +179,9 @@ class Census:
                 yield
 
     def _place(self, sharding: Any) -> int:
-        """A number for the sharding. By identity: comparing two of them runs JAX's Python, and names of the user's.
+        """A number for the sharding, by identity: comparing two runs Python of JAX, and of the user's axis names.
 
-        All those on one device in memory of one kind are one place: JAX makes an object of them for each array.
+        All shardings on one device in one kind of memory share a number, because JAX makes one for each array.
         """
         if type(sharding).__name__ == ONE_DEVICE:
             text = layout_text(sharding)
@@ -208,7 +208,7 @@ class Census:
 
 
 def local_bytes(shape: tuple[int, ...], dtype: Any, sharding: Any) -> int:
-    """Bytes of one such array on the devices of this process, without padding; a replicated one counts on each."""
+    """Bytes of one such array on all devices of this process, without padding; each replica counts."""
     name = str(dtype)
     bits = BITS.get(name) or 8 * int(dtype.itemsize)
     devices = 1
@@ -233,21 +233,21 @@ def line_of(traceback: Any) -> str:
 
 
 IMMORTAL = 1 << 29
-"""A reference count beyond it says that the object is never freed, and nothing about who refers to it (PEP 683)."""
+"""A reference count from which on an object is immortal, so that the count says nothing about references (PEP 683)."""
 
 
 def array_type() -> type | None:
-    """The class of JAX's arrays. None without the name, and where there is no interpreter lock."""
+    """The class of JAX's arrays. None without the private name, and in a Python without an interpreter lock."""
     array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
     free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()
     return array if isinstance(array, type) and not free_threaded else None
 
 
 def arrays_alive() -> int | None:
-    """About how many arrays there are, deleted ones included; some twenty too many, and never too few.
+    """About how many arrays there are, deleted ones included: some twenty too many, and never too few.
 
-    Every object of a class made at run time holds a reference to its class, so that the count of those tells without
-    looking at any. None without `array_type`.
+    Every instance of a class made at run time holds a reference to the class, so the class's reference count gives
+    their number without a look at any of them. None without `array_type`.
     """
     array = array_type()
     count = sys.getrefcount(array) if array is not None else IMMORTAL

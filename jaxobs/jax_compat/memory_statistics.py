@@ -1,6 +1,6 @@
-"""What JAX's allocators tell of each local device, and the system of the addresses of this process.
+"""Memory statistics of each local device, from JAX's allocators, and this process's address space, from the system.
 
-The former needs a backend to exist; callers ask `backend_exists()` first.
+The former need a backend to exist; callers check `backend_exists()` first.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ NAMES = {
     "pool": "pool_bytes",
     "largest_free": "largest_free_block_bytes",
 }
-"""Keys of `Device.memory_stats()` by the fields of `MemorySampled`. Backends and versions have not all of them."""
+"""Keys of `Device.memory_stats()` by the fields of `MemorySampled`. Not every backend and version has all of them."""
 
 
 class DeviceStatistics(NamedTuple):
-    """`statistics` is None where the backend tells none, as on CPU."""
+    """The memory statistics of one device; None where the backend has none, as on CPU."""
 
     device: int
     platform: str
@@ -30,7 +30,7 @@ class DeviceStatistics(NamedTuple):
 def device_statistics() -> list[DeviceStatistics]:
     """The memory statistics of every local device of the default backend. Raises what the backend raises.
 
-    Amounts below 0 are left out: JAX shows so what a plugin has not filled in.
+    Amounts below 0 are left out: with them JAX marks what a PJRT plugin has not filled in.
     """
     import jax
 
@@ -41,7 +41,7 @@ def device_statistics() -> list[DeviceStatistics]:
 
 
 def named_amounts(statistics: dict[str, int] | None) -> dict[str, int | None]:
-    """By the fields of `MemorySampled`; None for what is not there."""
+    """The statistics by the fields of `MemorySampled`; None for those that are missing."""
     known = statistics or {}
     return {field: known.get(key) for field, key in NAMES.items()}
 
@@ -53,10 +53,10 @@ def _plain(statistics: Any) -> dict[str, int] | None:
 
 
 def address_space() -> tuple[int, int] | None:
-    """Bytes of addresses that this process has taken, and the most that it may: the limit that `ulimit -v` sets.
+    """Bytes of address space that this process has reserved, and the most that it may (`ulimit -v`).
 
-    None without such a limit, and where the system does not tell. It bounds addresses, of which a process takes far
-    more than it uses memory, so that an allocation may fail while memory is there.
+    None without such a limit, and where the system does not say. A process reserves far more addresses than it uses
+    memory, so an allocation may fail at this limit while memory is free.
     """
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource

@@ -1,4 +1,4 @@
-"""What an out-of-memory error says, and which executable it concerns."""
+"""Reads out-of-memory errors: the bytes that were asked for, and the executable that needs as many."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ UNITS = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 ALIGNMENT = 4_096
 ROUNDING = 0.005
-"""An allocation is larger than what it is for by alignment, and by rounding where the message gives two decimals. For a
-small one a page is no small difference, so no more than an eighth of it counts as alignment."""
+"""Most bytes, and largest share, by which an allocation may exceed what it is for: alignment to a page, and rounding
+where the message gives two decimals. Of a small allocation no more than an eighth counts as alignment."""
 
 
 def speaks_of_memory(message: str) -> bool:
@@ -29,7 +29,7 @@ def speaks_of_memory(message: str) -> bool:
 
 
 def requested_bytes(message: str) -> int | None:
-    """How much was asked for when it failed; None where the message does not say."""
+    """The bytes of the allocation that failed; None where the message does not say."""
     found = ALLOCATION.search(message)
     if found is None:
         return None
@@ -45,10 +45,10 @@ def requested_bytes(message: str) -> int | None:
 def matching_executable(
     executables: Iterable[Mapping[str, Any]], requested: int | None
 ) -> tuple[Mapping[str, Any], str] | None:
-    """The executable of which some part needs as much as was asked for, and which part. None where none does, or several.
+    """The one executable with a part that needs what was asked for, and that part. None where none has, or several.
 
-    `outputs` of an entry are the bytes of each of its outputs, where they are known; else their sum counts. Of namesakes
-    that need the same the newest counts as the one.
+    `outputs` of an entry are the bytes of each of its outputs, where they are known; else their sum counts. Executables
+    of the same function that match count as one, the first of them in `executables`.
     """
     if not requested:
         return None

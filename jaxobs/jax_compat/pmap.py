@@ -1,8 +1,8 @@
-"""Private names of JAX behind `jax.pmap`: which function of the user's it compiles.
+"""Finds the user's function behind `jax.pmap`, by private names of JAX.
 
-From 0.8 on `pmap` wraps the user's function in functions of its own, hands them to `jit`, and is told to listeners by
-their names (`_fun`, before 0.9 `call_wrapped`); 0.6 compiled it apart from `jit`. Seen in 0.6.2, 0.8.2 and 0.10.2.
-Without these names a pmapped function is what JAX calls it, and its recompiles have no cause.
+From 0.8 on `pmap` wraps the user's function in functions of its own, hands them to `jit`, and listeners are given their
+names (`_fun`, before 0.9 `call_wrapped`); 0.6 compiled it apart from `jit`. Seen in 0.6.2, 0.8.2 and 0.10.2. Without
+these names a pmapped function has the name that JAX gives it, and its recompiles have no cause.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import Any
 from jaxobs.jax_compat.compiling_frames import JitCall
 
 FRAMES_TO_SEARCH = 32
-"""The call of the pmapped function was the seventh to the twentieth above the listener, the latter under `jax.grad`."""
+"""Most frames searched above the listener. The pmapped call was the seventh to the twentieth, the latter in
+`jax.grad`."""
 
 BEGINNING = ("_src/monitoring.py", "_src/dispatch.py")
-"""Above the listener itself come these."""
+"""Files of JAX whose frames come directly above the listener's."""
 
 BETWEEN = (
     *BEGINNING, "_src/pjit.py", "_src/traceback_util.py", "_src/linear_util.py", "_src/profiler.py", "_src/stages.py",
     "_src/core.py", "_src/compiler.py", "_src/interpreters/pxla.py", "_src/interpreters/ad.py",
     "_src/interpreters/batching.py",
 )  # fmt: skip
-"""Nothing else is between `pmap` and what it compiles itself: what it merely runs is reached through other files."""
+"""The only files of frames between `pmap` and what it compiles itself; what it merely runs is below other files."""
 
 ENTRANCES = {
     "_src/pmap.py": ("pmap.<locals>.wrapped", "pmap.<locals>.lower"),
     "_src/api.py": ("_cpp_pmap.<locals>.cache_miss", "_cpp_mapped_trace", "_cpp_mapped_lower"),
 }
-"""The functions that stand for the pmapped one, by file."""
+"""Functions of JAX that a call of a pmapped function enters, by file."""
 
 WITH_AVALS = ("_infer_params", "_infer_params_internal", "_trace_for_jit", "get_pmap_jaxpr")
 
@@ -39,14 +40,14 @@ OPTIONS = (
     "axis_name", "in_axes", "out_axes", "out_axes_flat", "static_broadcasted_tuple", "donate_tuple", "in_devices",
     "devices", "backend", "backend_name", "axis_size",
 )  # fmt: skip
-"""Arguments of `jax.pmap` itself, by the names under which it keeps them. Its trees are none: they differ each time."""
+"""Arguments of `jax.pmap`, by the names of its variables for them. Its trees are left out: they differ at each call."""
 
 UNNAMED = "<unnamed function>"
 """What JAX calls the result of `pmap` where the function has no name."""
 
 
 def call_of_pmap(frame: FrameType | None) -> FrameType | None:
-    """The frame of the call that is being traced, lowered or compiled, if it is of a pmapped function."""
+    """The frame of the call that is being traced, lowered or compiled, if it is of a pmapped function; else None."""
     begun = False
     for _ in range(FRAMES_TO_SEARCH):
         if frame is None:
@@ -64,14 +65,14 @@ def call_of_pmap(frame: FrameType | None) -> FrameType | None:
 
 
 def mapped_function(call: FrameType) -> Any:
-    """The user's function; None where it is not to be seen."""
+    """The user's function behind the call; None where it cannot be found."""
     kept = _kept(call)
     wrapped = kept.get("wrapped_fun")  # since 0.9
     return getattr(wrapped, "f", None) or kept.get("f") or kept.get("fun")
 
 
 def mapped_name(call: FrameType) -> str | None:
-    """The name that JAX gives the pmapped function; None where it is not to be seen."""
+    """The name that JAX gives the pmapped function; None where the function cannot be found."""
     function = mapped_function(call)
     if function is None:
         return None
@@ -82,7 +83,7 @@ def mapped_name(call: FrameType) -> str | None:
 
 
 def mapped_call(frame: FrameType | None) -> JitCall | None:
-    """What `compiling_frames.call_being_traced` gives, for a pmapped function. None: it is none, or cannot be seen."""
+    """`compiling_frames.call_being_traced` for pmapped functions. None for any other, and where names are missing."""
     call = call_of_pmap(frame)
     avals = _avals(frame, call)
     if call is None or avals is None:
@@ -112,7 +113,7 @@ def mapped_call(frame: FrameType | None) -> JitCall | None:
 
 
 def _kept(call: FrameType) -> dict[str, Any]:
-    """What `pmap` was called with, by the names of its own variables."""
+    """The arguments of `pmap`, by the names of JAX's variables for them."""
     found = call.f_locals
     mapped = found.get("pmap_f")
     prepare = found.get("prepare_pmap_fn") or getattr(mapped, "_prepare_pmap", None)
@@ -128,7 +129,7 @@ def _kept(call: FrameType) -> dict[str, Any]:
 
 
 def _tree_since_9(found: dict[str, Any]) -> Any:
-    """The structure of the arguments, from what wraps the user's function."""
+    """The tree structure of the arguments, from the closure that wraps the user's function since 0.9."""
     wrapper = getattr(getattr(found.get("cached"), "pmapped", None), "__wrapped__", None)
     code, cells = getattr(wrapper, "__code__", None), getattr(wrapper, "__closure__", None) or ()
     return next(

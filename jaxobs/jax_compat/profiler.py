@@ -7,13 +7,13 @@ from typing import Any
 
 
 def profiler_state() -> Any:
-    """The object whose `profile_session` is not None while `jax.profiler` traces. Without it: no step annotations."""
+    """The object whose `profile_session` is set while `jax.profiler` traces. Without it: no step annotations."""
     return getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
 
 
 def profiler_module() -> Any:
     """The module of jaxlib with `ProfilerSession` and `ProfileOptions`. Without it: no profiler windows of ours.
 
-    `start_trace` and everything else in JAX look `ProfilerSession` up in it each time, also in 0.7.2 and 0.8.0.
+    `start_trace` and all other users in JAX look `ProfilerSession` up in it at each use, also in 0.7.2 and 0.8.0.
     """
     return getattr(sys.modules.get("jax._src.lib"), "_profiler", None)

@@ -1,4 +1,4 @@
-"""Where JAX's arrays lie, in words. JAX itself is not imported: the objects are asked for what they have."""
+"""Describes in words on which devices JAX's arrays lie. JAX is not imported: only the objects' attributes are read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from jaxobs.jax_compat.foreign_objects import bare, clipped, is_of, name_of, plain
 
 UNCOMMITTED = "uncommitted"
-"""Of an argument that JAX may move to any device."""
+"""The text for an argument that JAX may move to any device."""
 
 ONE_DEVICE = "SingleDeviceSharding"
 USUAL_MEMORY = (None, "device", "unpinned_host")
@@ -33,7 +33,7 @@ def explicit_text(sharding: Any) -> str:
 
 
 def mesh_text(mesh: Any) -> str:
-    """Axes and sizes, as in `(data=4, model=2)`, explicit axes marked, and the devices where there are any."""
+    """The mesh's axes, sizes and devices, as in `(data=4, model=2) on gpu:0 to 7`; explicit axes are marked."""
     if mesh.empty:
         return "none"
     axes = mesh.shape_tuple
@@ -65,7 +65,7 @@ def spec_text(spec: Any) -> str:
 
 
 def sharding_text(sharding: Any) -> str:
-    """How an argument lies on devices: its partition over a mesh, its device, or that it was free to be moved."""
+    """An argument's sharding: its partition over a mesh, its device, or that it is not committed to any device."""
     kind = type(sharding)
     if sharding is None:
         return UNCOMMITTED
@@ -86,7 +86,7 @@ def sharding_text(sharding: Any) -> str:
 def layout_text(sharding: Any) -> str:
     """The sharding in words that name no mesh or device: `one device`, `replicated over 8`, `P('data', None) over 8`.
 
-    For what is counted: arrays on different devices count as laid out alike.
+    It groups arrays for counting: those on different devices may be laid out alike.
     """
     if type(sharding).__name__ == ONE_DEVICE:
         return f"one device{_memory(sharding)}"
@@ -100,11 +100,11 @@ def layout_text(sharding: Any) -> str:
 
 
 def _memory(sharding: Any) -> str:
-    """The kind of memory if not the usual."""
+    """The kind of memory if it is not the usual one."""
     kind = getattr(sharding, "memory_kind", None)
     return "" if kind in USUAL_MEMORY else f" in {kind}"
 
 
 def committed_to(array: Any) -> str:
-    """The type of the sharding that an array is committed to; empty for an uncommitted one, and for no array of JAX's."""
+    """The name of the sharding type that an array is committed to; empty if uncommitted, or no array of JAX's."""
     return type(array.sharding).__name__ if getattr(array, "_committed", False) else ""

@@ -1,4 +1,4 @@
-"""Which frames are the user's and which belong to JAX and to jaxobs."""
+"""Tells frames of the user's from those of JAX and jaxobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _excluded: set[str] = set()
 
 
 def leave_out(file: str) -> None:
-    """Frames of this file are no longer taken for the user's: what they call is, or whoever called them.
+    """Let JAX no longer take frames of this file for the user's, but those around them. JAX must be imported.
 
-    By `jax._src.source_info_util.register_exclusion`, seen in 0.6.2, 0.8.2 and 0.10.2. Without it JAX's messages name our
-    line in place of the user's. JAX must be imported.
+    Done by `jax._src.source_info_util.register_exclusion`, seen in 0.6.2, 0.8.2 and 0.10.2. Without it JAX's messages
+    name a line of ours in place of the user's.
     """
     module = sys.modules.get("jax._src.source_info_util")
     register = getattr(module, "register_exclusion", None)
@@ -23,7 +23,7 @@ def leave_out(file: str) -> None:
 
 @functools.cache
 def own_packages() -> tuple[str, ...]:
-    """How the files of JAX and of the probe begin: frames in them are not the user's. To be asked with JAX imported."""
+    """Beginnings of the paths of files of JAX and the probe, whose frames are not the user's. JAX must be imported."""
     packages = ("jax", "jaxlib", "jaxobs.jax_compat", "jaxobs.measure", "jaxobs.probe")
     files = [getattr(sys.modules.get(name), "__file__", None) for name in packages]
     folders = [file.removesuffix("__init__.py") for file in files if file]

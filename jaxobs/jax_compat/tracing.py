@@ -1,4 +1,4 @@
-"""What JAX traces with: values that stand for others, and the settings and contexts on which a trace depends."""
+"""Tracers, and the settings and contexts on which a trace of JAX's depends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_tracer(value: Any) -> bool:
-    """Whether a value is known to JAX while it traces alone, and must not be kept beyond that.
+    """Whether a value is a tracer, which exists only while JAX traces and must not be kept beyond that.
 
     `jax.core.Tracer` is public; False where JAX is not imported or a future version has no such name.
     """
@@ -30,7 +30,7 @@ TRACE_SETTINGS = (
     "jax_remat_barrier_no_cotangents", "jax_remove_size_one_mesh_axis_from_type", "jax_scan3",
     "jax_use_emit_pipeline_primitive", "jax_use_hlo_logistic_lowering", "jax_use_simplified_jaxpr_constants",
 )  # fmt: skip
-"""Settings that are in the key of JAX's cache of traces, as its `config.py` says (`include_in_jit_key`) up to 0.11.2."""
+"""Settings in the key of JAX's cache of traces: those with `include_in_jit_key` in its `config.py` up to 0.11.2."""
 
 TRACE_CONTEXTS = {
     "compute_on": "compute_on_context_manager",
@@ -40,7 +40,7 @@ TRACE_CONTEXTS = {
 
 
 def trace_context() -> list[tuple[str, Any]]:
-    """Settings and contexts of this thread on which a trace depends, as they are now; the missing ones are left out."""
+    """This thread's current values of the settings and contexts on which a trace depends; missing ones are left out."""
     config: Any = sys.modules.get("jax._src.config")
     holders = getattr(getattr(config, "config", None), "_value_holders", {})
     values = [(name, holders[name].value) for name in TRACE_SETTINGS if name in holders]

@@ -1,1 +1,1 @@
-"""Measuring where JAX is, on demand: `cost()`, `roofline()` and `jaxobs calibrate`."""
+"""Measurements on demand, in a process that has JAX: `cost()`, `roofline()` and `jaxobs calibrate`."""

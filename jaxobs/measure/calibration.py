@@ -27,19 +27,19 @@ from jaxobs.measure.other_load import OtherLoad
 from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
 
 _BLOCK_SECONDS = 0.02
-"""One sample is the median of calls over at least this long, a few slices of the scheduler's time."""
+"""Least length of a sample, which is the median of the calls in it: a few slices of the scheduler's time."""
 _FEWEST_CALLS = 3
 _LONG_BLOCK_SECONDS = 0.1
-"""After this long a sample is complete with any number of calls."""
+"""Length at which a sample is complete with any number of calls."""
 _LONGEST_CALL = 0.05
 """Share of the budget: a program whose single call is expected to take more is left out."""
 _WORTH_REPEATING = 0.8
-"""Of the fastest of its kind: a program slower than that in the first two rounds is not timed again."""
+"""Share of the fastest rate of its kind: a program slower than that in the first two rounds is not timed again."""
 _COMPILE_THREADS = 2
 _COMPILING = 0.3
-"""Share of the progress bar for compiling."""
+"""Share of the progress bar that compiling takes."""
 _KEPT_BYTES = 128 * 2**20
-"""Data of programs with more is made anew for each round, so that not all of it is held at once."""
+"""Bytes of data up to which a program's data is kept; larger data is made anew for each round, to save memory."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,10 @@ def calibrate(
 def _compiled(
     every: list[_Timed], longest: float, progress: Callable[[float, str], None]
 ) -> tuple[list[_Timed], list[LeftOut]]:
-    """Compile, two kinds at a time, what the device can run in reasonable time; name the types that it has not got."""
+    """Compile, two kinds at a time, the programs that the device can run in reasonable time.
+
+    Return these, and the element types that the device has no product of its own for.
+    """
     left_out: dict[str, LeftOut] = {}
     kinds: dict[tuple[str, str], list[_Timed]] = defaultdict(list)
     for timed in every:
@@ -115,10 +118,11 @@ def _compiled(
 
 
 def _compile_kind(kind: list[_Timed], longest: float) -> LeftOut | None:
-    """Compile and run programs of one kind by growing size, up to the longest call allowed.
+    """Compile and run the programs of one kind by growing size, up to the longest call allowed.
 
-    Not those that the compiler runs in another type, which may depend on the size (XLA's `onednn_matmul_rewriter.cc`
-    keeps bfloat16 in products of 2**23 multiply-adds and more). Where it is so of every size, the answer says it.
+    Programs that the compiler runs in another type are left out. That may depend on the size: XLA's
+    `onednn_matmul_rewriter.cc` keeps bfloat16 in products of 2**23 multiply-adds and more. If every size is left out,
+    the reason is returned.
     """
     missing: LeftOut | None = None
     rate = float("inf")
@@ -141,7 +145,7 @@ def _compile_kind(kind: list[_Timed], longest: float) -> LeftOut | None:
 
 
 def _not_its_own(program: Program) -> LeftOut | None:
-    """Why a product of this type is none; a rate in the name of a type that runs as another would be no peak of it."""
+    """Why a program does not run in its own element type, whose peak its rate is not then; None where it does."""
     if program.compiled is None:
         return None
     try:
@@ -179,7 +183,7 @@ def _rounds(
 
 
 def _block(timed: _Timed) -> None:
-    """One sample: the median over a short run of calls."""
+    """Add one sample: the rate by the median time of a short run of calls."""
     run = timed.run
     if run is None:
         run = timed.program.prepare()

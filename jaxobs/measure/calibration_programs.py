@@ -1,10 +1,10 @@
 """The programs that `jaxobs calibrate` times, each with the work one call does.
 
-XLA must not drop the work: factors are arguments whose values it does not know, and each pass reads what the
-one before wrote. Matrices are random: a GPU draws less power on zeros and clocks higher. Arrays are donated
-and updated in place: on a CPU a fresh result of 64 MiB costs more page faults than arithmetic, and a cache
-line written without having been read is read all the same ("write-allocate"), which STREAM does not count.
-Updated in place, the bytes counted are the bytes moved.
+XLA must not drop the work: factors are arguments whose values it does not know, and each pass reads what the one before
+wrote. Matrices are random: on zeros a GPU draws less power and clocks higher. Arrays are donated and updated in place:
+on a CPU a fresh result of 64 MiB costs more page faults than arithmetic, and a cache line that is written without
+having been read is read all the same ("write-allocate"), which STREAM does not count. With updates in place the bytes
+counted are the bytes moved.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ Group = Literal["latency", "matrix", "vector", "transcendentals", "copy", "triad
 _KIBIBYTE, _MEBIBYTE, _GIBIBYTE = 2**10, 2**20, 2**30
 _SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
 _CACHES_COVERED = 8
-"""A set eight times the last-level cache leaves at most an eighth of it there."""
+"""Size of the largest working set over the last-level cache: at most an eighth of it then stays in the cache."""
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 _NARROW = ("float8_e4m3fn", "float8_e5m2", "int8", "int4")
-"""Timed where the compiled product runs in them. `float8` peaks of datasheets are of either 8-bit float."""
+"""Types that are timed only where the compiled product runs in them. `float8` peaks of datasheets hold for either 8-bit
+float."""
 _ACCUMULATED = {"float8": "float32", "int": "int32"}
-"""By how the type's name begins: a result of its own type would round, or overflow."""
+"""Type of a product's result, by how the name of its type begins: one of the same type would round, or overflow."""
 _TILE = 512
 _CHAINS = 8
-"""Independent chains of multiply-adds: eight hide a latency of four cycles of two units."""
+"""Independent chains of multiply-adds: eight hide the latency of two units with four cycles each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One thing to time. `prepare` makes its data; what it returns runs it once, to completion."""
+    """A program to time. `prepare` makes its data and returns a function that runs it once, to completion."""
 
     group: Group
     dtype: str
     size: int
     """Rows of the matrices, elements of the array, or bytes of the working set."""
     work: float
-    """FLOP, results or bytes a call."""
+    """FLOP, results or bytes of one call."""
     prepare: Callable[[], Callable[[], None]]
     compiled: Callable[[], Any] | None = None
-    """The executable, for a type that the compiler may run in another; None where it would not."""
+    """Gives the executable of a program that the compiler may run in another type; None where it never does."""
 
     @property
     def title(self) -> str:
@@ -58,7 +59,7 @@ class Program:
 
 
 def programs(platform: str) -> list[Program]:
-    """All of them, for a backend: `cpu`, or any other, taken for an accelerator of 8 GiB or more."""
+    """All programs for a backend: `cpu`, or any other, which is taken for an accelerator of 8 GiB or more."""
     return _processor_programs(_last_level_cache()) if platform == "cpu" else _accelerator_programs()
 
 
@@ -74,7 +75,7 @@ def _processor_programs(last_level_cache: int) -> list[Program]:
 
 
 def _accelerator_programs() -> list[Program]:
-    """Large enough that launches are no part of it: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
+    """Programs so large that launching does not count: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
     found = [_empty()]
     found += [
         _matrix(dtype, size)
@@ -92,13 +93,16 @@ def _accelerator_programs() -> list[Program]:
 
 
 def working_sets(last_level_cache: int) -> list[int]:
-    """Bytes: 64 KiB, each four times the one before, to eight times the last-level cache, at most 512 MiB."""
+    """Working sets in bytes: from 64 KiB, each four times the one before, to eight times the last-level cache.
+
+    The largest is at least 1 MiB and at most 512 MiB.
+    """
     largest = min(_LARGEST_SET, max(_CACHES_COVERED * last_level_cache, _MEBIBYTE))
     return [*takewhile(lambda size: size < largest, (_SMALLEST_SET * 4**step for step in count())), largest]
 
 
 def _last_level_cache() -> int:
-    """Bytes of the largest cache the system tells of; 32 MiB, a small server's, where it tells of none."""
+    """Bytes of the largest cache that the system reports; 32 MiB, a small server's, where it reports none."""
     found = [0]
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = entry.read_text(encoding="utf-8").strip()
@@ -126,7 +130,7 @@ def _matrix_of_noise(size: int, dtype: str, shift: int) -> jax.Array:
 def _in_place(
     body: Callable[..., jax.Array], times: int, data: Callable[[], tuple[jax.Array, ...]]
 ) -> Callable[[], Callable[[], None]]:
-    """`body` over and over in one executable, its first argument updated in place; compiled once."""
+    """A `prepare` for `body` run `times` times in one executable, compiled once, with its first argument in place."""
 
     def repeated(state: jax.Array, *rest: jax.Array) -> jax.Array:
         result: jax.Array = jax.lax.fori_loop(0, times, lambda _, value: body(value, *rest), state)
@@ -137,7 +141,7 @@ def _in_place(
     def prepare() -> Callable[[], None]:
         state, *rest = data()
         held = [state]
-        del state  # or the first call would find its buffer still in use, and not update it in place
+        del state  # else the first call would find its buffer still in use, and not update it in place
 
         def run() -> None:
             held[0] = compiled(held[0], *rest)
@@ -161,7 +165,7 @@ def _block(value: Any) -> None:
 
 
 def _matrix(dtype: str, size: int) -> Program:
-    """A square product: 2 n³ FLOP, or operations. On a GPU float32 keeps its precision; `tensorfloat32` gives it up."""
+    """A square product: 2 n³ FLOP, or operations. On a GPU float32 keeps its precision, unlike `tensorfloat32`."""
     precision = "tensorfloat32" if dtype == "tensorfloat32" else "highest"
     stored = "float32" if dtype == "tensorfloat32" else dtype
     sums = next((jnp.dtype(wide) for start, wide in _ACCUMULATED.items() if dtype.startswith(start)), None)
@@ -180,7 +184,7 @@ def _matrix(dtype: str, size: int) -> Program:
 
 
 def _vector(dtype: str, elements: int, links: int, times: int) -> Program:
-    """Chains of multiply-adds on each element, and their sum."""
+    """Chains of multiply-adds on each element, and the sum of the chains."""
 
     def body(x: jax.Array, factor: jax.Array) -> jax.Array:
         chains = [x] + [x + chain / _CHAINS for chain in range(1, _CHAINS)]
@@ -195,7 +199,7 @@ def _vector(dtype: str, elements: int, links: int, times: int) -> Program:
 
 
 def _transcendentals(dtype: str, elements: int, links: int, times: int) -> Program:
-    """`exp`, `links` of them on each element and pass: x = exp(-x / 2) converges to 0.70 from anywhere."""
+    """Chains of `links` times `exp` on each element in each pass: x = exp(-x / 2) converges to 0.70 from anywhere."""
 
     def body(x: jax.Array, factor: jax.Array) -> jax.Array:
         for _ in range(links):
@@ -207,14 +211,14 @@ def _transcendentals(dtype: str, elements: int, links: int, times: int) -> Progr
 
 
 def _copy(size: int, bytes_a_call: int) -> Program:
-    """`x *= s`: a copy onto itself, since XLA drops a plain one. 2 N bytes; the working set is N."""
+    """`x *= s`, a copy onto itself, since XLA drops a plain one. It moves 2 N bytes; the working set is N."""
     times = max(2, bytes_a_call // (2 * size))
     prepare = _in_place(lambda x, s: x * s, times, lambda: (jnp.ones(size // 4, "float32"), jnp.float32(1)))
     return Program("copy", "float32", size, 2.0 * size * times, prepare)
 
 
 def _triad(size: int, bytes_a_call: int) -> Program:
-    """`x = x * s + y`: 3 N bytes; the working set is 2 N."""
+    """`x = x * s + y`, the triad of STREAM. It moves 3 N bytes; the working set is 2 N."""
     elements = size // 8
     times = max(2, bytes_a_call // (12 * elements))
 

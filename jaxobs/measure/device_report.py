@@ -1,6 +1,6 @@
-"""`python -m jaxobs.measure.device_report`: which JAX this is and which devices it finds, as one line of JSON.
+"""`python -m jaxobs.measure.device_report` writes the versions of JAX and its devices as one line of JSON.
 
-For `jaxobs check`, in a process of its own: it makes a JAX backend, which may fail, hang, or abort.
+`jaxobs check` runs it in a process of its own, because making a JAX backend may fail, hang, or abort.
 """
 
 from __future__ import annotations

@@ -141,10 +141,10 @@ def _of_numbers(
 
 
 def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The function as `jax.jit` made it, and its arguments.
+    """The function as a jitted one, and its arguments.
 
-    Of a watched one it is what is watched, so that runs here count in no loop. A method's first argument is its object:
-    `.lower` of a jitted method is the function's, which knows no object.
+    A watched function is unwrapped, so that its runs here count in no loop. A bound jitted method becomes its function
+    with the object as first argument, as its `.lower` is the function's, which knows no object.
     """
     import jax
 
@@ -190,7 +190,7 @@ def _working_set(compiled: Any) -> float | None:
 
 
 def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated: bool) -> list[float]:
-    """Seconds of one run, from each batch. The jitted function itself is called: it knows its static arguments."""
+    """Seconds of one run, from each batch. The jitted function is called, as it knows which arguments are static."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -216,7 +216,7 @@ def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated
         return (perf_counter() - started) / size
 
     single = min(batch(1) for _ in range(WARM_UP))
-    # Results of a batch are alive together, so a batch is short.
+    # The results of a batch are all alive at once, so a batch is short.
     size = max(1, min(100, round(LEAST_BATCH_SECONDS / max(single, 1e-7))))
     wanted = round(MEASURE_SECONDS / max(single * size, 1e-6))
     return [batch(size) for _ in range(max(LEAST_BATCHES, min(MOST_BATCHES, wanted)))]

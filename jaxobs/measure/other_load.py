@@ -1,4 +1,4 @@
-"""How much of the processor others take while something is measured."""
+"""Measures how much of the processor other processes take while something is measured."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from jaxobs.model.clock import perf_counter, process_time
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _IDLE_COLUMNS = (3, 4, 8, 9)
-"""Columns of /proc/stat (proc_stat(5)): idle, waiting for a device; guests' time is in the user's too."""
+"""Columns of /proc/stat (proc_stat(5)) that are not busy time, or would count it twice: idle, waiting for a device, and
+the time of guests, which is included in the user's."""
 
 
 class OtherLoad:
-    """Counts from its making. Where this process may use only some of the host's cores, nothing is known."""
+    """Counts from its creation on. Where this process may use only some of the host's cores, the load is not known."""
 
     def __init__(self, statistics: Path = Path("/proc/stat")) -> None:
         self._statistics = statistics
@@ -22,7 +23,7 @@ class OtherLoad:
         self._own = process_time()
 
     def cores(self) -> float | None:
-        """Cores' worth of time that other processes have taken since; None where it is not known."""
+        """The mean number of cores that other processes have kept busy since; None where it is not known."""
         busy, elapsed = self._busy_seconds(), perf_counter() - self._start
         if busy is None or self._busy is None or elapsed <= 0:
             return None

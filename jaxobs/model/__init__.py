@@ -1,1 +1,1 @@
-"""The words of jaxobs as plain data: events, metrics, spans, costs, traces and the snapshot."""
+"""The data types of jaxobs: events, metrics, spans, costs, traces and the snapshot."""

@@ -1,10 +1,11 @@
-"""Time. Durations and deadlines come from the monotonic clock alone, so a wall clock that jumps hurts none of them.
+"""The clocks of jaxobs. Durations and deadlines use only the monotonic clock, so a wall clock that jumps affects none.
 
 On Linux and macOS `time.monotonic_ns` is one clock for all processes of a host, so an instant noted in the training
-process means the same in the agent. Wall-clock time is derived once per process from an anchor and only for showing.
+process means the same in the agent. Wall-clock time is derived from an anchor, read
+once per process, and only for display.
 
-The clocks are bound here, when jaxobs is imported, and everything takes them from here: a test of the job's that puts
-its own function in the place of `time.monotonic` or `time.sleep` meets no calls of ours, and changes none of ours.
+The clocks are bound here when jaxobs is imported, and all other modules import them from here. A test of the job's that
+replaces `time.monotonic` or `time.sleep` therefore neither sees nor changes calls of ours.
 """
 
 from __future__ import annotations
@@ -49,5 +50,5 @@ def seconds(nanoseconds: int) -> float:
 
 
 def each_in_seconds(nanoseconds: Sequence[int]) -> list[float]:
-    """Many times in seconds, in a third of the time that as many calls of `seconds` take."""
+    """Each of many times in seconds, in a third of the time that as many calls of `seconds` take."""
     return [each / NANOSECONDS for each in nanoseconds]

@@ -1,4 +1,4 @@
-"""What one executable must do on one device, as plain data.
+"""The cost of an executable on one device, as plain data.
 
 FLOPs are floating arithmetic: *matrix* FLOPs are those of dot products, convolutions and the dense
 factorisations with a closed form (a multiply-add counts 2, a complex one 8); *vector* FLOPs are the other
@@ -153,7 +153,7 @@ class Cost:
         )
 
     def _each(self, change: Callable[[str, Mapping[str, float]], dict[str, float]]) -> dict[str, Any]:
-        """Each of AMOUNTS_BY_NAME after a change."""
+        """The fields of AMOUNTS_BY_NAME, each changed by `change`."""
         return {name: change(name, getattr(self, name)) for name in AMOUNTS_BY_NAME}
 
     def _most_with(self, other: Cost) -> Cost | None:
@@ -200,7 +200,7 @@ class Cost:
 
 
 AMOUNTS_BY_NAME: Final = tuple(each.name for each in fields(Cost) if each.default_factory is dict)
-"""Fields of ``Cost`` that hold an amount for each of several names: of element types, precisions, kinds."""
+"""Fields of ``Cost`` that hold an amount for each of several names: element types, precisions or kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class OperationCost:
     source: str
     """``file:line`` of the user's code; empty where the compiler recorded none."""
     executions: float
-    """How often it runs in one run of the module; 0 in a branch that need not be taken."""
+    """The number of executions in one run of the module; 0 in a branch that need not be taken."""
     once: Cost
     """The cost of one execution."""
 
@@ -229,7 +229,7 @@ class OperationCost:
 
 @dataclass(frozen=True, slots=True)
 class ModuleCost:
-    """The cost of a compiled module on one device, whole and by operation."""
+    """The cost of a compiled module on one device, in total and by operation."""
 
     fingerprint: str
     """Short hash of the module's content, the same in every process and independent of source paths."""
@@ -238,6 +238,6 @@ class ModuleCost:
     """The sum of the operations' costs; a lower bound where ``cost.exact`` is False."""
     operations: tuple[OperationCost, ...]
     donatable_bytes: float | None = None
-    """Bytes of arguments that outputs could take over, by shape and element type, and that are not donated."""
+    """Bytes of arguments that are not donated although an output with their shape and type could take them over."""
     iterations: int | None = None
-    """Turns of the loop in which the module does most of its work, where there is one and its trip count is known."""
+    """The trip count of the loop in which the module does most of its work, where there is one and it is known."""

@@ -1,4 +1,4 @@
-"""Figures: each a value, or why there is none. Views are frozen dataclasses of figures, and written as plain data."""
+"""Figures, each a value or the reason why there is none, and views, frozen dataclasses of figures, as plain data."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 REASON_WHERE_ABSENT: Final = {"reason": "where absent"}
-"""Metadata of a view's field: the document has its reason only where the value is absent."""
+"""Metadata of a view's field whose reason is in the document only where the value is absent."""
 
 ATOMS: Final = frozenset({type(None), bool, int, float, str})
 
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[T_co]):
-    """`reason` says why `value` is None; beside a value it says what to know of it: that it is a lower bound, say."""
+    """A value with a reason, which says why the value is None, or qualifies it: that it is a lower bound, say."""
 
     value: T_co | None
     reason: str | None = None
@@ -27,13 +27,13 @@ class Figure(Generic[T_co]):
 
 
 def figure(value: T | None, why_absent: str | None) -> Figure[T]:
-    """A figure whose reason stands only where there is no value."""
+    """A figure that has the reason only where there is no value."""
     return Figure(value) if value is not None else Figure(None, why_absent)
 
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[T_co]):
-    """A view that is made when it is written, as few snapshots are. What `make` reads must not change any more."""
+    """A view that is made only when it is written, as few snapshots are. The data that `make` reads must not change."""
 
     make: Callable[[], T_co]
 
@@ -42,7 +42,7 @@ class Later(Generic[T_co]):
 
 
 def plain(value: Any) -> Any:
-    """Plain data for JSON: views, and what holds them, as dictionaries. What is plain already is shared, not copied."""
+    """A value as plain data for JSON: views and mappings of them become dictionaries. Plain values are not copied."""
     if type(value) in ATOMS:
         return value
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _view(view: Any) -> dict[str, Any]:
 
 
 def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
-    """Name of each field, name of its reason, and whether the reason is always there."""
+    """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
     if kind not in _NAMES:
         _NAMES[kind] = tuple(
             (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
@@ -80,11 +80,11 @@ def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
 
 
 _NAMES: dict[type, tuple[tuple[str, str, bool], ...]] = {}
-"""By view, as looking for them takes longer than writing it."""
+"""Cache of `_names` by view, because finding them takes longer than writing the view."""
 
 
 def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Figures in a mapping have a reason beside them only where there is one."""
+    """A mapping as plain data; a figure's reason is added only where there is one."""
     document = {}
     for name, shown in values.items():
         if type(shown) is not Figure:
@@ -97,14 +97,14 @@ def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 class Rows:
-    """Writes the rows of a table. A view that was in the table before is not written again: snapshots share its row."""
+    """Writes the rows of a table, and reuses the rows of views that were in it before: snapshots share them."""
 
     def __init__(self) -> None:
         self._written: dict[int, tuple[object, Any]] = {}
 
     def written(self, views: Iterable[object]) -> list[Any]:
         before = self._written
-        # Each view is kept beside its row, so that no other object can have its identity.
+        # Each view is kept alive with its row, so that no other object can get its id.
         kept = [before.get(id(view)) or (view, plain(view)) for view in views]
         self._written = {id(row[0]): row for row in kept}
         return [row for _, row in kept]

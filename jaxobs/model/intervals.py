@@ -1,4 +1,4 @@
-"""Stretches of time that may overlap, as those of several threads do, counted once."""
+"""Unions of stretches of time, which may overlap, as those of several threads do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Span = tuple[int, int]
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """In order; those that touch become one."""
+    """The union of these spans, in order; those that touch become one."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -26,7 +26,7 @@ class Intervals:
         self._parts: list[tuple[int, int]] = []
 
     def add(self, start: int, end: int) -> None:
-        """Parts come about in the order of their ends, so the search from the back is short."""
+        """Add a part. They come about in the order of their ends, so the search from the back is short."""
         at = len(self._parts)
         while at > 0 and self._parts[at - 1][0] > end:
             at -= 1
@@ -37,7 +37,7 @@ class Intervals:
         self._parts[first:at] = [(start, end)]
 
     def take(self, until: int) -> int:
-        """Nanoseconds before `until`, which are then gone."""
+        """Remove the time before `until`, and return its length in nanoseconds."""
         taken = 0
         later = []
         for start, end in self._parts:

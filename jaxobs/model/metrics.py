@@ -1,4 +1,4 @@
-"""What a metric is, and the values that a snapshot holds of it. Names follow Prometheus: base units, `_total`."""
+"""Metrics, their values in a snapshot, and the catalogue. Names follow Prometheus: base units, `_total`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Kind = Literal["counter", "gauge", "histogram"]
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 SCALE: Final = 3
-"""Of buckets as OTLP's exponential and Prometheus's native histograms have them: bounds grow by 2^(1/2^SCALE), 9 %. A
-quantile between two of them is right to 4.5 %, and the 160 buckets that OpenTelemetry's SDK keeps by default reach from
+"""Scale of the buckets of OTLP's exponential and Prometheus's native histograms: bounds grow by 2^(1/2^SCALE), 9 %. A
+quantile between two bounds is right to 4.5 %, and the 160 buckets that OpenTelemetry's SDK keeps by default reach from
 1 ms to 17 min (https://opentelemetry.io/docs/specs/otel/metrics/data-model/#exponentialhistogram)."""
 
 FARTHEST: Final = 30 << SCALE
-"""Values beyond 2^30 or below 2^-30 (34 years, and a nanosecond) share the outermost buckets."""
+"""Largest index of a bucket: values beyond 2^30 or below 2^-30 (34 years, and a
+nanosecond) share the outermost ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,10 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class HistogramValue:
-    """`counts` has one entry a bucket plus one for `+Inf`, not cumulative; `exemplars` are aligned with it.
+    """A histogram's observations: `counts` has one entry per bucket plus one for `+Inf`, not cumulative.
 
-    The same observations in buckets by `bucket_index`: `zeros` of them are 0.
+    `exemplars` are aligned with `counts`. `exponential` counts the same observations by
+    `bucket_index`, and `zeros` those that are 0.
     """
 
     counts: tuple[int, ...]
@@ -106,21 +108,21 @@ SUFFIXES: Mapping[Kind, tuple[str, ...]] = {
     "gauge": ("",),
     "histogram": ("", "_bucket", "_count", "_sum", "_created"),
 }
-"""What a family's samples are called behind the family's name, which itself may name no other (OpenMetrics 1.0, section
+"""Suffixes of the names of a family's samples; no other family may have one of these names (OpenMetrics 1.0, section
 "Suffixes"). A counter's family is its name without `_total`."""
 
 RESERVED = frozenset({"target", "target_info"})
-"""Who and where, which every page has."""
+"""Names of the information metric that every page has."""
 
 
 def rendered_names(metric: Metric) -> set[str]:
-    """Every name that a page has of this metric: its family and its samples."""
+    """All names of this metric on a page: those of its family and its samples."""
     family = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
     return {family + suffix for suffix in SUFFIXES[metric.kind]}
 
 
 class Catalogue:
-    """The one truth on which metrics exist: the core's plus those of the loaded plugins."""
+    """The catalogue of all metrics that exist: the core's plus those of the loaded plugins."""
 
     def __init__(self, metrics: Iterable[Metric] = ()) -> None:
         self._metrics: dict[str, Metric] = {}

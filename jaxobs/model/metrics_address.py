@@ -1,4 +1,4 @@
-"""Where a process serves its metrics and its live page, by the variables of OpenTelemetry."""
+"""The address at which a process serves its metrics and its live page, by the variables of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class AddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`host` as given, a name or an IPv4 or IPv6 address without brackets. Port 0: any free one."""
+    """A host and port. `host` is a name or an IPv4 or IPv6 address without brackets, as given. Port 0: any free one."""
 
     host: str
     port: int
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the server is reachable at every address of this host."""
+        """Whether the host is a wildcard, so that the server is reachable at every address of this host."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
             return False
 
     def netloc(self, wildcard_host: str = "localhost") -> str:
-        """`host:port` for a URL, with `wildcard_host` in the place of a wildcard, which is no destination."""
+        """`host:port` for a URL, with `wildcard_host` in place of a wildcard, which is no destination."""
         host = wildcard_host if self.is_wildcard else self.host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 

@@ -1,4 +1,4 @@
-"""What became of a profiler window that somebody asked for."""
+"""The outcomes of profiler windows, and their limits."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import math
 from typing import Final, NamedTuple
 
 OUTCOMES: Final = ("read", "empty", "cut", "too_large", "failed", "user_session", "unreadable")
-"""What can become of a window: the labels of `jaxobs_profile_windows_total`.
+"""The outcomes of a window, which are labels of `jaxobs_profile_windows_total`.
 
-`read`: there is a trace to read. `empty`: nothing of a device is in it. `cut`: ended early, lest its trace become too
-large. `too_large`: it did nevertheless, and was thrown away. `user_session`: the job's own profiler session went first.
-`failed`: JAX's profiler did not do it. `unreadable`: the trace was made and could not be read.
+`read`: there is a trace to read. `empty`: nothing of a device is in it. `cut`: it ended early, lest its trace become
+too large. `too_large`: the trace was too large nevertheless, and was thrown away. `user_session`: a profiler session of
+the job's own took precedence. `failed`: JAX's profiler failed. `unreadable`: a trace was made and could not be read.
 """
 
 
 LARGEST_TRACE: Final = 64 * 2**20
-"""Bytes of a trace that the agent reads while the job runs. Reading takes about seven times as much memory, and 4 s for
-so many (measured)."""
+"""Largest trace in bytes that the agent reads while the job runs. Reading one of this size takes about seven times its
+bytes of memory and 4 s (measured)."""
 
 
 LONGEST_WINDOW: Final = 60.0
-"""Seconds. A profiler session keeps every event in memory until it ends."""
+"""Longest window in seconds, since a profiler session keeps every event in memory until it ends."""
 
 
 class ProfileResult(NamedTuple):
@@ -32,7 +32,7 @@ class ProfileResult(NamedTuple):
 
 
 def checked_seconds(seconds: float | str) -> float:
-    """How long a window is to be. Raises ValueError for what is no number above 0 and at most `LONGEST_WINDOW`."""
+    """The length of a window. Raises ValueError unless it is a number above 0 and at most `LONGEST_WINDOW`."""
     try:
         number = float(seconds)
     except (TypeError, ValueError, OverflowError):

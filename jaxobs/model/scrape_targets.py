@@ -1,4 +1,4 @@
-"""Processes that serve their metrics, as the `file_sd` files name them that they leave for Prometheus."""
+"""Reads the `file_sd` files that processes write for Prometheus with the addresses of their metrics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ INSTANCE_LABEL: Final = "__param_instance"
 SCHEME_LABEL: Final = "__scheme__"
 
 MOST_BYTES: Final = 65_536
-"""Of a file that is read; what a rank writes is below 4 KiB."""
+"""Most bytes that are read of a file; a rank writes less than 4 KiB."""
 
 _TARGET: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ScrapeTarget:
-    """One process: its rank, the address of its page, its run, and which process of all that had this port."""
+    """A process: its rank, the address of its page, its run, and its instance id among processes that had this port."""
 
     rank: int
     address: str
@@ -30,11 +30,14 @@ class ScrapeTarget:
 
 
 def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
-    """What a `file_sd` file says of processes that jaxobs observes; others, and what is malformed, are left out.
+    """The processes in a `file_sd` file that jaxobs observes; others and malformed entries are left out.
 
     Raises ValueError where it is no JSON.
     """
-    groups = json.loads(content)
+    try:
+        groups = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     for group in groups if isinstance(groups, list) else ():
         labels = group.get("labels") if isinstance(group, dict) else None
         targets = group.get("targets") if isinstance(group, dict) else None
@@ -42,7 +45,7 @@ def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
             continue
         rank, scheme = str(labels.get(RANK_LABEL, "")), str(labels.get(SCHEME_LABEL, "http"))
         for target in targets:
-            # Whoever can write into the directory must not be able to have a script behind a link.
+            # A check, because others may write into the directory: an address must not become a link to a script.
             if rank.isdecimal() and scheme in {"http", "https"} and _TARGET.fullmatch(str(target)):
                 run, instance = labels.get(RUN_LABEL, ""), labels.get(INSTANCE_LABEL, "")
                 yield ScrapeTarget(int(rank), f"{scheme}://{target}/", str(run), str(instance))

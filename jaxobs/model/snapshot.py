@@ -25,14 +25,14 @@ class Snapshot:
 
     time: int
     written: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    """The document, or what writes it: nobody reads that of most snapshots."""
+    """The document, or a function that makes it, because most documents are never read."""
     families: tuple[Family, ...] = field(default=(), repr=False)
     outlined: Callable[[], Mapping[str, Any]] | None = None
-    """What writes the outline alone; None where the document is there already."""
+    """A function that makes the outline alone; None where the document exists already."""
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """What was known, as plain data; written when it is first asked for, on whichever thread asks."""
+        """The snapshot as plain data; made when first requested, on the thread that requests it."""
         written = self.written  # read once: another thread may write it meanwhile
         if callable(written):
             written = written()
@@ -41,7 +41,7 @@ class Snapshot:
 
     @property
     def outline(self) -> Mapping[str, Any]:
-        """What is drawn over time of the document: each loop, memory, and how often each function was compiled again."""
+        """The parts of the document that are drawn over time: loops, memory, and the recompiles of each function."""
         return self.document if self.outlined is None else self.outlined()
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Snapshot:
 DOCUMENT_KEYS = (
     "process", "loops", "functions", "executables", "operations", "scopes", "devices", "sources", "advice", "agent",
 )  # fmt: skip
-"""Of every snapshot."""
+"""The keys of every snapshot's document."""
 
 
 def absent_snapshot(reason: str) -> Snapshot:

@@ -1,4 +1,4 @@
-"""A finished span, as exporters get it."""
+"""Finished spans, as exporters receive them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jaxobs.model.events import Attributes, SpanContext
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Times are monotonic nanoseconds of this host. `span_id` and `trace_id` are never 0.
+    """A finished span. Times are monotonic nanoseconds of this host. `span_id` and `trace_id` are never 0.
 
-    `parent` is the span around it: one of ours, or the application's own (`parent.trace_id` is then this `trace_id`).
+    `parent` is the enclosing span: one of ours, or the application's own (`parent.trace_id` is then this `trace_id`).
     """
 
     name: str

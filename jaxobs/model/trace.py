@@ -1,4 +1,4 @@
-"""What a trace says, as plain data. Times are seconds; starts count from the beginning of the trace's clock."""
+"""A profiler trace as plain data. Times are seconds; starts count from the beginning of the trace's clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["compute", "collective", "transfer", "copy", "control", "command_buffer"]
-"""What an operation is to the device: `transfer` is a copy between host and device, `copy` one on or between devices,
-`control` a loop, conditional or call, whose own time is what its body leaves, `command_buffer` the launch of a
+"""The kind of an operation: `transfer` is a copy between host and device, `copy` one on or between devices, `control` a
+loop, conditional or call, whose own time is that in which its body does not run, `command_buffer` the launch of a
 recorded graph whose operations the profiler did not see."""
 
 
@@ -17,23 +17,23 @@ class OperationTime:
     """One instruction of one module on one device, all its events together."""
 
     name: str
-    """The instruction's name; of an event that names none, the event's own (a kernel, `MemcpyH2D`)."""
+    """The instruction's name, or that of the event (a kernel, `MemcpyH2D`) where it names no instruction."""
     instruction: str | None
     """The instruction in its module; None where the profiler did not say which one it was."""
     module: str | None
     program_id: int | None
-    """Names the module within one host's trace: the key of `HostTrace.modules`."""
+    """The id of the module within one host's trace: the key of `HostTrace.modules`."""
     category: str
-    """The instruction's opcode where its module is in the trace, else what its name tells."""
+    """The instruction's opcode where its module is in the trace, else derived from its name."""
     kind: Kind
     count: int
-    """Events. One execution can launch several kernels, each an event."""
+    """The number of events. One execution can launch several kernels, each an event."""
     executions: int
-    """How often the instruction ran: for GPUs, events of one instruction next to each other, no kernel twice."""
+    """The number of executions: on GPUs, consecutive events of one instruction without a repeated kernel are one."""
     self_seconds: float
-    """The sum of its events' durations without what ran inside: a loop's body counts for the body's operations."""
+    """The sum of its events' durations without operations inside them: a loop's body counts for its own operations."""
     charged_seconds: float
-    """Its part of the device's busy time, where operations side by side share each moment: these add up to it."""
+    """Its part of the device's busy time, of which parallel operations share each moment: the parts add up to it."""
     fastest_seconds: float | None = None
     """The shortest execution; None where one execution is several events."""
     kernels: tuple[str, ...] = ()
@@ -42,12 +42,12 @@ class OperationTime:
 
 @dataclass(frozen=True, slots=True)
 class ModuleTime:
-    """One module on one device."""
+    """The time of one module on one device."""
 
     name: str
     program_id: int | None
     runs: int | None
-    """How often it ran; only whole runs where runs are told apart. None where the trace does not tell, or has none."""
+    """The number of runs; only whole ones where runs are told apart. None where it is unknown, or no run is whole."""
     runs_reason: str | None
     """What `runs` was counted from, or why it is None."""
     charged_seconds: float
@@ -55,30 +55,30 @@ class ModuleTime:
     run_seconds: float | None = None
     """The sum over these runs, each from its first operation to the end of its last; None where none is known."""
     cut_runs: int = 0
-    """Runs beside them that the trace holds in part."""
+    """The number of further runs that the trace holds only in part."""
     cut_seconds: float = 0.0
-    """What it holds of those, each from its first operation there to the end of its last."""
+    """The time of the held parts of those, each from its first operation in the trace to the end of its last."""
 
 
 @dataclass(frozen=True, slots=True)
 class StretchTime:
-    """What a device did in stretches of the trace that the reader named: the steps of a loop, say."""
+    """The times of a device in stretches of the trace that the reader named: the steps of a loop, say."""
 
     seconds: float
-    """Their length, those that overlap counted once."""
+    """The length of the stretches; overlaps count once."""
     busy_seconds: float
     """At least one operation ran."""
     gap_seconds: float
     """As `DeviceTrace.gap_seconds`."""
     charged_seconds: tuple[float, ...]
-    """By operation, in the order of `DeviceTrace.operations`; they add up to `busy_seconds`."""
+    """The charges of operations, in the order of `DeviceTrace.operations`; they add up to `busy_seconds`."""
     collective_seconds: float
     """At least one collective ran, beside other operations or not."""
     runs: Mapping[int | None, tuple[int, float]] = field(default_factory=dict)
-    """By program id, how many runs lie wholly inside, and their seconds; nothing where runs are not told apart."""
+    """By program id, the number of runs wholly inside and their seconds; empty where runs are not told apart."""
     edge_seconds: float = 0.0
-    """Before its first operation and after its last one, at both ends no more than its longest one takes: there another
-    may have been under way, which the profiler does not record if the trace began or ended meanwhile."""
+    """The time before the first operation and after the last one, at each end at most the longest operation's. Another
+    operation may have run there, which the profiler does not record if the trace began or ended during it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTrace:
-    """What one device did. Overlapping operations are counted once in every figure that is not an operation's."""
+    """The times of one device. Overlapping operations count once in all figures but those of operations."""
 
     name: str
-    """As in the trace: `/device:GPU:0`; `/host:CPU:0` for a device that the host's threads play."""
+    """The name in the trace: `/device:GPU:0`; `/host:CPU:0` for a CPU device, which the host's threads run."""
     host: str
     platform: Literal["gpu", "tpu", "cpu"]
     kind: str | None
-    """The device kind as JAX reports it, as far as the trace tells."""
+    """The device kind as JAX reports it; None where the trace does not show it."""
     capabilities: Mapping[str, float | str]
     """Figures of the device from the trace: `memory_bandwidth` (bytes/s), `clock_rate` (kHz), `core_count`, …"""
     start_seconds: float
@@ -111,29 +111,30 @@ class DeviceTrace:
     idle_seconds: float
     """`span_seconds` without `busy_seconds`."""
     gap_seconds: float
-    """The part of `idle_seconds` in which a run of a module was under way: the device waited between operations. Where
-    the trace does not tell one run from the next (GPUs), waits of at most 20 µs between operations of one module."""
+    """The part of `idle_seconds` in which a run of a module was under way, so that the device waited between
+    operations. Where the trace does not tell runs apart (GPUs), waits of at most 20 µs
+    between operations of one module."""
     compute_seconds: float
     collective_seconds: float
     """At least one collective ran, beside other operations or not."""
     exposed_communication_seconds: float
-    """A collective ran and nothing else computed."""
+    """The time in which a collective ran and no computation did."""
     transfer_seconds: float
-    """Copies between host and device."""
+    """The time in which a copy between host and device ran."""
     exposed_transfer_seconds: float
-    """Such a copy ran and neither a computation nor a collective did."""
+    """The time in which such a copy ran and neither a computation nor a collective did."""
     operations: tuple[OperationTime, ...]
-    """By charged time, the largest first."""
+    """The operations, those with the largest charges first."""
     modules: tuple[ModuleTime, ...]
     stretches: Mapping[str, StretchTime] = field(default_factory=dict)
-    """By the name that the reader gave them."""
+    """Times by the name that the reader gave the stretches."""
     notes: tuple[str, ...] = ()
     """What could not be seen or was left out, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostTrace:
-    """What one host's profiler recorded."""
+    """The trace of one host's profiler."""
 
     name: str
     devices: tuple[DeviceTrace, ...]
@@ -142,16 +143,16 @@ class HostTrace:
     steps: tuple[Step, ...]
     """Step annotations of the program (`jax.profiler.StepTraceAnnotation`)."""
     versions: Mapping[str, str]
-    """Of jax, jaxlib and others, as far as the trace tells."""
+    """Versions of jax, jaxlib and others, as far as they are in the trace."""
     start_unix_ns: int | None
     stop_unix_ns: int | None
-    """Begin and end of the profiler session in wall-clock time; None where the trace is silent."""
+    """Begin and end of the profiler session in wall-clock time; None where they are not in the trace."""
     events: int
-    """Events read."""
+    """The number of events read."""
     notes: tuple[str, ...] = ()
     """Errors and warnings of the profiler, and what could not be read here."""
     calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By stretch, how often the program called each jitted function in it; a stretch without any call has none."""
+    """By stretch, the number of calls of each jitted function in it; stretches without calls are absent."""
 
 
 @dataclass(frozen=True, slots=True)

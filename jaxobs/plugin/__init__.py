@@ -1,1 +1,1 @@
-"""What a plugin is, how plugins are found, and how they are kept from hurting anyone."""
+"""The interface of plugins, their discovery by entry point, and the guard that contains their failures."""

@@ -1,4 +1,4 @@
-"""The classes from which every plugin is derived: what each kind must do, and what it gets if it does no more.
+"""The base classes of plugins: the methods that each kind must define, and defaults for the others.
 
 A plugin is such a class, named by an entry point in the group `jaxobs.probes`, `jaxobs.collectors` or
 `jaxobs.exporters` and made without arguments; the entry point's name is the plugin's name. Each plugin is loaded alone,
@@ -99,8 +99,8 @@ class Delivery(NamedTuple):
     """What it was given and has not delivered, in words, for the last summary; empty where that is nothing."""
 
     worth_waiting_for: bool | None = None
-    """Whether what it sends has lately arrived, and soon: only then does the end of a job wait for it longer than half a
-    second. None: it waits if the last `export` was as quick as that."""
+    """Whether what it sends has lately arrived, and soon: only then does the end of a job wait for it longer than half
+    a second. None: it waits if the last `export` was as quick as that."""
 
 
 class Exporter(Plugin):

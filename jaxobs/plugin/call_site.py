@@ -1,4 +1,4 @@
-"""The line of the user's program that made JAX compile."""
+"""Finds the line of the user's program that made JAX compile."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 from jaxobs.model.source_files import is_installed
 
 NOT_THE_USERS = frozenset({"jax", "jaxlib", "jaxobs", "jaxobs_plugins", "flax", "equinox", "haiku", "chex"})
-"""Packages whose frames are passed over: JAX, ourselves, and libraries that wrap `jax.jit` and call it for the user."""
+"""Packages whose frames are skipped: JAX, jaxobs, and libraries that wrap `jax.jit` and call it for the user."""
 
 PROGRAMS = "jaxobs.cli."
-"""The commands are no layer over JAX: what they run, the demonstration, is a program like a user's."""
+"""Prefix of our modules whose frames count as a user's program: the demonstration that a command runs."""
 
 FRAMES = 200
 
 
 class CallSite(NamedTuple):
-    """Line `line` of `file`, in `function`."""
+    """A place in the source: line `line` of `file`, in `function`."""
 
     file: str
     line: int
@@ -25,9 +25,10 @@ class CallSite(NamedTuple):
 
 
 def call_site(frame: FrameType | None) -> CallSite | None:
-    """The innermost frame outside installed packages; where there is none, the innermost that is no layer over JAX.
+    """The innermost frame outside installed packages, or else the innermost outside layers over JAX.
 
-    So it is the line that calls Keras's `fit`, and in a program that is itself installed the program's own.
+    The former is the line that calls Keras's `fit`, for example; the latter is the
+    program's own in an installed program.
     """
     layer: CallSite | None = None
     for _ in range(FRAMES):

@@ -1,7 +1,8 @@
-"""Whether an object is a plugin: what can be said of it before it is started, each fault with what to do about it."""
+"""Checks whether an object is a plugin before it is started; each fault comes with what to do about it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
     if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
         return f"{name}.metrics is not a tuple of Metric but {shown(metrics)}"
     interval: Any = plugin.interval if isinstance(plugin, Collector) else 1.0
-    if not isinstance(interval, int | float) or isinstance(interval, bool) or not interval > 0:
+    if not isinstance(interval, int | float) or isinstance(interval, bool) or not 0 < interval < math.inf:
         return f"{name}.interval is not a positive number of seconds but {shown(interval)}"
     if plugin.settings is not None and not _is_pydantic_model(plugin.settings):
         return (
@@ -32,7 +33,7 @@ def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
 
 
 def problem_of_rules(rules: Any) -> str:
-    """Why an object holds no rules for custom calls; empty where it does."""
+    """Why an object is no mapping of rules for custom calls; empty where it is one."""
     if not isinstance(rules, Mapping):
         return f"an object of type {type(rules).__name__} is no mapping from custom-call target to rule"
     wrong = [target for target, rule in rules.items() if not (isinstance(target, str) and callable(rule))]
@@ -40,13 +41,13 @@ def problem_of_rules(rules: Any) -> str:
 
 
 def _is_pydantic_model(settings: object) -> bool:
-    # By its fields: a plugin without settings must not make the agent load pydantic.
+    # Recognised by its fields, since a plugin without settings must not make the agent load pydantic.
     fields = getattr(type(settings), "model_fields", None)
     return not isinstance(settings, type) and isinstance(fields, dict)
 
 
 def shown(value: object) -> str:
-    """A value in an error's line, with its type, cut where it is long."""
+    """A value as text for an error message, with its type, shortened where it is long."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # it is the plugin's own

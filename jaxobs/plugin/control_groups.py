@@ -1,6 +1,6 @@
-"""The control groups of Linux that a process runs in: where their files are, and which limit of memory holds.
+"""Finds the Linux control groups of a process, and the limit of memory that applies.
 
-A limit holds for a group and all below it, so the tightest one on the way to the root counts; usage and throttling are
+A limit applies to a group and all below it, so the tightest one on the way to the root counts; usage and throttling are
 read where that limit is set. File names and units: the kernel's Documentation/admin-guide/cgroup-v2.rst for version 2,
 and cgroup-v1/memory.rst and scheduler/sched-bwc.rst for version 1.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 V1_UNLIMITED_BYTES = 2**62
-"""Version 1 writes the largest number of whole pages below 2^63 for no limit."""
+"""Limits from here on mean none: version 1 writes the largest number of whole pages below 2^63."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Group:
 
 
 def find_group(controller: str, pid: int | str = "self", proc: Path = Path("/proc")) -> Group:
-    """Where a process stands in `memory` or `cpu`.
+    """The control group of a process for the controller `memory` or `cpu`.
 
     Raises OSError, LookupError or ValueError where the system has no control groups, or they are not mounted here.
     """
@@ -43,7 +43,7 @@ def find_group(controller: str, pid: int | str = "self", proc: Path = Path("/pro
 
 
 def memory_limit(group: Group) -> tuple[Path, float | None]:
-    """The folder whose limit holds, and the limit in bytes; None where there is none. Raises OSError or ValueError."""
+    """The folder whose limit applies, and the limit in bytes or None. Raises OSError or ValueError."""
     name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
     limits: list[tuple[Path, float | None]] = []
     for folder in group.folders:
@@ -54,13 +54,13 @@ def memory_limit(group: Group) -> tuple[Path, float | None]:
 
 
 def memory_used(group: Group, folder: Path) -> int:
-    """Bytes that one of its folders, and all below it, use; page cache included. Raises OSError or ValueError."""
+    """The bytes used in a folder of the group and all below it, with page cache. Raises OSError or ValueError."""
     name = "memory.current" if group.version == 2 else "memory.usage_in_bytes"
     return int((folder / name).read_text(encoding="ascii"))
 
 
 def tightest(limits: list[tuple[Path, float | None]]) -> tuple[Path, float | None]:
-    """The smallest limit and its folder; without any, the first folder. Raises FileNotFoundError where none is told."""
+    """The smallest limit and its folder, or the first folder and None. Raises FileNotFoundError for an empty list."""
     if not limits:
         raise FileNotFoundError("this control group has no such limit")
     limited = [(limit, -position) for position, (_, limit) in enumerate(limits) if limit is not None]
@@ -82,7 +82,7 @@ def _mount(mounts: list[str], kind: str, controller: str | None) -> tuple[str, P
 
 
 def _folders(path: str, root: str, mounted: Path) -> tuple[Path, ...]:
-    """From the group up to the root of the mount. A group outside of what is mounted is seen as that root."""
+    """The folders from the group up to the mount's root. A group outside the mount is taken for that root."""
     prefix = root.rstrip("/")
     inside = path[len(prefix) :].strip("/") if path == prefix or path.startswith(prefix + "/") else ""
     parts = [] if ".." in inside.split("/") else [part for part in inside.split("/") if part]

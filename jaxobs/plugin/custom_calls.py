@@ -1,4 +1,4 @@
-"""Rules for the costs of custom calls: the built-in ones, and those of the entry-point group `jaxobs.custom_calls`.
+"""Loads rules for the costs of custom calls: built-in ones, and those of the entry-point group `jaxobs.custom_calls`.
 
 Such an entry point names a mapping from custom-call target to rule, a function of one
 `jaxobs.cost_model.CustomCall` that returns its whole `jaxobs.cost_model.Cost`, or None where it does not apply.
@@ -13,10 +13,10 @@ from jaxobs.plugin.discovery import CUSTOM_CALLS, discover
 
 
 def load_rules(log: Callable[[str], None]) -> Mapping[str, Rule]:
-    """Every rule by its target. Others' come before the built-in ones, so that anyone can mend one.
+    """All rules by their targets. Third parties' take precedence over built-in ones, so that anyone can fix one.
 
-    Of several for one target the first counts, by the name of the entry point; that, and what could not be loaded, is
-    told to `log`.
+    Of several for one target the first by the name of the entry point counts. Conflicts
+    and failures to load are logged.
     """
     rules: dict[str, Rule] = {}
     owners: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Finding plugins by entry point, each loaded alone: one that cannot be imported is reported and the others run.
+"""Finds plugins by entry point and loads each separately: one that cannot be imported is reported and the others run.
 
-Plugins of jaxobs itself are loaded where they are asked for; those of others on threads, since an import or a constructor
-may do anything, and take for ever.
+Plugins of jaxobs itself are loaded on the calling thread; those of third parties on threads of their own, since an
+import or a constructor may do anything, and may hang.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ BASES: Mapping[str, type[Plugin]] = {PROBES: Probe, COLLECTORS: Collector, EXPOR
 """The class from which the plugins of each group are derived."""
 
 LOAD_SECONDS = 5.0
-"""What somebody else's plugin may take to be imported and made. Imports of large packages take a second or two."""
+"""Seconds that a third party's plugin may take to be imported and made. Imports of large packages take one or two."""
 
 OWN_DISTRIBUTION = "jaxobs"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry point: either a `plugin` was made from it, or `error` says why not.
+    """A loaded entry point: either a `plugin` was made from it, or `error` says why not.
 
-    In the group `jaxobs.custom_calls` the plugin is the mapping itself; in the others what the entry point makes.
+    In the group `jaxobs.custom_calls` the plugin is the mapping itself; in the others the object that the class makes.
     """
 
     group: str
@@ -46,17 +46,17 @@ class Found:
     plugin: Any = None
     error: str = ""
     source: str = ""
-    """What it is called among the sources, if not by its name."""
+    """Its name among the sources, if that is not `name`."""
 
     @property
     def has_own_variables(self) -> bool:
-        """Whether variables that begin with its name are its own; those of built-in plugins are jaxobs's settings."""
+        """Whether variables with its prefix are its own settings; those of built-in plugins are jaxobs's settings."""
         return isinstance(self.plugin, Plugin) and self.distribution.partition(" ")[0] != OWN_DISTRIBUTION
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An entry point of the group that is not loaded yet. `error` says why it must not be, else it is empty."""
+    """An entry point that is not loaded yet. `error` says why it must not be; otherwise it is empty."""
 
     point: EntryPoint
     built_in: bool
@@ -68,11 +68,11 @@ class Announced:
 
     @property
     def source(self) -> str:
-        """What it is called among the sources. Where its name is another's it is not shown in the place of that."""
+        """Its name among the sources, with its distribution if another plugin has the name."""
         return f"{self.name} ({_distribution(self.point)})" if self.error else self.name
 
     def load(self) -> Found:
-        """Import it and make the plugin, however long that takes. Raises the user's Ctrl-C alone."""
+        """Import it and make the plugin, however long that takes. Raises only what a signal handler raised."""
         if self.error:
             return replace(_failed(self.point, self.error), source=self.source)
         point = self.point
@@ -93,15 +93,15 @@ class Announced:
         return Found(point.group, point.name, point.value, _distribution(point), plugin)
 
     def too_late(self, seconds: float) -> Found:
-        """What is said of it where it was not loaded in time."""
+        """The result where it was not loaded within `seconds`."""
         return _failed(self.point, f"its import or its constructor has not returned for {seconds:g} s")
 
 
 def announced(group: str) -> list[Announced]:
-    """One for each entry point of the group: jaxobs's own first, then by name.
+    """The entry points of a group: jaxobs's own first, then by name.
 
-    Where two have one name the first counts, so nobody takes the place of a built-in plugin. A probe, a collector and an
-    exporter are all sources, so none of them may be called as a built-in plugin of another of these groups either.
+    Of two with the same name the first counts, so nobody can replace a built-in plugin. Probes, collectors and
+    exporters are all sources, so none of them may have the name of a built-in plugin in another of these groups either.
     """
     found: list[Announced] = []
     seen: dict[str, str] = {}
@@ -111,7 +111,7 @@ def announced(group: str) -> list[Announced]:
     built_ins = {point.name for point in others if group in BASES and _is_built_in(point)}
     for point, built_in in sorted(points, key=lambda pair: (not pair[1], pair[0].name, pair[0].value)):
         if seen.get(point.name) == point.value:
-            continue  # one distribution seen twice on sys.path
+            continue  # one distribution that is on sys.path twice
         reason = ""
         if point.name in seen:
             reason = f"another plugin of this group is named {point.name!r} already"
@@ -123,7 +123,7 @@ def announced(group: str) -> list[Announced]:
 
 
 def discover(group: str, patience: float = LOAD_SECONDS) -> list[Found]:
-    """Load every plugin of the group, each alone. Somebody else's that takes longer than `patience` is left out."""
+    """Load every plugin of the group separately. A third party's that takes longer than `patience` is left out."""
     loading = [(plugin, None if plugin.built_in else _Loading(plugin)) for plugin in announced(group)]
     deadline = monotonic() + patience
     return [
@@ -133,7 +133,7 @@ def discover(group: str, patience: float = LOAD_SECONDS) -> list[Found]:
 
 
 class _Loading:
-    """A plugin of somebody else's that is loaded on a thread of its own, because it may hang."""
+    """The load of a third party's plugin on a thread of its own, because it may hang."""
 
     def __init__(self, plugin: Announced) -> None:
         self._plugin = plugin
@@ -159,7 +159,7 @@ def conformance_problem(group: str, plugin: Any) -> str:
 
 
 def prefixes_of_others() -> tuple[str, ...]:
-    """How variables begin that are for plugins of others (`JAXOBS_EXAMPLE_`); nothing is loaded to find out."""
+    """The prefixes of the variables of third parties' plugins (`JAXOBS_EXAMPLE_`), found without loading any."""
     every = entry_points()
     points = [point for group in BASES for point in every.select(group=group)]
     return tuple({prefix(point.name) for point in points if not _is_built_in(point)})

@@ -1,8 +1,8 @@
-"""Reading a source field by field, for collectors: what one query cannot tell costs its own metrics alone.
+"""Reads a source query by query, for collectors, so that a query that fails costs only its own metrics.
 
-A query that fails is remembered and asked again later: after FIRST_RETRY_SECONDS, then twice as long each time up to
-UNSUPPORTED_RETRY_SECONDS; one that the source says it has not got waits that long at once. Counters are told as their
-growth. A gauge that is no longer known is taken away rather than left at its last value.
+A query that failed is tried again after FIRST_RETRY_SECONDS, then after twice as long each time up to
+UNSUPPORTED_RETRY_SECONDS; one that the source does not support waits that long at once. Counters are emitted as their
+growth. A gauge that is no longer known is withdrawn rather than left at its last value.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from jaxobs.model.metrics import Metric
 Subject = TypeVar("Subject")
 Labels = tuple[str, ...]
 Sample = tuple[Metric, Labels, float | None]
-"""A metric, its labels behind those of the subject, and its value: a running total for a counter. None: unknown."""
+"""A metric, its labels after those of the subject, and its value, for a counter the running total. None: unknown."""
 
 FIRST_RETRY_SECONDS = 30.0
 UNSUPPORTED_RETRY_SECONDS = 600.0
-"""Long, because what a device has not got it will hardly get; not for ever, because drivers are changed under jobs."""
+"""Pause after an unsupported query: long, because a device rarely gains a feature; not for ever, because drivers are
+updated under running jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[Subject]):
-    """One question to a source, and the metrics that its answer gives. `read` may raise."""
+    """A query of a source, and the metrics that its answer gives. `read` may raise."""
 
     metrics: tuple[Metric, ...]
     read: Callable[[Subject], Iterable[Sample]]
 
 
 def metrics_of(queries: Iterable[Query[Any]]) -> tuple[Metric, ...]:
-    """The metrics that their answers give, each once."""
+    """The metrics that the answers to these queries give, each once."""
     return tuple(dict.fromkeys(metric for query in queries for metric in query.metrics))
 
 
 @dataclass(slots=True)
 class _State:
-    """What is remembered of one query."""
+    """The state of one query: when to try it again, and the gauges that it last emitted."""
 
     retry_at: float = -math.inf
     wait: float = FIRST_RETRY_SECONDS
@@ -50,11 +51,11 @@ class _State:
 
 @dataclass(slots=True)
 class Fields(Generic[Subject]):
-    """All that is asked about one subject (a device, a process); `labels` come first in each of its series.
+    """The queries of one subject (a device, a process); `labels` come first in each of its series.
 
-    `whole` names counters whose first total belongs to the job: of the others it is what was counted before, and they
-    start at 0. `unsupported` says whether an error means that the source has no such figure. Errors of the types in
-    `passed_on` concern the subject as a whole: they go to the caller.
+    `whole` names counters whose first total belongs to the job; the first total of the others was counted before it,
+    and they start at 0. `unsupported` says whether an error means that the source has no such figure. Errors of the
+    types in `passed_on` concern the subject as a whole and are raised to the caller.
     """
 
     queries: Sequence[Query[Subject]]
@@ -70,7 +71,7 @@ class Fields(Generic[Subject]):
         self._states = [_State() for _ in self.queries]
 
     def collect(self, subject: Subject) -> list[Measured]:
-        """What is known now. Raises errors of the types in `passed_on` alone; `withdraw` is then to be called."""
+        """Run the queries that are due. Raises only errors of the types in `passed_on`; call `withdraw` then."""
         measured: list[Measured] = []
         for query, state in zip(self.queries, self._states, strict=True):
             if self.clock() < state.retry_at:
@@ -88,7 +89,7 @@ class Fields(Generic[Subject]):
         return measured
 
     def withdraw(self) -> list[Measured]:
-        """Take away every gauge: the subject cannot be asked any more."""
+        """The values that withdraw every gauge, for a subject that cannot be queried any more."""
         return [gone for state in self._states for gone in self._measured(state, ())]
 
     def _failed(self, state: _State, error: Exception) -> None:
@@ -109,11 +110,11 @@ class Fields(Generic[Subject]):
                 yield Measured(*key, float(value), at)
                 shown.add(key)
         for name, labels in sorted(state.shown - shown):
-            yield Measured(name, labels, math.nan, at)  # a gauge without a number is taken away
+            yield Measured(name, labels, math.nan, at)  # NaN withdraws a gauge
         state.shown = frozenset(shown)
 
     def _growth(self, metric: Metric, key: tuple[str, Labels], total: float) -> float:
-        """Since the last reading. A total that fell was started anew: what it lost is unknown, so nothing is added."""
+        """The growth since the last reading; 0 where the total fell, because it was reset by an unknown amount."""
         before = self._totals.get(key, 0.0 if metric in self.whole else total)
         self._totals[key] = total
         return max(0.0, total - before)

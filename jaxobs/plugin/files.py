@@ -1,4 +1,4 @@
-"""Files and directories of the settings: written whole or not at all, read without waiting, tried without a trace."""
+"""Handles files and directories that the settings name: atomic writes, reads that never wait, checks without traces."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import BinaryIO
 from jaxobs.plugin.protocol import Remark
 
 DRAFT_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.draft")
-"""What a draft of `write_whole` is called: `name` is the file that it would have become. A killed writer leaves one."""
+"""Names of the drafts of `write_whole`, which killed writers leave behind; `name` is that of the intended file."""
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = True) -> None:
-    """Put `data` in the place of whatever is at `path`: a reader sees the old file or the new one, never a part.
+    """Replace whatever is at `path` by `data`: a reader sees the old file or the new one, never a part.
 
-    The draft beside it is a new file under a name that nobody can foresee, so in a directory that others can write to,
-    a planted link is never written through; one at `path` itself is replaced. Links above the last component are
-    followed. `mode` is subject to the umask. The data are on the disk before the name is. Raises OSError, and leaves no
-    draft then; FileExistsError where something is at `path` and `replace` is false.
+    The data is first written to a draft beside it, a new file with an unpredictable name. In a directory that others
+    can write to, a planted link is therefore never written through; one at `path` itself is replaced. Links above the
+    last component are followed. `mode` is subject to the umask. The data is on the disk before the name is. Raises
+    OSError, and leaves no draft then; FileExistsError where something is at `path` and `replace` is false.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
@@ -37,19 +37,31 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = T
         if replace:
             draft.replace(path)
         else:
-            os.link(draft, path)
-            draft.unlink()
+            _link(draft, path)
+            draft.unlink(missing_ok=True)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file to be read. Raises OSError, for a FIFO, a device or a directory too.
+def _link(draft: Path, path: Path) -> None:
+    """Give the draft the name `path`. Raises FileExistsError where something has it."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # mounts of object stores know no second name for a file
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        draft.rename(path)
 
-    What was opened is what is looked at, so nothing can be put in its place in between; and opening never waits for the
-    other end of a FIFO. A file on a network mount that does not answer keeps this waiting all the same.
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError, also for a FIFO, a device or a directory.
+
+    The type is checked on the open file, so nothing can be put in its place in between, and opening never waits for the
+    other end of a FIFO. It still waits for a network mount that does not answer.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -61,9 +73,9 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def temporary_directory() -> Path | None:
-    """The system's, by TMPDIR and the like; None where there is none that can be written to.
+    """The system's temporary directory, by TMPDIR and the like; None where none can be written to.
 
-    Python remembers the first answer: the job, which may set TMPDIR later, is not to find one that was asked for here.
+    `tempfile` caches its first answer. That cache is restored here, because the job may set TMPDIR later.
     """
     remembered = tempfile.tempdir
     try:
@@ -75,7 +87,7 @@ def temporary_directory() -> Path | None:
 
 
 def writing_remarks(directory: str | None, would: str, refused: Callable[[str], str]) -> Iterator[Remark]:
-    """For a plugin's `check`: what it `would` do in a directory of the settings, or why that is `refused`."""
+    """The remark of a plugin's `check` on a directory: what it `would` do there, or by `refused` why it cannot."""
     if directory is not None:
         reason = why_not_writable(Path(directory))
         could = f"{would} {directory}"
@@ -83,9 +95,9 @@ def writing_remarks(directory: str | None, would: str, refused: Callable[[str], 
 
 
 def why_not_writable(directory: Path) -> str | None:
-    """Why no file could be made in a directory; None where one can. One that is not there yet would be made."""
+    """Why no file can be made in a directory, or in the nearest existing one above it; None where one can."""
     folders = (directory, *directory.absolute().parents)
-    # `Path.exists` raises where a folder above may not be looked into.
+    # `Path.exists` raises where a folder above may not be read.
     there = next((folder for folder in folders if os.path.exists(folder)), directory)  # noqa: PTH110
     try:
         with tempfile.TemporaryFile(dir=there):

@@ -1,4 +1,4 @@
-"""The guard around every call into a plugin: timed from outside, contained, and set aside after repeated failures."""
+"""The guard around every call into a plugin: times it, contains errors, and sets aside a plugin that keeps failing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 FAILURES_IN_A_ROW = 5
-"""So many failures without a success in between, and a plugin is set aside."""
+"""Failures without a success in between after which a plugin is set aside."""
 
 RETRY_SECONDS = 60.0
-"""A plugin that was set aside is tried again after this long, once; a failure then sets it aside for as long again."""
+"""Seconds after which a plugin that was set aside is tried once more; a failure then
+sets it aside for as long again."""
 
 LOG_SECONDS = 60.0
 
@@ -29,9 +30,10 @@ LOG_SECONDS = 60.0
 class Guard:
     """Runs a plugin's functions so that they can neither raise into their caller nor fail unseen.
 
-    KeyboardInterrupt goes through out of a probe on the job's main thread, where it is the user's; on threads that no
-    Ctrl-C reaches it would end all that follows. So does whatever a handler of the user's for a signal raises, which
-    Python may run in the middle of any call. Every other SystemExit is the plugin's, and does not.
+    Two kinds of exceptions pass through. KeyboardInterrupt does in a probe on the job's main thread, where it is the
+    user's; on other threads, which no Ctrl-C reaches, it would end their work. Exceptions that a signal handler of the
+    user's raised pass too, because Python may run one in the middle of any call. Any
+    other SystemExit is the plugin's and does not pass.
     """
 
     def __init__(self, source: str, kind: str, log: Callable[[str], None]) -> None:
@@ -40,14 +42,15 @@ class Guard:
         self.failures = 0
         self.reason = ""
         self.idle_reason = ""
-        """Why the plugin has nothing to tell though nothing failed: its library is not there, say."""
+        """Why the plugin measures nothing though nothing failed: its library is not installed, say."""
         self.last_success: int | None = None
         self._log = log
         self._in_a_row = 0
         self._nanoseconds = 0
         self._last_log: float | None = None
         self._set_aside_at: float | None = None
-        self._calling_since: int | None = None
+        self._calls: dict[int, int] = {}
+        """When the call under way on each thread began, by `now()`."""
 
     @property
     def up(self) -> bool:
@@ -63,7 +66,8 @@ class Guard:
         """The function's result; None where it failed or the plugin is set aside."""
         if self._set_aside_at is not None and self.set_aside:
             return None
-        self._calling_since = started = now()
+        thread = threading.get_ident()
+        self._calls[thread] = started = now()
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
@@ -72,7 +76,7 @@ class Guard:
             self.fail(error)
             return None
         finally:
-            self._calling_since = None
+            self._calls.pop(thread, None)
             self._nanoseconds += now() - started
         if not self._switched_off:
             self._in_a_row = 0
@@ -82,7 +86,7 @@ class Guard:
         return result
 
     def wrap(self, function: Callable[Parameters, Any]) -> Callable[Parameters, None]:
-        """A hook for JAX or the user's thread to call."""
+        """A guarded form of a function, for JAX or the user's thread to call."""
 
         @functools.wraps(function)
         def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
@@ -91,7 +95,7 @@ class Guard:
         return guarded
 
     def fail(self, error: BaseException | str) -> None:
-        """Count a failure, here or found out elsewhere; one log line a minute at most."""
+        """Count a failure, of a call here or elsewhere, and log it, at most once a minute."""
         self.failures += 1
         self._in_a_row += 1
         if self._switched_off:
@@ -105,13 +109,13 @@ class Guard:
             self._log(f"{self.kind} {self.source} failed: {self.reason}{aside}")
 
     def switch_off(self, reason: str) -> None:
-        """For good, by the plugin's own decision; told once, however lately a failure was."""
+        """Switch the plugin off for good, by its own decision. Logged even if a failure was logged a moment ago."""
         self._last_log = None
         self.fail(reason)
         self._set_aside_at = math.inf
 
     def close(self) -> None:
-        """Let nothing of the plugin run any more, without a word: what it hooked stays hooked in a forked child."""
+        """Let nothing of the plugin run any more, without a log line; for a forked child, where its hooks remain."""
         self._set_aside_at = math.inf
 
     @property
@@ -119,12 +123,12 @@ class Guard:
         return self._set_aside_at == math.inf
 
     def waiting_seconds(self) -> float:
-        """How long the call under way has taken; of several at once, the one that began last."""
-        since = self._calling_since
+        """The seconds that the call under way has taken; of several at once, the one that began first."""
+        since = min(list(self._calls.values()), default=None)
         return 0.0 if since is None else seconds(now() - since)
 
     def report(self, patience: float | None = None) -> SourceReported:
-        """`patience`: a call that has not returned for so many seconds means that the plugin is not up."""
+        """The plugin's state. It is not up where a call has not returned for `patience` seconds."""
         up, reason, waiting = self.up, self.reason or self.idle_reason, self.waiting_seconds()
         if patience is not None and waiting >= patience:
             up, reason = False, f"no answer for {waiting:.0f} s"
@@ -135,7 +139,7 @@ class Guard:
 
 
 class Suppressed:
-    """`contextlib.suppress` for the user's threads: what a handler of theirs for a signal raises goes through."""
+    """`contextlib.suppress` for the user's threads, which lets exceptions of their signal handlers through."""
 
     def __init__(self, *kinds: type[Exception]) -> None:
         self._kinds = kinds
@@ -150,27 +154,28 @@ class Suppressed:
 
 
 def described(error: BaseException) -> str:
-    """Its type and what it says, as far as that can be had."""
-    with Suppressed(Exception):  # what it says may be left to an object of the user's
+    """The type and message of an error, or the type alone where reading the message fails."""
+    with Suppressed(Exception):  # the message may come from an object of the user's
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether it may be the user's Ctrl-C, which Python raises on the main thread and on no other."""
+    """Whether an error may be the user's Ctrl-C, which Python raises only on the main thread."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a signal handler raised it, or something that the handler called."""
+    """Whether a signal handler raised an error, or something that the handler called."""
     return signal_behind(error) is not None
 
 
 def signal_behind(error: BaseException) -> int | None:
-    """The number of the signal whose handler raised it, if one did.
+    """The number of the signal whose handler raised an error; None if no handler did.
 
-    Python calls a handler with the signal's number and the frame that it interrupted, so its own caller's frame comes
-    behind a number among its arguments. (`signal.getsignal` would miss handlers that reset themselves before they raise.)
+    Python calls a handler with the signal's number and the frame that it interrupted, so a handler has its own caller's
+    frame after a number among its arguments. (`signal.getsignal` would miss handlers
+    that reset themselves before they raise.)
     """
     traceback = error.__traceback__
     while traceback is not None:
@@ -186,7 +191,7 @@ def _signal_handled(frame: FrameType) -> int | None:
     given = [local.get(name) for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & inspect.CO_VARARGS:
         given += local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
-    # By `type`, as `isinstance` asks objects that are no int for their `__class__`: those of the user's may raise.
+    # `type` and not `isinstance`, which reads the `__class__` of other objects: that of a user's object may raise.
     return next(
         (
             number

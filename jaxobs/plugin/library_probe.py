@@ -1,4 +1,4 @@
-"""A probe of one library, for those that mark what the library does: it waits for the import and then wraps functions."""
+"""A base class for probes of one library, which wait until the job imports it and then wrap its functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxobs.plugin.wrapping import Wrapping
 
 
 class LibraryProbe(Probe):
-    """Nothing of the library is imported for it: `wrap` is called once for each of `modules` that the job imports."""
+    """Calls `wrap` once for each of `modules` that the job imports, and imports none of them itself."""
 
     modules: ClassVar[tuple[str, ...]]
 
@@ -23,7 +23,7 @@ class LibraryProbe(Probe):
 
     @abstractmethod
     def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
-        """Wrap what is to be marked or recorded. A name that this version of the library lacks is passed over."""
+        """Wrap the functions to mark or record. A name that this version of the library lacks is skipped."""
 
     def start(self, job: Job) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""What a plugin is given: the training process (`Job`) or the agent process (`Agent`), and batches of what is new."""
+"""The objects that plugins receive: the training process (`Job`), the agent process (`Agent`), and batches of news."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ class Job(Protocol):
 
 
 class Progress(NamedTuple):
-    """How far the job is: steps ended in all loops, and when an executable was last made (None: none yet).
+    """The progress of the job: steps ended in all loops, and when an executable was last made (None: none yet).
 
-    `module_bytes`: how large the modules of all executables are together, serialised. `agents`: how many agents there
-    have been so far; a new one knows nothing of what probes sent to those before. `in_checkpoint`: whether a phase
-    `checkpoint` is under way on any thread.
+    `module_bytes`: the total size of the serialised modules of all executables. `agents`: the number of agents so far;
+    a new one knows nothing of what probes sent to earlier ones. `in_checkpoint`:
+    whether a phase `checkpoint` is under way on any thread.
     """
 
     steps: int

@@ -1,7 +1,7 @@
-"""Settings that a plugin declares for itself, read from variables that begin with its name.
+"""Reads the settings that a plugin declares, from environment variables that begin with its name.
 
-The field `limit` of the plugin `example` is read from `JAXOBS_EXAMPLE_LIMIT`, by the rules of pydantic-settings: numbers,
-booleans and enumerations as text, containers as JSON.
+The field `limit` of the plugin `example` is read from `JAXOBS_EXAMPLE_LIMIT`, by the rules of pydantic-settings:
+numbers, booleans and enumerations as text, containers as JSON.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class PluginSettingsError(ValueError):
 
 
 def prefix(plugin: str) -> str:
-    """How the variables of a plugin begin: `JAXOBS_EXAMPLE_` for `example`, `JAXOBS_MY_PLUGIN_` for `my-plugin`."""
+    """The prefix of a plugin's variables: `JAXOBS_EXAMPLE_` for `example`, `JAXOBS_MY_PLUGIN_` for `my-plugin`."""
     return f"JAXOBS_{re.sub(r'[^A-Za-z0-9]', '_', plugin).upper()}_"
 
 
 def read_settings(plugin: str, declared: BaseModel) -> BaseModel:
-    """An instance of the declared model (or a class derived from it) with what this process's environment says.
+    """An instance of the declared model (or a class derived from it) with the values of this process's environment.
 
-    Raises PluginSettingsError for a value that cannot be used, and for a path that is not absolute: the agent has another
-    working directory than the job.
+    Raises PluginSettingsError for a value that cannot be used, and for a path that is not absolute: the agent has
+    another working directory than the job.
     """
     from pathlib import Path
 
@@ -57,7 +57,7 @@ def read_settings(plugin: str, declared: BaseModel) -> BaseModel:
 
 
 def variables(plugin: str, declared: BaseModel | None) -> dict[str, str]:
-    """The variables of a plugin's own settings, with their default and what they are for."""
+    """The variables of a plugin's own settings, with their descriptions and defaults."""
     fields = {} if declared is None else type(declared).model_fields
     return {
         _variable(plugin, name): " ".join(filter(None, (field.description, f"(default: {field.default!r})")))
@@ -68,7 +68,7 @@ def variables(plugin: str, declared: BaseModel | None) -> dict[str, str]:
 def unknown_variables(
     declared: Iterable[tuple[str, Any]], environment: Mapping[str, str], settings: Collection[str]
 ) -> list[str]:
-    """One line for each variable that begins with a plugin's prefix and means nothing.
+    """One line for each variable that begins with a plugin's prefix and is no setting.
 
     `declared` holds each plugin's name and own settings, `settings` the names of jaxobs's own.
     """

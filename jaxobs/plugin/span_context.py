@@ -1,4 +1,4 @@
-"""The application's own OpenTelemetry span, where it uses OpenTelemetry: ours become its children."""
+"""Reads the application's current OpenTelemetry span, whose children our spans become."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from jaxobs.plugin.guard import Suppressed
 
 
 def current_span_context() -> SpanContext | None:
-    """The current span's context.
+    """The context of the application's current span; None without OpenTelemetry or outside a span.
 
-    None without OpenTelemetry or outside a span. Imports nothing: if the application has not imported OpenTelemetry,
-    it has no span.
+    Imports nothing: if the application has not imported OpenTelemetry, it has no span.
     """
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -27,7 +26,7 @@ def current_span_context() -> SpanContext | None:
 
 
 def application_instance() -> str | None:
-    """`service.instance.id` of the application's own SDK, so that its spans and ours are of one instance; else None.
+    """The `service.instance.id` of the application's own SDK, which our spans share with its own; None without one.
 
     Under `opentelemetry-instrument` the SDK is set up before JAX is imported. Imports nothing.
     """

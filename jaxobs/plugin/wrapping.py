@@ -1,7 +1,7 @@
-"""Wrappers that a probe puts around a library's own functions, so that what they do is marked as they do it.
+"""Wraps functions of a library for a probe, to mark or record their calls.
 
-A wrapped function has the same signature, result, exceptions and traceback as before, and can be pickled by its name. It
-is a plain function in the place of a plain function: nothing of the library's is replaced but the attribute.
+A wrapped function has the same signature, result, exceptions and traceback as before, and can be pickled by its name.
+It is a plain function in place of a plain function: only the attribute of the library's class or module is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxobs.plugin.protocol import Job
 
 
 class Wrapping:
-    """The wrappers of one probe, taken out again by `undo`."""
+    """The wrappers of one probe, which `undo` removes."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -26,7 +26,7 @@ class Wrapping:
         self._active = True
 
     def phase(self, owner: Any, name: str, phase_of: Callable[[], str], *, tentative: bool = False) -> None:
-        """Each call of `owner.name` is a phase: `Job.phase`. `phase_of` says which, when the call begins."""
+        """Mark each call of `owner.name` as a phase (`Job.phase`), named by `phase_of` when the call begins."""
         function = _function(owner, name)
         if function is None:
             return
@@ -48,9 +48,9 @@ class Wrapping:
         self._put(owner, name, marked)
 
     def values(self, owner: Any, name: str, values_of: Callable[..., Mapping[str, Any]]) -> None:
-        """Record what calls of `owner.name` are given, once the library has taken it: `Job.record`.
+        """Record the values that calls of `owner.name` are given (`Job.record`), once the library has taken them.
 
-        `values_of` gets the arguments of the call, and tells the values by name.
+        `values_of` gets the arguments of the call and returns the values by name.
         """
         function = _function(owner, name)
         if function is None:
@@ -75,7 +75,7 @@ class Wrapping:
         self._put(owner, name, recorded)
 
     def undo(self) -> None:
-        """Put back what was there, where nobody else has put a wrapper over it since; that one then calls through."""
+        """Put the original functions back. A wrapper that others have wrapped since stays, and only calls through."""
         self._active = False
         for undo in self._undo:
             undo()
@@ -93,9 +93,9 @@ class Wrapping:
 
 
 def _function(owner: Any, name: str) -> Callable[..., Any] | None:
-    """What the class or module has of that name itself; an inherited method is wrapped where it is defined.
+    """The function that a class or module itself defines under a name; inherited methods are wrapped where defined.
 
-    None where `owner` is neither, as it is where this version of a library has no such class.
+    None where `owner` is neither, as when this version of a library has no such class.
     """
     found = vars(owner).get(name) if isinstance(owner, type | ModuleType) else None
     return cast("Callable[..., Any]", found) if callable(found) else None
@@ -110,6 +110,6 @@ def _leave(mark: AbstractContextManager[None]) -> None:
 
 
 def _without_this_frame(error: BaseException) -> None:
-    """Take the wrapper's frame out of a traceback on its way: to be called where the wrapper has caught it."""
+    """Remove the wrapper's frame from the traceback of an error that the wrapper has caught and raises again."""
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next

@@ -1,4 +1,4 @@
-"""What JAX's backend is, asked only once there is one."""
+"""Describes JAX's backend, without ever creating one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jaxobs.model.events import BackendFound
 
 
 def find_backend() -> BackendFound | None:
-    """None while the job has made no backend.
+    """The backend and its local devices; None while the job has created no backend.
 
-    Asking JAX for devices would make one, and break what the job sets up afterwards (`jax.distributed.initialize()`,
+    Asking JAX for devices would create one, and break what the job sets up afterwards (`jax.distributed.initialize()`,
     `jax_num_cpu_devices`).
     """
     if not backend_exists():
@@ -33,5 +33,5 @@ def find_backend() -> BackendFound | None:
 
 
 def _identity(device: Any) -> str:
-    """Its UUID, empty where JAX tells none: a number within the process identifies no device."""
+    """The device's UUID; empty where JAX has none, because a number within the process identifies no device."""
     return str(getattr(device, "uuid", None) or "")

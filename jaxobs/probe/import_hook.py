@@ -1,4 +1,4 @@
-"""Run something right after a module has been imported, without importing it.
+"""Runs an action right after a module has been imported, without importing it.
 
 A finder in front of `sys.meta_path` asks the finders behind it where the module is, and wraps the loader for
 that one import. Before the module's code runs, the loader is put back, so that `__spec__.loader`,
@@ -28,9 +28,10 @@ _waiting: dict[str, list[Action]] = {}
 def when_imported(module_name: str, action: Action) -> None:
     """Call `action(module)` once: now if the module is fully imported, else right after its import completes.
 
-    It then runs on the importing thread, and what it raises is logged: nothing reaches the import. A failed import leaves
-    the action waiting for the next one. An import under way elsewhere is not waited for; one that another thread begins
-    in the very moment of the first call for that module, and whose file it has found but not yet begun to run, is missed.
+    After an import it runs on the importing thread, and what it raises is logged and does not reach the import. A
+    failed import leaves the action waiting for the next one. An import under way on another thread is not waited for:
+    the action runs when it completes. One import is missed: that which another thread begins during the first call for
+    the module, and which has then found the module's file but not begun to run it.
     """
     with _lock:
         _waiting.setdefault(module_name, []).append(action)
@@ -45,7 +46,7 @@ def when_imported(module_name: str, action: Action) -> None:
                 spec.__class__ = _InitializingSpec
             if spec.__dict__["_initializing"]:
                 return
-            spec.__class__ = ModuleSpec  # another thread completed the import between the two looks
+            spec.__class__ = ModuleSpec  # another thread completed the import between the two checks
     _imported(module_name, module)
 
 
@@ -72,7 +73,7 @@ def _imported(module_name: str, module: ModuleType) -> None:
 
 
 class _Finder:
-    """Stays in `sys.meta_path`: to remove it could make another thread's import skip a finder."""
+    """The finder in `sys.meta_path`. It stays there: removing it could make another thread's import skip a finder."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -90,13 +91,13 @@ class _Finder:
 
 
 class _Announcing:
-    """Stands in for a loader until the module's code runs. Who looks at the spec sees the loader behind."""
+    """Stands in for a loader until the module's code runs. Attributes are those of the loader behind it."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_loader":  # a copy that is not filled in yet
+        if name == "_loader":  # in a copy whose attributes are not set yet
             raise AttributeError(name)
         return getattr(self._loader, name)
 
@@ -114,7 +115,7 @@ class _Announcing:
 
 
 class _InitializingSpec(ModuleSpec):
-    """The spec of a module whose import was under way: `importlib` clears `_initializing` at its end."""
+    """The spec of a module whose import is under way: it runs the actions when `importlib` clears `_initializing`."""
 
     @property
     def _initializing(self) -> bool:

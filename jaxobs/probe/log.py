@@ -1,4 +1,4 @@
-"""What jaxobs says while a job runs: lines to the logger `jaxobs`, never an exception."""
+"""Writes lines to the logger `jaxobs` while a job runs, and never raises."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _log = logging.getLogger("jaxobs")
 
 
 def warn(message: str) -> None:
-    """A warning. Where no logging is configured Python shows the line alone, so it says who speaks."""
+    """Log a warning. It begins with `jaxobs:`, because without configured logging Python prints the message alone."""
     with Suppressed(Exception):  # the user's handlers and filters may raise
         _log.warning("jaxobs: %s", message)
 
 
 def inform(message: str) -> None:
-    """Log what is no problem, which Python shows where the job has asked for it."""
+    """Log a piece of information, which is shown only where the job's logging includes it."""
     with Suppressed(Exception):
         _log.info("jaxobs: %s", message)

@@ -1,4 +1,4 @@
-"""The thread on which probes are sampled, one after the other; one that hangs there loses it to another thread."""
+"""The thread on which probes are sampled one after the other; where a probe hangs, a new thread takes over."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from collections.abc import Callable, Sequence
 from jaxobs.model.clock import monotonic, thread_time
 
 TURN_SECONDS = 0.05
-"""So long a turn is waited for, that what is sampled goes to the agent at once. It takes 0.3 ms."""
+"""Most seconds to wait for a turn to end, so that its samples go to the agent at once. A turn takes 0.3 ms."""
 
 Sample = Callable[[], None]
 
 STUCK_SECONDS = 5.0
-"""A probe that has not returned for so long is reported as not up, until it returns."""
+"""Seconds after which a probe that has not returned is reported as not up, until it returns."""
 
 
 class Sampling:
-    """`turn` is called by one thread, once a second or so. `samples` may change; they must not raise."""
+    """Runs the functions that `samples` returns, in turns. They may change from turn to turn and must not raise.
+
+    `turn` is called by one thread, about once a second.
+    """
 
     def __init__(self, samples: Callable[[], Sequence[Sample]]) -> None:
         self._samples = samples
@@ -28,19 +31,19 @@ class Sampling:
         self._stopped = False
 
     def turn(self) -> None:
-        """Call each that has come back from its last call, and wait a little for that."""
+        """Begin a turn, which calls each function that does not hang in an earlier call, and wait for it a little."""
         turns = self._turns
         if turns is not None and turns.under_way:
             if monotonic() - turns.since < STUCK_SECONDS:
                 return
             turns.replaced = True
             self._cpu_before += turns.cpu_seconds
-            turns = None
+            self._turns = turns = None
         if turns is None:
             turns = _Turns(self._samples, self._hanging)
             try:
                 turns.start()
-            except RuntimeError:  # no thread is to be had: tried again in a second
+            except RuntimeError:  # no thread can be started: tried again at the next turn
                 return
             self._turns = turns
         turns.begin()
@@ -57,14 +60,14 @@ class Sampling:
         return self._turns
 
     def stop(self) -> None:
-        """End after the turn under way; `thread` can then be joined."""
+        """Let the thread end after the turn under way; `thread` can then be joined."""
         self._stopped = True
         if self._turns is not None:
             self._turns.wanted.put(False)
 
 
 class _Turns(threading.Thread):
-    """One thread. `hanging` holds what some thread has not come back from."""
+    """One sampling thread. `hanging` holds the functions from which some thread has not returned."""
 
     def __init__(self, samples: Callable[[], Sequence[Sample]], hanging: set[Sample]) -> None:
         super().__init__(name="jaxobs-sampling", daemon=True)

@@ -1,4 +1,4 @@
-"""The probe side as a whole: plugins, marks, watched functions, the threads, and how they end."""
+"""All of jaxobs that runs in the training process: probes, marks, watched functions and threads, and their end."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from jaxobs.probe.watch.unmarked import UnmarkedCalls
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
 START_SECONDS = 1.0
-"""The longest that starting the agent may hold up `instrument()`; it takes 15 ms on an idle machine."""
+"""Most seconds for which starting the agent may hold up `instrument()`; it takes 15 ms on an idle machine."""
 
 PROFILE_SECONDS = 180.0
-"""A window records for a minute at most, and waits for one before it at most."""
+"""Seconds to wait for a profiler window: it records for a minute at most, and waits for at most one before it."""
 
 
 class ProbeJob:
-    """What one probe gets of the job (`jaxobs.plugin.protocol.Job`)."""
+    """The job as one probe sees it (`jaxobs.plugin.protocol.Job`)."""
 
     def __init__(self, side: ProbeSide, guard: Guard) -> None:
         self._side = side
@@ -100,7 +100,7 @@ class ProbeJob:
 
 
 class ProbeSide:
-    """Everything of ours in the training process. Starts no JAX backend; `start` needs JAX to be imported."""
+    """Everything of ours in the training process. It creates no JAX backend; `start_probes` needs an imported JAX."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ProbeSide:
         log: Callable[[str], None],
         before: ProbeSide | None = None,
     ) -> None:
-        """`before`: that of an observer that has ended, whose executables may still run."""
+        """`before`: the probe side of an observer that has ended; its executables may still run."""
         self.settings = settings
         self.ring = Ring(settings["ring_capacity"])
         self.executables: Executables = before.executables if before is not None else Executables()
@@ -128,7 +128,7 @@ class ProbeSide:
         self.when_first_compiled: Callable[[], None] | None = None
         self.compiled: int | None = None
         self.watches_all = False
-        """Whether functions that anybody jits are watched."""
+        """Whether all functions that the script and its libraries jit are watched."""
         self._unhook: Callable[[], None] | None = None
         self._put_back: list[Callable[[], None]] = []
         self._log = log
@@ -139,7 +139,7 @@ class ProbeSide:
         self._lock = threading.Lock()
 
     def start_probes(self) -> None:
-        """Load the probes and let them hook in. JAX is imported by now."""
+        """Load the probes and install the hooks. JAX must be imported."""
         leave_out(watched.__file__)
         self.watching.begin()
         if self.watches_all:
@@ -162,9 +162,9 @@ class ProbeSide:
         self.sources.start()
 
     def start_threads(self) -> None:
-        """The polling thread and the sender. Daemons that are joined at exit: never left inside a JAX call.
+        """Start our threads: daemons, which are joined at exit so that none is inside a call of JAX's then.
 
-        Raises OSError or RuntimeError, and has then started nothing: the sender, which starts the agent, comes last.
+        Raises OSError or RuntimeError, and no agent is started then: the sender, which starts it, comes last.
         """
         with self._lock:
             if self._threads:
@@ -181,7 +181,7 @@ class ProbeSide:
             except RuntimeError:
                 self.sender.abandon()
                 raise
-        # So that the process that starts the agent has come and gone before the job looks at its children.
+        # So that the process that starts the agent has ended before the job looks at its children.
         self.sender.begun.wait(START_SECONDS)
 
     def steps_ended(self) -> int:
@@ -189,7 +189,7 @@ class ProbeSide:
         return self.loops.steps_ended() or self.unmarked.count
 
     def executable_number(self) -> int:
-        """A fresh number. The first executable is the proof that the job has made a backend."""
+        """A new number. The first executable proves that there is a backend, and starts what waits for one."""
         self.compiled = now()
         begin, self.when_first_compiled = self.when_first_compiled, None
         if begin is not None:
@@ -204,11 +204,11 @@ class ProbeSide:
         return Calls(function, number, shared)
 
     def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> MainThreadSampler | None:
-        """What samples the main thread; it knows that thread's steps where this is made on it."""
+        """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""
         if not settings.get("host_lines"):
             return None
         on_main = threading.current_thread() is threading.main_thread()
-        marks = vars(self.loops.current) if on_main else {}  # of a `threading.local`: this thread's own
+        marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
 
         def loop() -> str:
             step = marks.get("step")
@@ -218,7 +218,7 @@ class ProbeSide:
         return MainThreadSampler(iterator, dispatch, loop, log)
 
     def profile(self, seconds: float, keep: bool | str) -> ProfileResult:
-        """Ask the probe that can for a profiler window, and wait for its end."""
+        """Ask the probe that takes profiles for a profiler window, and wait for its end."""
         begun = self.sources.begin_profile(seconds, keep)
         if isinstance(begun, str):
             return ProfileResult("failed", "", begun)
@@ -238,16 +238,16 @@ class ProbeSide:
         if self._unhook is not None:
             self._unhook()
         self.completions.stop()
-        self.first_calls.ask()  # a training that is one call ends with it
+        self.first_calls.ask()  # the last question: the one call of a training may have ended by now
         if self.host_lines is not None:
             self.host_lines.stop()
         self.sender.finish(max(0.0, deadline - monotonic()))
         for thread in self._threads:
-            # The sender keeps its own deadline; the little more is for its last line.
+            # The sender keeps this deadline by itself; the extra time is for its last log line.
             thread.join(max(0.0, deadline - monotonic()) + 0.2)
 
     def forget_in_child(self) -> None:
-        """After a fork nothing of ours may run in the child, and no copy of the pipe may keep the agent waiting."""
+        """Switch everything off in a forked child, and close its copy of the pipe, which the agent would wait for."""
         self.completions.armed = False
         self.sources.forget_in_child()
         self.sender.abandon()
@@ -255,10 +255,10 @@ class ProbeSide:
         self.ring.close()
         self.loops.emit = self.ring.emit
         self.watching.end()
-        self.tracing.hide_step()  # one under way would remember what a call under way runs for as long as the child lives
+        self.tracing.hide_step()  # a step under way would otherwise collect runs for as long as the child lives
 
     def _gather(self) -> list[Event]:
-        """On the sender's thread, once a wake-up: what is read rather than emitted."""
+        """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""
         events: list[Event] = []
         events += self.watching.calls_outside_steps()
         if self.host_lines is not None:
@@ -269,9 +269,9 @@ class ProbeSide:
         return events
 
     def _sample(self) -> None:
-        """On the thread that samples, once a turn: what JAX is asked for, whose answer a device may keep waiting."""
+        """Ask JAX what a device may be slow to answer. Once a turn, on the sampling thread."""
         if self._backend is None:
-            with contextlib.suppress(Exception):  # a backend that is just being made; asked again in a second
+            with contextlib.suppress(Exception):  # a backend is just being created; asked again in a second
                 self._backend = find_backend()
             if self._backend is not None:
                 self.ring.emit(self._backend)

@@ -1,7 +1,7 @@
 """The probes of this process: loaded, started, sampled once a second and stopped.
 
-One that hangs or fails keeps neither the job nor the others waiting. Plugins of jaxobs itself begin and end on the thread
-that asks, so that they are there before JAX compiles anything. Those of others do so on threads of their own.
+One that hangs or fails holds up neither the job nor the others. Plugins of jaxobs itself start and stop on the calling
+thread, so that they run before JAX compiles anything; those of others do so on threads of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from jaxobs.plugin.protocol import Job
 from jaxobs.probe.sampling import STUCK_SECONDS, Sampling
 
 STOP_SECONDS = 1.0
-"""The end of the job waits so long for all plugins of others together."""
+"""Most seconds that the end of the job waits for all plugins of others together."""
 
 
 class Source:
-    """One probe plugin. It is `ready` once it was loaded and has started."""
+    """One probe plugin. It is `ready` once it is loaded and started."""
 
     def __init__(self, plugin: Announced, log: Callable[[str], None]) -> None:
         self.guard = Guard(plugin.source, "probe", log)
@@ -45,11 +45,11 @@ class Source:
         self.ready = self.guard.failures == failures
 
     def sample(self) -> None:
-        """A second's turn. One that has not started, and has said why, gets none: it stays down."""
+        """Sample the probe, about once a second. One that could not start has said why, and is not sampled."""
         plugin = self.plugin
         if not self.ready or plugin is None:
             return
-        # The default is not called: it would count as a success of a probe whose hooks all fail.
+        # The default method is not called: it would count as a success of a probe whose hooks all fail.
         if type(plugin).sample is not Probe.sample:
             self.guard.call(plugin.sample)
         with Suppressed(Exception):  # a property of the plugin's may raise anything
@@ -62,7 +62,7 @@ class Source:
 
 
 class Sources:
-    """All probes. `job_of` makes what a probe gets of the job, from its guard; `sample` comes first in each turn."""
+    """All probes. `job_of` makes the `Job` that a probe is given, from its guard; `sample` comes first in each turn."""
 
     def __init__(
         self, job_of: Callable[[Guard], Job], log: Callable[[str], None], sample: Callable[[], None]
@@ -77,7 +77,7 @@ class Sources:
         return iter(self._sources)
 
     def start(self) -> None:
-        """JAX is imported. Returns when those of jaxobs itself have started."""
+        """Start all probes; JAX must be imported. Returns when those of jaxobs itself have started."""
         self._sources = [Source(plugin, self._log) for plugin in announced(PROBES)]
         for source in self._sources:
             if not source.built_in:
@@ -87,7 +87,7 @@ class Sources:
                 source.begin(self._job_of(source.guard))
 
     def turn(self) -> Iterable[SourceReported]:
-        """Sample all of them, without waiting for one that hangs; and how each fares."""
+        """Sample all probes, without waiting for one that hangs, and report the state of each."""
         if not self.ended:
             self._sampling.turn()
         return [source.guard.report(STUCK_SECONDS) for source in self._sources]
@@ -97,7 +97,7 @@ class Sources:
         return self._sampling.cpu_seconds
 
     def begin_profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult] | str:
-        """Ask the probe that can for a profiler window, or say why none can."""
+        """Ask the probe that takes profiles for a profiler window; otherwise the reason why there is none."""
         reason = "no probe takes profiles: is JAX imported?"
         for source in self._sources:
             plugin = source.plugin
@@ -109,7 +109,7 @@ class Sources:
         return reason
 
     def stop(self, timeout: float) -> None:
-        """Unhook all of them; those of others within STOP_SECONDS."""
+        """Stop all probes; those of others are waited for at most STOP_SECONDS."""
         self.ended = True
         deadline = monotonic() + min(timeout, STOP_SECONDS)
         self._sampling.stop()
@@ -122,7 +122,7 @@ class Sources:
                 thread.join(max(0.0, deadline - monotonic()))
 
     def forget_in_child(self) -> None:
-        """After a fork: nobody takes what they emit, and a thread that is not here may hold a lock of theirs."""
+        """Let no probe run in a forked child: nothing takes its events, and threads of the parent may hold locks."""
         for source in self._sources:
             source.guard.close()
 
@@ -131,6 +131,6 @@ def _on_a_thread(function: Callable[..., None], *arguments: object) -> threading
     thread = threading.Thread(target=function, args=arguments, name="jaxobs-probe", daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # no thread is to be had
+    except RuntimeError:  # no thread can be started
         return None
     return thread

@@ -1,1 +1,1 @@
-"""Figures as people read them: units, tables, summaries, records, comparisons, pictures and pages; plain values in."""
+"""Shows figures to people: units, tables, summaries, records, comparisons, charts and pages, all from plain data."""

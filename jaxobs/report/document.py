@@ -1,4 +1,4 @@
-"""What several reports take from a snapshot's document: loops, memory, compile seconds, lines of the main thread."""
+"""Reads from a snapshot's document what several reports need: loops, memory, compile times, main thread lines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from jaxobs.vocabulary.activities import COMPILE, DEVICE, DISPATCH
 Document = Mapping[str, Any]
 
 LEAST_SHARE: Final = 0.02
-"""With some hundred samples a share is known to within two to four points."""
+"""Least share of a main thread line that is shown: with some hundred samples it is known to two to four points."""
 
 THE_DEVICES: Final = {DEVICE, DISPATCH, COMPILE}
-"""Activities in which the main thread does what the device or the compiler makes it wait for."""
+"""Activities in which the main thread waits for the device, dispatches to it, or compiles."""
 
 
 def longest_loops(document: Document) -> list[str]:
-    """The names of its loops, that of the longest first."""
+    """The names of the loops in a document, the one with the most wall time first."""
     loops = document.get("loops") or {}
     return sorted(loops, key=lambda name: -float(loops[name].get("wall_seconds") or 0.0))
 
@@ -33,25 +33,25 @@ def devices_with_memory(document: Document) -> list[Document]:
 
 
 def fullest(devices: list[Document]) -> Document:
-    """The one of these devices that uses the most memory."""
+    """The device that has the most memory in use."""
     return max(devices, key=lambda device: float(device["memory"]["in_use_bytes"]))
 
 
 def compile_seconds(function: Document) -> float:
-    """Seconds of all phases of a function's compilations, or of one; a phase that is not known adds nothing."""
+    """Seconds in all phases of a function's compilations, or of a single one; an unknown phase adds nothing."""
     return sum(seconds or 0.0 for seconds in (function.get("seconds") or {}).values())
 
 
 def all_compile_seconds(document: Document) -> float:
-    """Compile seconds of all functions, with those that the document leaves out."""
+    """Compile seconds of all functions, including those that the document does not list."""
     found = sum(map(compile_seconds, (document.get("functions") or {}).values()))
     return found + (document.get("functions_left_out_seconds") or 0.0)
 
 
 def main_thread_shares(document: Document) -> list[tuple[str, float]]:
-    """Where the main thread of a loop, or of the process, is while it does not wait for the device or a compile.
+    """The lines that the main thread is at while it does not wait for the device or a compile, the largest share first.
 
-    `document` has the rows `host_lines`. The largest comes first; each has its share of all sampled time.
+    `document` is that of a loop or of the process, with the rows `host_lines`. Shares are of all sampled time.
     """
     rows = document.get("host_lines")
     shares: dict[str, float] = {}
@@ -64,7 +64,7 @@ def main_thread_shares(document: Document) -> list[tuple[str, float]]:
 
 
 def main_thread_lines(document: Document) -> list[str]:
-    """The lines with their shares in words: `train.py:88 collate 21 %`."""
+    """The main thread's lines with their shares in words, such as `train.py:88 collate 21 %`."""
     return [f"{name} {rough_percent(share)}" for name, share in main_thread_shares(document)]
 
 
@@ -79,6 +79,6 @@ def waiting_for_device(document: Document) -> float:
 
 
 def _words(row: Document) -> str:
-    """One row: the user's line, and what it waits in."""
+    """A row in words: the user's line, and what it waits in."""
     below = row.get("waits_in")
     return f"{row.get('line')} ({below})" if below else str(row.get("line"))

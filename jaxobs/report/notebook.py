@@ -1,4 +1,4 @@
-"""What notebooks show of an object instead of its text: a picture and tables, in light and dark themes. Pure."""
+"""HTML by which notebooks show an object: pictures and tables, for light and dark themes. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECTIONS: Final = (
 
 
 def snapshot_html(document: Mapping[str, Any]) -> str:
-    """The page of a snapshot without what takes time to gather, and the way to the live one."""
+    """A snapshot as on its page, without the sections that need a history, and with a link to the live page."""
     address = (document.get("process") or {}).get("address")
     live = str(address).removesuffix("metrics") if address else None
     link = (
@@ -39,7 +39,7 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
 
 
 def cost_html(cost: Mapping[str, Any], summary: str) -> str:
-    """`Cost.to_dict()` by kind of work and element type; `summary` is what `str()` says."""
+    """A cost (`Cost.to_dict()`) by kind of work and element type; `summary` is what its `str()` says."""
     rows = list(_work(cost))
     return _shown(
         tag("p", summary), table(_AMOUNTS, rows, caption="Work of one run on one device"), _why_inexact(cost)
@@ -47,7 +47,7 @@ def cost_html(cost: Mapping[str, Any], summary: str) -> str:
 
 
 def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]]) -> str:
-    """`Roofline.to_dict()` under `roofs`: element type, FLOP/s and bytes/s of each."""
+    """A measured run (`Roofline.to_dict()`) drawn under `roofs`: element type, FLOP/s and bytes/s of each."""
     cost, device = measured["cost"], str(measured["device"])
     intensity, rate = cost.get("intensity"), measured.get("achieved_flops_per_second")
     label = str(measured["bottleneck"])
@@ -69,7 +69,7 @@ def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float,
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Each loop's step in both runs as bars of one scale, what became of it and why, and the tables."""
+    """A comparison: for each loop how its step time changed and why, a step of both runs as bars, and the tables."""
     elements: list[Element | None] = [_rows("", comparison.headers)]
     for time in comparison.step_times:
         reasons = [finding.sentence for finding in reasons_of(time, comparison.findings)]
@@ -92,7 +92,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator[Element]:
-    """A above B, of one scale: the longer step is as wide as the notebook."""
+    """Bars of a step in A and below it in B, on one scale: the longer step is as wide as the notebook."""
     longest = max(sum(before.values()), sum(after.values()))
     for name, parts in (("A", before), ("B", after)):
         whole = sum(parts.values())
@@ -103,7 +103,7 @@ def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterat
 
 
 def _rows(title: str, rows: Sequence[Row]) -> Element | None:
-    """A table of the rows of a comparison."""
+    """A table of some rows of a comparison; None where there are none."""
     shown = table(_COMPARED, [asdict(row) for row in rows], caption=title or "Two runs")
     return tag("div", tag("h4", title), shown) if title and shown is not None else shown
 

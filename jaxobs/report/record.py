@@ -1,4 +1,4 @@
-"""The record of a run: what one process knew of itself, small enough to keep for every run, and read again years later.
+"""The record of a run: what one process knew of itself, small enough to be kept for every run and read years later.
 
 Its keys are a contract (docs/questions/what_changed.md): `format`, `version`, `state`, `written`, `began`, `settings`,
 `environment`, `versions`, `host` (its load), `windows` (by loop) and `snapshot`, whose keys are those of every snapshot.
@@ -19,20 +19,20 @@ VERSION: Final = 1
 
 LARGEST_BYTES: Final = 1_000_000
 ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
-"""Of executables, operations, scopes, functions and loops, the largest of each: fewer where the record would else be too
-large. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
+"""How many of the largest executables, operations, scopes, functions and loops are kept: each number is tried until the
+record is small enough. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
 
 State = Literal["running", "ended"]
 Content = dict[str, Any]
 
 
 class RecordError(ValueError):
-    """A file that is no record of a run, or one of a version that this jaxobs does not know; the message says which."""
+    """Raised for a file that is no record of a run, or one of an unknown version; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that was read. `name` is what people call it: its file."""
+    """A record that was read. `name`, by which people know it, is that of its file."""
 
     name: str
     content: Mapping[str, Any]
@@ -44,21 +44,21 @@ class Record:
         return document
 
     def part(self, *keys: str) -> Mapping[str, Any]:
-        """An object within the record, empty where there is none."""
+        """The object at this path of keys in the record; empty where there is none."""
         found: Any = self.content
         for key in keys:
             found = found.get(key) if isinstance(found, Mapping) else None
         return found if isinstance(found, Mapping) else {}
 
     def entries(self, key: str) -> list[Mapping[str, Any]]:
-        """A list of the snapshot's, empty where there is none."""
+        """The objects in a list of the snapshot; empty where there is none."""
         return [entry for entry in self.snapshot.get(key) or [] if isinstance(entry, Mapping)]
 
 
 def encoded(record: Content) -> bytes:
-    """The record as strict JSON of at most LARGEST_BYTES: with fewer entries where all would be more.
+    """The record as strict JSON of at most LARGEST_BYTES, with fewer entries where it would be larger.
 
-    Raises ValueError where even the fewest are too large.
+    Raises ValueError where it is too large even with the fewest entries.
     """
     for kept in ENTRIES_KEPT:
         data = json.dumps(_with_at_most(record, kept), allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -70,7 +70,7 @@ def encoded(record: Content) -> bytes:
 
 
 def decoded(data: bytes, name: str) -> Record:
-    """The record in a file's bytes. Raises RecordError, which says what else it is."""
+    """The record in a file's bytes. Raises RecordError, which says what is wrong, where they hold none."""
     try:
         content = json.loads(data)
     except ValueError:
@@ -115,7 +115,7 @@ def _with_at_most(record: Content, kept: int) -> Content:
 
 
 def _cut(snapshot: Content, key: str, kept: int, size: Callable[[Mapping[str, Any]], float]) -> None:
-    """Keep the largest, in their order, and say how many are gone."""
+    """Keep the largest entries, in their order, and note how many are left out."""
     entries = snapshot.get(key) or []
     if len(entries) <= kept:
         return

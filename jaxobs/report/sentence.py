@@ -1,4 +1,4 @@
-"""How a run goes, in sentences as a person would say them: its pace, what limits it, what was compiled again."""
+"""Says how a run is going, as a person would: its pace, what limits it, and what was compiled again."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from jaxobs.report.document import Document, longest_loops
 from jaxobs.report.units import amount, duration, percent, rough_percent
 
 CLEAR: Final = 0.1
-"""A label with less confidence is as good as its runner-up, or rests on a few steps: no advice rests on it either."""
+"""Least confidence of a clear label. Below it the runner-up is as likely, or it rests on a few steps; advice needs as
+much."""
 
 APART: Final = 1.25
-"""A share more than this many times another one is not about as much: from 1.22 on the margin between the two, their
-difference by their sum, is clear by itself, and what is doubted is something else."""
+"""How many times another share a share must be to be called larger. From 1.22 on the margin between the two (their
+difference over their sum) is above CLEAR, so that a low confidence must have another reason."""
 
 WORTH_SAYING: Final = 0.01
-"""Share of the run's time from which on a recompilation is said; with less there is nothing to gain."""
+"""Share of the run's time from which on recompilations are mentioned; below it there is little to gain."""
 
 OF_ARGUMENTS: Final = ("shape", "dtype", "weak_type", "sharding")
-"""Causes that are a property of the argument named with them."""
+"""Causes that are a property of the argument that is named with them."""
 
 
 class Part(NamedTuple):
-    """Some words; whether they are what matters in the sentence, and whether they are a name of the user's."""
+    """Some words of a sentence. `strong`: they matter most; `is_name`: they are a name from the user's program."""
 
     words: str
     strong: bool = False
@@ -35,12 +36,12 @@ def _name(words: str) -> Part:
 
 
 def main_loop(document: Document) -> str | None:
-    """The loop that took most of the time; None where there is none."""
+    """The name of the loop that took most of the time; None where there is no loop."""
     return next(iter(longest_loops(document)), None)
 
 
 def sentence(document: Document, name: str) -> Iterator[Part]:
-    """What a person would say who was asked how this loop goes."""
+    """What a person would answer who was asked how this loop is going."""
     loop = (document.get("loops") or {})[name]
     yield from _pace(name, loop)
     yield Part(" ")
@@ -49,7 +50,7 @@ def sentence(document: Document, name: str) -> Iterator[Part]:
 
 
 def plain(parts: Iterator[Part]) -> str:
-    """The words alone; names as `code`."""
+    """The sentence as plain text, with names in backquotes."""
     return "".join(f"`{part.words}`" if part.is_name else part.words for part in parts)
 
 
@@ -98,7 +99,7 @@ def _limit(loop: Document) -> Iterator[Part]:
 
 
 def _compiled_again(document: Document) -> Iterator[Part]:
-    """The function whose recompilations took longest, and what changed in the dearest of them."""
+    """The function whose recompilations took longest, and what changed in the most expensive of them."""
     age = (document.get("process") or {}).get("seconds")
     spent = {
         name: sum(row.get("seconds") or 0.0 for row in found)

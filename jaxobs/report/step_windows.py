@@ -1,7 +1,7 @@
-"""How the time of a loop's steps spread over a run: stretches of equal length, in which the steps' mean is known.
+"""How a loop's step time varied over a run: its mean in each of many stretches of about equal length.
 
-One mean over a run says nothing about how far the next run may lie from it. Means of stretches do, and unlike single
-steps they are few and nearly independent ("batch means": Law, Simulation Modeling and Analysis, section 9.5.3).
+One mean over a run does not say how far from it the next run may lie. Means of stretches do, and unlike single steps
+they are few and nearly independent ("batch means": Law, Simulation Modeling and Analysis, section 9.5.3).
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 SHORTEST_SECONDS: Final = 0.9
-"""Snapshots are about a second apart by default: of those that came a little early a quarter was lost at 1.0."""
+"""Shortest stretch, s. Snapshots are about a second apart by default, some a little less: with 1.0 a quarter of them
+came too early to end a stretch."""
 
 WINDOWS_KEPT: Final = 64
-"""Of each loop. When there are more, neighbours are joined and all become twice as long: 2 s after a minute, 32 s after
-half an hour. An interval from 64 stretches is 1.4 times as wide as one from 128, for half the bytes."""
+"""Most stretches kept of each loop. When there are more, neighbours are merged and all become twice as long: 2 s after
+a minute, 32 s after half an hour. An interval from 64 stretches is 1.4 times as wide as one from 128, for half the
+bytes."""
 
 DIGITS: Final = 6
-"""Significant ones, in the record: a microsecond in a second."""
+"""Significant digits in the record: a microsecond in a second."""
 
 Row = dict[str, float]
 
 
 class StepWindows:
-    """The stretches of one loop, made from its entry in one snapshot after another."""
+    """The stretches of one loop, built up from its entries in successive snapshots."""
 
     def __init__(self) -> None:
         self._length = SHORTEST_SECONDS
@@ -32,7 +34,7 @@ class StepWindows:
         self._rows: list[Row] = []
 
     def add(self, at: float, loop: Mapping[str, Any]) -> None:
-        """The loop's entry in the snapshot taken `at` so many seconds of any steady clock."""
+        """Add the loop's entry in a snapshot that was taken `at` this time, in seconds of any steady clock."""
         totals = _totals(loop)
         if self._began is None:
             self._began = at  # what was before the first snapshot belongs to the first stretch
@@ -49,10 +51,10 @@ class StepWindows:
             self._rows = pairs + self._rows[even:]
 
     def to_dict(self) -> dict[str, list[float | None]]:
-        """A column for each figure, one entry a stretch.
+        """A column for each figure, with one entry for each stretch; None where it was not known.
 
-        `steps`, `seconds` (the loop's wall time), `examples`, `tokens`, and each component of wall time in seconds as
-        `component/NAME`. None where it was not known.
+        The columns are `steps`, `seconds` (the loop's wall time), `examples`, `tokens`, and the seconds of each
+        component of wall time as `component/NAME`.
         """
         names = sorted({name for row in self._rows for name in row})
         return {name: [_rounded(row.get(name)) for row in self._rows] for name in names}
@@ -70,7 +72,7 @@ def _totals(loop: Mapping[str, Any]) -> Row:
 
 
 def _sum(one: Row, other: Row) -> Row:
-    """What began to be known in the second is the sum of both: the first had none of it."""
+    """The sums of two neighbouring stretches. A figure that one of them lacks counts as 0 there."""
     return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in one.keys() | other.keys()}
 
 

@@ -1,4 +1,4 @@
-"""Tables as plain text: aligned, without lines; what is too wide for its column runs on below."""
+"""Tables as plain text: aligned, without ruled lines; a cell that is too wide for its column is wrapped."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 PLAIN_WIDTH = 100
-"""Columns where there is no terminal: most logs show so many without a wrap."""
+"""Width in columns where there is no terminal: most logs show this many without wrapping."""
 
 _GAP = "  "
 _NARROWEST = 8
-"""A column is made no narrower than this or its heading: one letter a line cannot be read."""
+"""Least width of a column, unless its heading is wider: one letter a line cannot be read."""
 
 
 @dataclass(slots=True)
@@ -25,11 +25,11 @@ class TextTable:
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
     def add(self, *cells: str) -> None:
-        """One row; a cell is shown as it is."""
+        """Add a row; each cell is shown as it is, but for letters that cannot be printed."""
         self.rows.append(tuple(printable(cell) for cell in cells))
 
     def lines(self, width: int, *, bold: bool = False) -> Iterator[str]:
-        """The table in at most `width` columns where that can be; `bold`: escape sequences for a terminal."""
+        """The lines of the table, at most `width` columns wide if possible; `bold`: emphasised for a terminal."""
         widths = _fitting(
             [[len(cell) for cell in column] for column in zip(self.columns, *self.rows, strict=True)], width
         )
@@ -53,7 +53,7 @@ class TextTable:
 
 
 def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
-    """Lines and tables below each other, without a newline at the end; lines are not wrapped."""
+    """The lines and tables as one text, without a newline at the end; lines are not wrapped."""
     lines: list[str] = []
     for part in parts:
         lines += [printable(part).rstrip()] if isinstance(part, str) else part.lines(width, bold=bold)
@@ -61,22 +61,25 @@ def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold:
 
 
 def printable(text: str) -> str:
-    """Line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
+    """The text with line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def cut(words: str, width: int) -> str:
-    """The first letters, at most `width`, with an ellipsis where that is not all."""
+    """The beginning of the text, at most `width` letters, with an ellipsis where it is cut."""
     return words if len(words) <= width else words[: max(0, width - 1)] + "…"
 
 
 def end_of(words: str, width: int) -> str:
-    """The last letters, at most `width`, behind an ellipsis where that is not all."""
+    """The end of the text, at most `width` letters, with an ellipsis where it is cut."""
     return words if len(words) <= width else "…" + words[len(words) - width + 1 :]
 
 
 def _fitting(lengths: Sequence[Sequence[int]], width: int) -> list[int]:
-    """Each column as wide as its widest cell, the first of which is its heading; then the widest give way."""
+    """Widths of the columns: those of their widest cells, of which the widest shrink until they fit into `width`.
+
+    The first length of each column is that of its heading.
+    """
     widths = [max(column) for column in lengths]
     least = [max(_NARROWEST, column[0]) for column in lengths]
     while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:

@@ -1,4 +1,4 @@
-"""Figures as people read them: about three digits and a unit. Every text that jaxobs writes takes them from here."""
+"""Formats figures for people: about three digits and a unit. Every text that jaxobs writes has them from here."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 ABSENT: Final = "–"
-"""What stands in a table for a value that is not known."""
+"""What a table shows for a value that is not known."""
 
 _ROUNDED_UP: Final = 0.9995
-"""From here on three digits show a whole unit."""
+"""Share of a unit from which on three digits round up to a whole unit."""
 
 _LARGE_TIMES: Final = 2.0
-"""Of minutes and of hours there are at least so many: `61.2 s` says more than `1.02 min`."""
+"""Least number of minutes or hours that are written as such: `61.2 s` says more than `1.02 min`."""
 
 _Units = tuple[tuple[float, float, str], ...]
-"""From how much on a unit is used, its size and its name; the largest first."""
+"""For each unit the least value that is written in it, its size and its name; the largest unit first."""
 
 _TIMES: Final[_Units] = tuple(
     (size * (_LARGE_TIMES if size > 1.0 else _ROUNDED_UP), size, name)
@@ -32,12 +32,12 @@ _PREFIXES: Final[_Units] = tuple(
 
 
 def or_absent(value: float | None, write: Callable[..., str], *unit: str) -> str:
-    """`write(value, *unit)`, or `–`."""
+    """The value as text, by `write(value, *unit)`; `–` where it is None."""
     return ABSENT if value is None else write(value, *unit)
 
 
 def duration(seconds: float) -> str:
-    """`1.2 ms`."""
+    """A duration such as `1.2 ms`."""
     if not seconds:
         return "0 s"
     size, unit = _unit(seconds, _TIMES)
@@ -45,39 +45,42 @@ def duration(seconds: float) -> str:
 
 
 def byte_size(amount: float) -> str:
-    """`1.5 GiB`: bytes in the largest binary unit that leaves a whole part."""
+    """Bytes in the largest binary unit of which there is at least one, such as `1.5 GiB`."""
     size, unit = _unit(amount, _BYTES)
     return f"{digits(amount / size)} {unit}"
 
 
 def amount(value: float, unit: str = "") -> str:
-    """`1.23 TFLOP/s`: with an SI prefix from a thousand on."""
+    """A number with a unit such as `1.23 TFLOP/s`, with an SI prefix from a thousand on."""
     size, prefix = _unit(value, _PREFIXES)
     return f"{digits(value / size)} {prefix}{unit}".rstrip()
 
 
 def percent(ratio: float) -> str:
-    """`12.3 %`."""
+    """A ratio in per cent, such as `12.3 %`."""
     return f"{digits(100 * ratio)} %"
 
 
 def rough_percent(ratio: float) -> str:
-    """`12 %`: two digits, for shares that are known no better."""
+    """A ratio in per cent with two digits, such as `12 %`, for shares that are known no better."""
     return f"{100 * ratio:.2g} %" if abs(ratio) < 0.995 else f"{100 * ratio:,.0f} %"
 
 
 def count(value: float) -> str:
-    """`1,234`."""
+    """A whole number, such as `1,234`."""
     return f"{value:,.0f}"
 
 
 def times(number: float) -> str:
-    """`once`, `twice`, `12 times`."""
+    """How often something happened, such as `once`, `twice` or `12 times`."""
     return {1: "once", 2: "twice"}.get(round(number), f"{count(number)} times")
 
 
 def _unit(value: float, units: _Units) -> tuple[float, str]:
-    """Size and name of the first that there is enough of, else of the last: a loop, as pages write thousands."""
+    """Size and name of the largest unit that the value has enough of, else of the smallest.
+
+    It is a loop and no `next()`, as a page has thousands of figures.
+    """
     for least, size, name in units:
         if abs(value) >= least:
             return size, name
@@ -85,7 +88,7 @@ def _unit(value: float, units: _Units) -> tuple[float, str]:
 
 
 def digits(value: float) -> str:
-    """Three, as many as there are before the point, or a power of ten where it begins with more zeros than that."""
+    """A number with three digits, or all of those before the point; below a thousandth with a power of ten."""
     size = abs(value)
     if 999.5 <= size < 1e15:
         return count(value)

@@ -1,4 +1,4 @@
-"""The figures of a snapshot as one flat dictionary of numbers, as trackers of experiments take them."""
+"""The figures of a snapshot as one flat dictionary of numbers, which is what experiment trackers take."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from jaxobs.report.document import all_compile_seconds, longest_loops
 PREFIX: Final = "jaxobs/"
 
 MAIN_LOOP: Final = "train"
-"""The default name of a loop: its figures have no name of a loop in their keys."""
+"""The default name of a loop. The keys of the main loop's figures do not name the loop."""
 
 OF_A_LOOP: Final = (
     "step_seconds", "steps_per_second", "examples_per_second", "tokens_per_second", "mfu", "hfu", "device_idle",
 )  # fmt: skip
 LARGEST_LOOPS: Final = 8
-"""A figure a name: a hundred loops would be a thousand charts."""
+"""Most loops whose figures are given: trackers draw a chart for each figure, so a hundred loops would be a thousand."""
 
 
 def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
-    """Keys such as `jaxobs/mfu`, `jaxobs/bottleneck/compute`, and `jaxobs/eval/mfu` of other loops than the main one.
+    """The known figures, under keys such as `jaxobs/mfu`, `jaxobs/bottleneck/compute` and `jaxobs/eval/mfu`.
 
-    The main loop is `train`, or where there is none the one that took longest. What is not known is absent. Times in
-    seconds, sizes in bytes, shares from 0 to 1.
+    Keys name the loop unless it is the main one: `train`, or where there is none the loop that took longest. What is
+    not known is absent. Times are in seconds, sizes in bytes, shares from 0 to 1.
     """
     found: dict[str, float] = {}
     for rank, (name, loop) in enumerate(_main_loop_first(document)[:LARGEST_LOOPS]):
@@ -35,12 +35,12 @@ def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
 
 
 def steps_of_main_loop(document: Mapping[str, Any]) -> int | None:
-    """How many steps the main loop has ended, by which trackers order values; None where there is no loop."""
+    """The number of steps that the main loop has ended, by which trackers order values; None where there is no loop."""
     return next((int(loop.get("steps") or 0) for _, loop in _main_loop_first(document)), None)
 
 
 def _main_loop_first(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The loops by their names: the main one, then the others from the longest on."""
+    """The loops with their names: the main one first, then the others, the longest first."""
     names = sorted(longest_loops(document), key=lambda name: name != MAIN_LOOP)
     return [(name, document["loops"][name]) for name in names]
 
@@ -58,7 +58,7 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "goodput", process.get("goodput")
     yield "process_memory_in_use_bytes", (process.get("memory") or {}).get("in_use_bytes")
     memories = [device.get("memory") or {} for device in document.get("devices") or []]
-    for key in ("in_use_bytes", "peak_bytes"):  # of the fullest device: which runs out of memory first
+    for key in ("in_use_bytes", "peak_bytes"):  # of the fullest device, which runs out of memory first
         yield (
             f"device_memory_{key}",
             max((held[key] for held in memories if _is_number(held.get(key))), default=None),

@@ -1,4 +1,4 @@
-"""What limits an operation or an executable: a unit, the memory, or the time that it takes to start at all."""
+"""What limits an operation or an executable: a compute unit, the memory, or the time that launching takes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from jaxobs.roofline_model.bounds import Bound
 
 LATENCY_FACTOR = 10.0
-"""An executable whose device time is this many times its bound time is limited by neither unit nor memory but by
-launching and waiting. Measured kernels of real models keep within 10 % of the roof or above it; chains of small ones
-come out at 1 % and below."""
+"""How many times its bound time an executable's device time must be for it to be limited by launching and waiting, and
+not by a unit or memory. Measured kernels of real models reach 10 % of the roof or more; chains of small ones come out
+at 1 % and below."""
 
 HALF_SURE_STEPS = 10
-"""With this many steps the number of samples halves the confidence: n / (n + 10)."""
+"""With this many steps the small number of samples halves the confidence: n / (n + 10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A bottleneck: `label` with its runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
+    """A bottleneck: its `label` and the runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
 
     label: str
     confidence: float
@@ -38,9 +38,9 @@ class Verdict:
 
 
 def label_of_busy(bound: Bound | None, measured_seconds: float | None, *, complete: bool = True) -> str:
-    """What the device's time in an executable is charged to, of its measured and its bound time.
+    """The label that the device's time in an executable is charged to, by its measured time and its bound time.
 
-    `complete`: the bound holds all work. Where it does not, what lies far above it may as well be the rest of the work.
+    `complete`: the bound includes all work. Where it does not, time far above it may be spent on the rest of the work.
     """
     if bound is None:
         return "unmodelled"

@@ -26,10 +26,10 @@ from jaxobs.roofline_model.known_values import (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least time some work can take, by the unit that does it. A part of no work takes 0 s.
+    """The least time that some work can take, by the unit that does it. A part without work takes 0 s.
 
-    A part is None where there is work for it and no peak; where some element types have a peak and others do
-    not, it is the time of those that do. `missing` names what was left out; the bound is then a lower one.
+    A part is None where there is work for it but no peak; where only some element types have a peak, it is the time of
+    these. `missing` names what was left out, which makes the bound a lower one.
     """
 
     matrix_seconds: float | None
@@ -39,10 +39,10 @@ class Bound:
     seconds: float | None
     """The largest known part of one operation, or the sum of operations' bounds; None where none is known."""
     limit: Literal["compute", "memory"] | None
-    """Which part that is; over several operations, the one that limits the larger share of the time."""
+    """Whether compute or memory sets `seconds`; over several operations, the one that limits the larger share of it."""
     missing: tuple[str, ...] = ()
     communication_seconds: float | None = 0.0
-    """Collectives at the link's rate; no part of `seconds`, since they may run beside the rest."""
+    """Time of collectives at the link's rate. It is not in `seconds`, since they may run beside the rest."""
 
     @property
     def compute_seconds(self) -> float | None:
@@ -63,7 +63,7 @@ class Bound:
 
 
 class Efficiency(NamedTuple):
-    """Bound time over measured time, as it is: above 1 it is not clamped."""
+    """Bound time over measured time; a value above 1 is not clamped."""
 
     value: float | None
     reason: str | None
@@ -142,7 +142,7 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
 
 
 def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
-    """Bound time over measured time; absent with a reason where either is no positive, finite number."""
+    """Bound time over measured time; None, with a reason, where either is no positive, finite number."""
     measured = usable(measured_seconds)
     if bound.seconds is None:
         return Efficiency(None, bound.reason, None)

@@ -22,8 +22,8 @@ class Roof(NamedTuple):
 def roof(peaks: Peaks, dtype: str) -> Roof | None:
     """The two lines that bound work of an element type; None where the compute or the memory peak is unknown.
 
-    The first is that of the matrix unit, or of the vector units for a type the matrix unit has no peak for; for float32
-    that of JAX's default precision.
+    The compute peak is that of the matrix unit, or of the vector units for a type without a matrix peak; for float32 it
+    is the peak of the type that JAX's default precision runs in.
     """
     runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
     peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
@@ -31,7 +31,7 @@ def roof(peaks: Peaks, dtype: str) -> Roof | None:
 
 
 def ceiling(peaks: Peaks, dtype: str) -> tuple[tuple[float, float], ...]:
-    """The roof: (FLOP/byte, attainable FLOP/s) at log-spaced intensities; empty where `roof` knows none."""
+    """The roof as points (FLOP/byte, attainable FLOP/s) at log-spaced intensities; empty where `roof` gives none."""
     above = roof(peaks, dtype)
     if above is None:
         return ()

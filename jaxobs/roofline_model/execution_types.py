@@ -1,4 +1,4 @@
-"""In which types a device runs the products of a cost."""
+"""The element types in which a device runs matrix products."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:
 
 
 def run_on(cost: Cost, peaks: Peaks) -> Cost:
-    """The cost with these types, to be shown: the module alone does not tell them."""
+    """The cost with the types that the device runs its products in, which the module alone does not show."""
     return replace(cost, executed_matrix_flops_by_type=executed_flops(cost, peaks))

@@ -11,7 +11,7 @@ from jaxobs.hardware.peaks import Peak
 def typed_seconds(
     unit: str, amounts: Mapping[str, float], peak_of: Callable[[str], Peak | None], missing: list[str]
 ) -> float | None:
-    """Time of amounts by element type, s. A type of which it cannot be told is noted in `missing`."""
+    """The time, s, of amounts of work by element type; a type whose time is not known is noted in `missing`."""
     parts = [
         seconds_of(f"{unit} {dtype}", amount, value_of(peak_of(dtype)), missing)
         for dtype, amount in amounts.items()
@@ -20,7 +20,7 @@ def typed_seconds(
 
 
 def seconds_of(name: str, amount: float, rate: float | None, missing: list[str]) -> float | None:
-    """Time of an amount of work; 0 for none, and None, with its name noted, for what cannot be told."""
+    """The time, s, of an amount of work, 0 for no work; None, with `name` noted in `missing`, where it is not known."""
     if amount == 0:
         return 0.0
     if usable(amount) is None:
@@ -33,7 +33,7 @@ def seconds_of(name: str, amount: float, rate: float | None, missing: list[str])
 
 
 def value_of(peak: Peak | None) -> float | None:
-    """The peak's value, where there is a peak."""
+    """The peak's value; None where there is no peak."""
     return peak.value if peak else None
 
 
@@ -43,12 +43,12 @@ def usable(value: float | None) -> float | None:
 
 
 def largest(parts: Iterable[float | None]) -> float | None:
-    """The largest of what is known."""
+    """The largest known part; None where none is known."""
     return max((part for part in parts if part is not None), default=None)
 
 
 def sum_known(parts: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where there are parts and none is."""
+    """The sum of the known parts; None where there are parts and none is known."""
     total = KnownSum()
     for part in parts:
         total.add(part)
@@ -56,7 +56,7 @@ def sum_known(parts: Iterable[float | None]) -> float | None:
 
 
 class KnownSum:
-    """A sum part by part: None where there were parts and none was known."""
+    """A running sum of the known parts: None where there were parts and none was known."""
 
     __slots__ = ("_known", "_parts", "_total")
 

@@ -96,7 +96,7 @@ class Roofline:
         return roofline_html(self.to_dict(), [one for one in roofs if one is not None])
 
     def _other_types(self) -> list[str]:
-        """Where the device multiplies float32 in another type, which."""
+        """A line that names the types in which the device multiplies float32, where they are others."""
         if not self.cost.matrix_flops_by_type.keys() & {"float32", "complex64"}:
             return []
         run = run_on(self.cost, self.peaks).executed_matrix_flops_by_type
@@ -123,14 +123,14 @@ def measured_run(
     peaks: Peaks,
 ) -> Roofline:
     """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
-    near = efficiency(bound, seconds)
+    reached = efficiency(bound, seconds)
     lower = _lower_bound_reasons(work, bound)
     complete = work.exact and not work.unmodelled and bound.knows_large_parts
     verdict = of_executable(bound, seconds, samples, complete=complete)
     reasons = (
-        near.reason,
+        reached.reason,
         "a lower bound: " + "; ".join(lower) if lower else None,
-        peaks.reason if near.value is None else None,
+        peaks.reason if reached.value is None else None,
     )
     known = work.flops > 0
     return Roofline(
@@ -139,8 +139,8 @@ def measured_run(
         spread_seconds=spread,
         achieved_flops_per_second=work.flops / seconds if known else None,
         attainable_flops_per_second=work.flops / bound.seconds if known and bound.seconds else None,
-        efficiency=near.value,
-        bound=near.limit,
+        efficiency=reached.value,
+        bound=reached.limit,
         bottleneck=verdict.label,
         confidence=verdict.confidence,
         runner_up=verdict.runner_up,
@@ -154,7 +154,7 @@ def measured_run(
 
 
 def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
-    """What the bound time leaves out; nothing where there is no bound, which then says so itself."""
+    """What the bound time leaves out; empty where there is no bound, which has a reason of its own."""
     if bound.seconds is None:
         return []
     reasons = [*work.inexact_reasons, *(f"{name} is unmodelled" for name in work.unmodelled)]

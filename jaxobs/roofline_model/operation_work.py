@@ -1,4 +1,4 @@
-"""Time and modelled work of an operation, a module, a scope or a device, summed up part by part."""
+"""Time and modelled work of an operation, a module, a scope or a device, summed up over their parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from jaxobs.roofline_model.bottleneck import label_of_busy
 from jaxobs.roofline_model.bounds import Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
-"""Bottlenecks that follow from what an operation is: a loop's own time is what its body leaves."""
+"""Bottlenecks that follow from the kind of an operation. The own time of `control`, a loop's or conditional's, is what
+the operations in it leave."""
 
 BESIDE_OTHERS: Final = (
     "it ran beside other operations, and its equal part of those moments may be less "
@@ -20,21 +21,21 @@ BESIDE_OTHERS: Final = (
 HIDDEN_BEHIND_OTHERS: Final = "it ran only beside operations to which that time is charged"
 
 LONGEST_LATENCY = 100e-6
-"""Seconds. A jitted call takes 5 µs of the host, launching a GPU's kernel some 2 to 10 µs, an operation of a CPU 0.3 to
-0.7 µs (measured with an 8 × 8 product): ten times the most of these is no launch."""
+"""Longest execution, s, that can be `latency`: ten times the most that launching takes. A jitted call takes 5 µs of the
+host, launching a GPU's kernel some 2 to 10 µs, an operation of a CPU 0.3 to 0.7 µs (measured with an 8 × 8 product)."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Time and modelled work of something, summed up part by part."""
+    """Time and modelled work of an operation, or of anything that operations make up."""
 
     seconds: float = 0.0
-    """Charged: moments shared by several operations are divided between them, so that these add up to the busy time."""
+    """Charged time: moments in which several operations ran are divided among them, so that it adds up to busy time."""
     self_seconds: float = 0.0
-    """As if each had run alone: where they overlap, these add up to more."""
+    """Time as if each operation had run alone: where operations overlap, this adds up to more than the busy time."""
     executions: int = 0
     at_best_seconds: float = 0.0
-    """Self time if each execution had been as short as the shortest: what it takes where nothing disturbs it."""
+    """Self time if each execution had been as short as the shortest, which nothing disturbed."""
     cost: Cost = field(default_factory=Cost)
     bounds: list[Bound] = field(default_factory=list)
     unmodelled_seconds: float = 0.0
@@ -56,7 +57,7 @@ class Work:
             self.reasons[reason] = None
 
     def merge(self, other: Work) -> None:
-        """Add the same operation's work of another trace."""
+        """Add the work of the same operation in another trace."""
         self.seconds += other.seconds
         self.self_seconds += other.self_seconds
         self.executions += other.executions
@@ -67,11 +68,11 @@ class Work:
         self.reasons |= other.reasons
 
     def label(self, kind: str) -> str:
-        """The bottleneck of one operation of that kind, in the words of a step's.
+        """The bottleneck of an operation of that kind, by the same words as a step's.
 
-        Whether it is far above its bound is told by its shortest executions: a core that was taken from it for a while,
-        or a first touch of memory, makes no `latency`. Nor can launching and waiting be what takes long in one that even
-        so takes more than LONGEST_LATENCY: it does its work badly, or work that is not modelled, such as integers'.
+        Its shortest executions are compared with its bound, so that losing a core for a while, or a first touch of
+        memory, makes no `latency`. Where even these take more than LONGEST_LATENCY, launching and waiting cannot be the
+        reason: it does its work slowly, or does work that is not modelled, such as integer arithmetic.
         """
         if kind in LABELS and not (kind == "control" and self.bounds):
             return LABELS[kind]
@@ -87,10 +88,11 @@ class Work:
         return bound.limit if floating and bound.limit else "unmodelled"
 
     def efficiency(self, busy: float) -> Efficiency:
-        """Bound time over charged time: an operation, what it is part of and the device tell of the same seconds.
+        """Bound time over charged time, which adds up alike for operations, what they are part of, and devices.
 
-        Above 1 it may be only because others took their equal parts of its moments. What it did take lies below its own
-        time and the whole `busy` seconds: a bound longer than either was beaten for certain.
+        A value above 1 may only mean that operations beside it were charged their equal part of its moments. The time
+        that it really took is at most its self time and at most the `busy` seconds: where the bound is longer than
+        either, it was beaten for certain.
         """
         found = efficiency(total_bound(self.bounds), self.seconds)
         if found.value is None and self.bounds and self.self_seconds > 0 and not self.seconds > 0:
@@ -104,14 +106,14 @@ class Work:
         return found
 
     def figures(self, busy: float) -> dict[str, Any]:
-        """Figures for JSON. `seconds` are charged ones, and so are those in rates, efficiency and the share of `busy`."""
+        """Figures for JSON. Rates, efficiency and the share of `busy` are of charged time, which `seconds` is."""
         known = bool(self.bounds)
         bound = total_bound(self.bounds)
-        near = self.efficiency(busy)
+        reached = self.efficiency(busy)
         flops, seconds = self.cost.flops, self.seconds
         reasons = list(self.reasons)
-        if near.reason and near.reason not in reasons and known:
-            reasons.append(near.reason)
+        if reached.reason and reached.reason not in reasons and known:
+            reasons.append(reached.reason)
         return {
             "seconds": seconds,
             "self_seconds": self.self_seconds,
@@ -125,9 +127,9 @@ class Work:
             "achieved_flops_per_second": flops / seconds if known and flops and seconds else None,
             "achieved_bytes_per_second": self.cost.bytes / seconds if known and seconds else None,
             "bound_seconds": bound.seconds,
-            "efficiency": near.value if known else None,
-            "efficiency_reason": near.reason if known else None,
-            "bound": near.limit if known else None,
+            "efficiency": reached.value if known else None,
+            "efficiency_reason": reached.reason if known else None,
+            "bound": reached.limit if known else None,
             "unmodelled_seconds": self.unmodelled_seconds,
             "exact": self.cost.exact if known else None,
             "unmodelled": list(self.cost.unmodelled),
@@ -136,7 +138,7 @@ class Work:
 
 
 def repeated(bound: Bound, executions: float) -> Bound:
-    """The bound of so many executions, one after another."""
+    """The bound of `executions` runs of the work, one after another."""
 
     def scaled(seconds: float | None) -> float | None:
         return None if seconds is None else seconds * executions

@@ -1,7 +1,7 @@
-"""A trace joined with costs and peaks: of each operation, module, named scope and device, the time beside the work.
+"""Joins a trace with costs and peaks: the time and work of each operation, module, named scope and device.
 
-Times of an operation are summed over the devices that ran it; its cost is that of its executions there, so that a loop
-whose repetitions the compiler did not know is counted as often as it was seen to run.
+The times of an operation are summed over the devices that ran it. Its cost is that of its executions there, so that the
+body of a loop whose trip count the compiler did not know is counted as often as it was seen to run.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jaxobs.roofline_model.operation_work import Work, repeated
 HIDDEN = (
     "what runs inside it was not seen: its whole time is set against all work that was not seen by itself"
 )
-"""Of a command buffer, and of a call that XLA compiled into one function."""
+"""Reason noted for a command buffer, and for a call that XLA compiled into one function."""
 
 Modules = Callable[[str, int | None], ModuleCost | str]
-"""The cost of a host's module by program id, or why there is none."""
+"""Gives the cost of a host's module by program id, or the reason why there is none."""
 
 Key = tuple[str, str, str]
 """Module name, fingerprint (the program id where the module is not known) and operation."""
@@ -49,7 +49,7 @@ class Operation:
 
     @property
     def label(self) -> str:
-        """What its time is charged to."""
+        """The bottleneck that its time is charged to."""
         return self.work.label(self.kind)
 
 
@@ -62,18 +62,18 @@ class ProfiledModule:
     devices: int = 0
     runs: int | None = None
     run_seconds: float | None = 0.0
-    """As `ModuleTime.run_seconds`, of all devices."""
+    """`ModuleTime.run_seconds` summed over all devices; None where a device has none."""
     runs_reason: str | None = "the trace does not tell how often it ran"
     cut_runs: int = 0
-    """Runs beside them of which the trace holds a part."""
+    """Further runs, of which the trace holds only a part."""
     cut_seconds: float = 0.0
-    """What it holds of those."""
+    """Seconds that the trace holds of these."""
     work: Work = field(default_factory=Work)
 
 
 @dataclass(slots=True)
 class ProfiledDevice:
-    """One device; `keys` are those of its operations, in their order."""
+    """One device; `keys` are the keys of its operations, in the order of the trace."""
 
     trace: DeviceTrace
     peaks: Peaks
@@ -83,7 +83,7 @@ class ProfiledDevice:
 
 @dataclass(slots=True)
 class Profiled:
-    """All that a trace and the costs of its modules say together."""
+    """The result of joining a trace with the costs of its modules."""
 
     devices: list[ProfiledDevice] = field(default_factory=list)
     operations: dict[Key, Operation] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Profiled:
         return sum(device.trace.busy_seconds for device in self.devices)
 
     def only_parts(self) -> frozenset[tuple[str, str]]:
-        """Modules of which no run is whole: the trace is shorter than they take, so nothing of them can be compared."""
+        """Modules without a whole run in the trace, which is shorter than they take: their figures mean nothing."""
         return frozenset(place for place, ran in self.modules.items() if ran.cut_runs and not ran.runs)
 
 
@@ -125,6 +125,8 @@ def join(
 
 
 class _Device:
+    """Joins the operations and modules of one device with their costs, and adds them to `profiled`."""
+
     def __init__(
         self,
         profiled: Profiled,
@@ -226,9 +228,9 @@ class _Device:
     def whole(
         self, time: OperationTime, module: ModuleCost | None, reason: str | None
     ) -> tuple[Cost | None, Bound | None, str]:
-        """The work of what is hidden in it: all operations of its module that were not seen by themselves.
+        """The work inside an operation that hides others: all operations of its module that were not seen separately.
 
-        Of several of one module each has its part by time.
+        Where a module has several such operations, the work is divided among them by their time.
         """
         if module is None:
             return None, None, f"what runs inside it was not seen, and {reason}"
@@ -245,7 +247,7 @@ class _Device:
 
 
 def _hides(time: OperationTime) -> bool:
-    """Whether other operations run inside it that the profiler may not have seen."""
+    """Whether other operations run inside this one, which the profiler may not have recorded separately."""
     return time.kind == "command_buffer" or time.category == "call"
 
 

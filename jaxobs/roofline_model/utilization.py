@@ -1,4 +1,4 @@
-"""Model and hardware FLOPs utilisation: matrix work over wall time and the matrix peak."""
+"""Model and hardware FLOPs utilisation: matrix FLOPs over wall time and the matrix peak."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxobs.roofline_model.known_values import typed_seconds, usable
 
 
 class Utilization(NamedTuple):
-    """Share of the matrix peak that the matrix FLOPs took: of the model (MFU), and of all that ran (HFU)."""
+    """The share of the matrix peak that matrix FLOPs reached: those of the model (MFU), and all that ran (HFU)."""
 
     mfu: float | None
     hfu: float | None
@@ -23,8 +23,8 @@ def model_flops_utilization(
 ) -> Utilization:
     """MFU and HFU over wall time (PaLM, arXiv:2204.02311, appendix B; HFU counts rematerialised work too).
 
-    Each element type's FLOPs are set against its own peak, that of the type the program asked for; those in float32 whose
-    precision it left to the device, against the peak of what the device takes for it.
+    The FLOPs of each element type are compared with the peak of that type, as the program asked for it; float32 FLOPs
+    whose precision the program left to the device, with the peak of the type that the device runs them in.
 
     Args:
         cost: Work on one device in `seconds`.
@@ -35,11 +35,11 @@ def model_flops_utilization(
     """
     missing: list[str] = []
     asked = peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision)
-    repeated = peaks.types_run_in(
+    rematerialized_flops = peaks.types_run_in(
         cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
     )
     hardware = typed_seconds("matrix", asked, peaks.matrix_peak, missing)
-    again = typed_seconds("rematerialised matrix", repeated, peaks.matrix_peak, missing)
+    rematerialized = typed_seconds("rematerialised matrix", rematerialized_flops, peaks.matrix_peak, missing)
     wall = usable(seconds)
     if missing:
         return Utilization(None, None, "no peak for " + ", ".join(dict.fromkeys(missing)))
@@ -47,7 +47,7 @@ def model_flops_utilization(
         return Utilization(None, None, "no matrix work was counted")
     if wall is None:
         return Utilization(None, None, f"the wall time is no positive number: {seconds} s")
-    model: float | None = hardware - (again or 0.0)
+    model: float | None = hardware - (rematerialized or 0.0)
     if model_flops is not None:
         model = hardware * model_flops / cost.matrix_flops if usable(model_flops) else None
     mfu, hfu = usable(model / wall if model is not None else None), usable(hardware / wall)

@@ -1,6 +1,6 @@
-"""What a profiler trace (XSpace) says: operations, their times and instructions, and each device's time.
+"""Reads a profiler trace (XSpace): operations, their times and instructions, and each device's time.
 
-Pure: bytes in, plain data out; imports neither JAX nor TensorFlow.
+Pure functions from bytes to plain data, which import neither JAX nor TensorFlow.
 """
 
 from jaxobs.trace.errors import TraceError

@@ -1,9 +1,9 @@
-"""Charging a device's time to its operations: each moment once.
+"""Charges a device's busy time to its operations, each moment once.
 
-Operations may overlap: on streams side by side, on the threads of a CPU, in a loop that spans its body. At each moment
-the busy time goes, in equal parts, to the computations that run; where none does, to the collectives, so that theirs
-is the exposed communication; where none does either, to the copies; and to the innermost loop, conditional or call
-where nothing runs inside it.
+Operations may overlap: on parallel streams, on the threads of a CPU, in a loop that spans its body. Each moment of busy
+time goes, in equal parts, to the computations that run. Where none runs, it goes to the collectives, whose charge is
+thus the exposed communication; where none of these runs either, to the copies; and where nothing runs inside a loop,
+conditional or call, to the innermost one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _RANKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Picoseconds."""
+    """Charges and times of a device's operations, in picoseconds."""
 
     charged: list[float]
-    """By operation; they add up to `busy`."""
+    """The charge of each operation; the charges add up to `busy`."""
     busy: float
     together: tuple[int, ...]
-    """By rank (computation, collective, transfer, copy): at least one such operation ran."""
+    """By rank (computation, collective, transfer, copy), the time in which at least one such operation ran."""
     exposed: tuple[float, ...]
-    """By rank: one ran, and none of a lower rank."""
+    """By rank, the time in which one ran and none of a lower rank did."""
     start: int
     end: int
 
@@ -85,7 +85,7 @@ def _share(
     together: list[int],
     exposed: list[float],
 ) -> None:
-    """Charge intervals that overlap, each with the next or through others."""
+    """Charge a cluster of intervals that overlap, directly or through others."""
     if len(cluster) == 1:
         start, end, operation = cluster[0]
         rank = ranks[operation]
@@ -97,7 +97,7 @@ def _share(
     bounds += [(end, 0, at) for at, (_, end, _) in enumerate(cluster)]
     bounds = sorted(bounds)
     running = [0] * _RANKS
-    # By rank, how much one operation that runs all the time has been charged up to here: so ends are O(1).
+    # By rank, the charge so far of an operation that runs all the time: it makes the end of an operation O(1).
     level = [0.0] * _RANKS
     entered = [0.0] * len(cluster)
     last = bounds[0][0]
@@ -125,7 +125,7 @@ def _share(
 
 
 class _Covered:
-    """Stretches of time in order, apart from each other, and how much of them lies before a moment."""
+    """Disjoint stretches of time in order, with the covered time before any moment."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -145,12 +145,12 @@ class _Covered:
         return self._before[at] + min(moment, self._ends[at]) - self._starts[at]
 
     def gaps(self, start: int, end: int) -> int:
-        """How much of a stretch is not covered."""
+        """The part of a stretch that is not covered, in picoseconds."""
         return end - start - (self.until(end) - self.until(start))
 
 
 def _uncovered(containers: list[Interval], covered: _Covered, charged: list[float]) -> float:
-    """Charge each container what neither an operation nor a container begun later covers; returns the sum."""
+    """Charge each container the time that no operation and no container begun later covers. Returns the sum."""
     stack: list[tuple[int, int]] = []  # end and operation, the one begun last on top
     total = 0.0
     outer_first = [(start, -end, operation) for start, end, operation in containers]

@@ -1,10 +1,10 @@
-"""Which module the operations of a CPU belong to, where the program id that they carry is not the one it has here.
+"""Finds the module of a CPU's operations whose program id comes from another process.
 
 XLA's CPU compiler writes the program id into the compiled code. An executable that was read from JAX's persistent cache
-therefore records operations with the id that it had in the process which compiled it (seen in 0.8.2 and 0.10.2), while
-the trace lists its module under the id of this process, where the other id may be another's. The name of the module and
-the names of its instructions are the same in both. Where they fit several modules the operations belong to none of them:
-which one ran must not be guessed.
+therefore records operations with the id that it had in the process that compiled it (seen in 0.8.2 and 0.10.2), while
+the trace lists its module under its id in this process, where the recorded id may belong to another module. The names
+of the module and of its instructions are the same in both. Where they fit several modules, the operations are assigned
+to none: which one ran must not be guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxobs.trace.modules import ModuleIndex
 
 
 class Recorded(NamedTuple):
-    """A program as its operations name it."""
+    """A program by the id and module name that its operations carry."""
 
     program_id: int
     module: str
@@ -31,15 +31,15 @@ class ForeignPrograms:
         self._placeholders: dict[Recorded, int] = {}
 
     def program_id(self, recorded: int | None, module: str | None) -> int | None:
-        """The id as recorded where the module of that id has that name, or either is not told; else a placeholder."""
+        """The recorded id if its module has this name, or if either is unknown; otherwise a placeholder."""
         if recorded is None or module is None or self._modules.name(recorded) == module:
             return recorded
         return self._placeholders.setdefault(Recorded(recorded, module), -1 - len(self._placeholders))
 
     def ids(self, programs: Mapping[int | None, Set[str]]) -> dict[int, int]:
-        """What to put in the place of placeholders; `programs` has the instructions that were seen of each program.
+        """The program ids that replace placeholders; `programs` has the instructions that were seen of each program.
 
-        A program whose module is not found keeps the id that was recorded, if it is no other's.
+        A program whose module is not found keeps the recorded id, if no other program has it.
         """
         free = [identifier for identifier in self._modules.program_ids if identifier not in programs]
         fitting = {

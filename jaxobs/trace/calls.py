@@ -1,4 +1,4 @@
-"""How often a program called its jitted functions, in parts of a trace."""
+"""Counts the calls of jitted functions in parts of a trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Call = tuple[int, int, int, str]
 def calls_in(
     stretches: Mapping[str, Sequence[tuple[float, float]]], calls: Iterable[Call]
 ) -> dict[str, Counter[str]]:
-    """Calls that begin in each stretch (starts and ends in seconds), by function; stretches without any are left out."""
+    """Calls that begin in each stretch (starts and ends in seconds), by function; stretches without any are absent."""
     begun = list(outermost(calls)) if stretches else []
     found: dict[str, Counter[str]] = {}
     for name, parts in stretches.items():
@@ -30,7 +30,7 @@ def calls_in(
 
 
 def outermost(calls: Iterable[Call]) -> Iterable[tuple[int, str]]:
-    """Start and function of each call; what lies within a call of the same function on the same thread is part of it."""
+    """Start and function of each call; calls inside one of the same function on the same thread are part of it."""
     open_until: dict[tuple[int, str], int] = {}
     for line, start, negated_end, function in sorted(calls):
         if start >= open_until.get((line, function), -1):

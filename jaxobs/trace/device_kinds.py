@@ -1,4 +1,4 @@
-"""Which device made a trace: its own name where the trace has it, else what its figures fit alone."""
+"""Finds the kind of device that made a trace: by its name in the trace, or else by figures that fit one kind alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error of this room."""
+"""The error of this package."""
 
 
 class TraceError(ValueError):

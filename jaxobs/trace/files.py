@@ -1,4 +1,4 @@
-"""Finding the files of a trace: `plugins/profile/RUN/HOST.xplane.pb`, as `jax.profiler.trace` writes them."""
+"""Finds the files of a trace: `plugins/profile/RUN/HOST.xplane.pb`, as `jax.profiler.trace` writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SUFFIX: Final = ".xplane.pb"
 
 
 def trace_files(path: Path) -> list[Path]:
-    """The files of one run, a file each host: of several runs the last by name, which is its time.
+    """The files of one run, one for each host. Of several runs, it is the last by name, which is its time.
 
     Raises TraceError where the path does not exist or holds no trace.
     """

@@ -19,24 +19,24 @@ _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
 _ALWAYS_RECORDED: Final = frozenset(
     ["call", "conditional", "convolution", "custom-call", "dot", "fusion", "reduce", "sort", "while"]
 )
-"""Opcodes whose instructions XLA's CPU runtime records one by one. Others may be part of one of these, or run nothing."""
+"""Opcodes whose instructions XLA's CPU runtime always records. Others may be part of one of these, or run nothing."""
 _PROTO_STATS: Final = frozenset(["Hlo Proto", "hlo_proto"])
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a trace's operation is in its module."""
+    """The instruction of a module that a trace's operation executes."""
 
     opcode: str
     kind: Kind
     in_entry: bool
-    """It belongs to the entry computation, so that one run of the module executes it once."""
+    """Whether it belongs to the entry computation, so that one run of the module executes it once."""
     users: Set[str]
     """Instructions that use its result, directly or through others that run nothing, so that they begin after it."""
 
 
 def read_modules(plane: PlaneMetadata, notes: list[str]) -> dict[int, bytes]:
-    """Serialized HloModuleProto by program id; one that cannot be read is left out with a note."""
+    """The serialized HloModuleProto of each program id; one that cannot be read is left out with a note."""
     found: dict[int, bytes] = {}
     for key, event in plane.events.items():
         stats = plane.stats_of(event.stats)
@@ -59,7 +59,7 @@ def read_modules(plane: PlaneMetadata, notes: list[str]) -> dict[int, bytes]:
 
 
 def unsigned(program_id: int) -> int:
-    """Program ids of TPUs are 64-bit hashes, written signed in some places and unsigned in others."""
+    """A program id as an unsigned number: those of TPUs are 64-bit hashes, written signed in some places."""
     return program_id & (2**64 - 1)
 
 
@@ -80,16 +80,16 @@ class ModuleIndex:
         return list(self._serialized)
 
     def has(self, program_id: int, name: str, instructions: Set[str]) -> bool:
-        """Whether the module of that id has this name and all of these instructions."""
+        """Whether a program's module has this name and all of these instructions."""
         own, known = self._read(program_id)
         return own == name and instructions <= known.keys()
 
     def instruction(self, program_id: int | None, name: str) -> Instruction | None:
-        """None where the module is not in the trace, or has no instruction of this name."""
+        """An instruction by name; None where the module is not in the trace, or has none of this name."""
         return None if program_id is None else self._read(program_id)[1].get(name)
 
     def entry(self, program_id: int | None) -> frozenset[str] | None:
-        """Instructions of the entry computation that each run is seen to execute; None where the module is not known."""
+        """Instructions of the entry computation that each run is seen to execute; None if the module is unknown."""
         known = None if program_id is None else self._read(program_id)[1]
         if not known:
             return None
@@ -119,7 +119,7 @@ def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
         users = _users(computation)
         for instruction in computation.instructions:
             opcode = str(instruction.opcode, "utf-8", "replace")
-            if opcode.startswith("async-"):  # such a pair wraps one instruction: what it is, the pair is
+            if opcode.startswith("async-"):  # such a pair wraps one instruction and takes its opcode
                 opcode = _wrapped(instruction, computations) + opcode.removeprefix("async")
             kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
             name = str(instruction.name, "utf-8", "replace")
@@ -128,7 +128,7 @@ def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
 
 
 def _users(computation: Any) -> dict[int, set[str]]:
-    """By instruction's id; users come after what they use, so one walk from the end sees all of them."""
+    """The users of each instruction's id. Users follow their operands, so one walk from the end finds them all."""
     found: dict[int, set[str]] = {}
     for instruction in reversed(computation.instructions):
         passed_on = {str(instruction.name, "utf-8", "replace")}

@@ -1,4 +1,4 @@
-"""What an operation is, from its opcode, or from the name that the profiler gives a kernel."""
+"""Classifies an operation by its opcode, or by the name that the profiler gives a kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ON_HOST: Final = frozenset(["pageable", "pinned", "host"])
 
 
 def kind_of_opcode(opcode: str, *, host_transfer: bool = False) -> Kind:
-    """The kind of an instruction by its opcode; of an asynchronous pair both halves have the same."""
+    """The kind of an instruction by its opcode; both halves of an asynchronous pair have the same kind."""
     whole = _HALF.sub("", opcode)
     if host_transfer and whole in {"send", "recv"}:
         return "transfer"
@@ -37,12 +37,12 @@ def kind_of_opcode(opcode: str, *, host_transfer: bool = False) -> Kind:
 
 
 def opcode_in_name(instruction: str) -> str:
-    """The opcode that an instruction's name tells, where its module is not at hand: names begin with it."""
+    """The opcode with which an instruction's name begins, for instructions whose module is not at hand."""
     return _NUMBER.sub("", instruction)
 
 
 def kind_of_event(name: str, details: str | None, launched_by: str | None = None) -> Kind:
-    """The kind of an event that belongs to no instruction: a kernel's name, a copy's details, its host call."""
+    """The kind of an event without an instruction, by its kernel's name, a copy's details, or the host's call."""
     if _COLLECTIVE_KERNEL.match(name):
         return "collective"
     ends = _DETAILS.search(details or "")

@@ -1,4 +1,4 @@
-"""The fields of a serialized space and its planes, split by hand: only a few events are decoded at a time."""
+"""Splits a serialized XSpace and its planes by hand, so that only a few events are decoded at a time."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Plane:
 
 @dataclass(slots=True)
 class LineParts:
-    """The parts of a serialized XLine: what is no event, and the events, of which several are one part."""
+    """The parts of a serialized XLine: fields other than events, and chunks of several events."""
 
     own: list[memoryview] = field(default_factory=list)
     events: list[memoryview] = field(default_factory=list)
 
 
 def split_space(data: memoryview) -> Space:
-    """The planes and texts of a space; raises TraceError where the bytes are none."""
+    """The planes and texts of a space; raises TraceError where the bytes are no space."""
     space = Space()
     texts = {_ERRORS: space.errors, _WARNINGS: space.warnings, _HOSTNAMES: space.hostnames}
     for number, part in _contents(data, "a trace"):
@@ -58,7 +58,7 @@ def split_space(data: memoryview) -> Space:
 
 
 def split_plane(data: memoryview) -> Plane:
-    """The parts of a plane; raises TraceError where the bytes are none."""
+    """The parts of a plane; raises TraceError where the bytes are no plane."""
     plane = Plane()
     lists = {
         _LINES: plane.lines,
@@ -75,7 +75,7 @@ def split_plane(data: memoryview) -> Plane:
 
 
 def split_line(data: memoryview) -> LineParts:
-    """The parts of a line; raises TraceError where the bytes are none."""
+    """The parts of a line; raises TraceError where the bytes are no line."""
     parts = LineParts()
     first = last = 0
     for key, start, _, end in _fields(data, "a line"):
@@ -93,7 +93,7 @@ def split_line(data: memoryview) -> LineParts:
 
 
 def _contents(data: memoryview, what: str) -> Iterator[tuple[int, memoryview]]:
-    """Number and content of each field with a length; others are passed over."""
+    """The number and content of each length-delimited field; others are skipped."""
     for key, _, content, end in _fields(data, what):
         if key & 7 == LENGTH:
             yield key >> 3, data[content:end]

@@ -1,4 +1,4 @@
-"""Reading a trace: from bytes, from a file, or from a directory as `jax.profiler.trace` writes it."""
+"""Reads a trace from bytes, from a file, or from a directory as `jax.profiler.trace` writes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from jaxobs.trace.protobuf_fields import Plane, Space, split_plane, split_space
 from jaxobs.trace.timeline import Timeline
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
-"""Of one host's trace. Reading takes about seven times its bytes of memory, and 18 s for so many (measured)."""
+"""Largest trace of one host. Reading one of this size takes about seven times its bytes of memory and 18 s
+(measured)."""
 
 _HOST: Final = "/host:CPU"
 _METADATA: Final = "/host:metadata"
@@ -53,7 +54,7 @@ def read_trace(
         source: A serialized XSpace, the path of a file that holds one, or a directory in which the profiler left its
             run: of several runs there the last, with all its hosts.
         maximum_bytes: The most that is read of one host.
-        stretches: Parts of a serialized XSpace of which each device's time is told apart.
+        stretches: Parts of a serialized XSpace for which each device's time is given separately.
         modules: Serialized HloModuleProto by program id, for those that a serialized XSpace of the same process lacks.
 
     Raises:
@@ -79,7 +80,7 @@ def _read_file(path: Path, name: str, maximum_bytes: int, *, renamed: bool = Fal
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
                 return _read_host(memoryview(b""), name, maximum_bytes)
-            # Not closed by hand: where reading fails, the error still holds views of it; it goes with the last of them.
+            # Not closed explicitly: where reading fails, the error still holds views of it. The last view closes it.
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return _read_host(memoryview(mapped), name, maximum_bytes, renamed=renamed)
     except TraceError as error:
@@ -183,7 +184,7 @@ class _HostReader:
     def _read_device(
         self, plane: Plane, index: ModuleIndex, copies: dict[bytes, str]
     ) -> tuple[Timeline | None, int]:
-        """The device of a plane, if it is one of a device that did something, and the number of events read."""
+        """The device of a plane, or None where it is no device's or the device ran nothing, and the events read."""
         if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
             return None, 0
         metadata = PlaneMetadata(plane)

@@ -1,4 +1,4 @@
-"""A device's time in parts of a trace, and the gaps inside the runs of its modules."""
+"""Computes a device's time in parts of a trace, and the gaps inside the runs of its modules."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def stretch_time(
     shown: Sequence[int],
     runs: Sequence[tuple[Span, int | None]] = (),
 ) -> StretchTime:
-    """What a device did in these parts (seconds).
+    """A device's times in these parts of a trace, given in seconds.
 
-    `under_way` is when a run was, or part of one. `shown` are the operations whose charges are given, in order; `runs`
-    the whole runs, each with its program, where they are told.
+    `under_way`: the spans of runs, or parts of runs. `shown`: the operations whose charges are given, in order. `runs`:
+    the whole runs, each with its program, where they are known.
     """
     spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
     inside = list(_clipped(intervals, spans))
@@ -72,7 +72,7 @@ def _runs_inside(
 
 
 def gap_seconds(intervals: Sequence[Interval], runs: Iterable[Span]) -> float:
-    """Seconds in which a run was under way and no operation ran."""
+    """The seconds in which a run was under way and no operation ran."""
     busy = [(start, end) for start, end, _ in intervals]
     return (_length(joined([*busy, *runs])) - _length(joined(busy))) / PICOSECONDS
 
@@ -82,7 +82,7 @@ def _length(spans: Iterable[Span]) -> float:
 
 
 def _clipped(intervals: Iterable[Interval], spans: Sequence[Span]) -> Iterable[Interval]:
-    """The parts of intervals that lie in these spans, which are in order and apart."""
+    """The parts of intervals that lie in these spans, which are sorted and disjoint."""
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     for start, end, operation in intervals:
         for at in range(bisect_right(ends, start), bisect_left(starts, end)):

@@ -1,4 +1,4 @@
-"""One device while its plane is read: operations, their intervals, and what they amount to."""
+"""Collects a device's operations and their intervals while its plane is read, and computes its figures."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LONGEST: Final = 24 * 3600 * 10**12
 """A day: no operation lasts longer, so a longer one's times are corrupted."""
 
 LONGER: Final = 2
-"""Times the longest whole run that a trace may hold of one that its edge cuts: else they are no runs of one kind, as of
-different branches, and the trace is shorter than the long ones."""
+"""Largest ratio of the part of a run that the trace's edge cuts to the longest whole run. Beyond it they are runs of
+different kinds, such as of different branches, and the trace is shorter than the long ones."""
 
 ONLY_PARTS: Final = (
     "no whole run of it is in the trace, which is shorter than it, or begins or ends in the middle of it"
@@ -35,7 +35,7 @@ _COMMAND_BUFFERS = (
 
 @dataclass(slots=True)
 class Operation:
-    """An operation as it is met; its figures grow while the plane is read."""
+    """An operation of a device; its figures grow while the plane is read."""
 
     name: str
     instruction: str | None
@@ -49,7 +49,7 @@ class Operation:
 
 
 class Timeline:
-    """What one device did, in the making."""
+    """The activity of one device, filled while its plane is read."""
 
     def __init__(
         self, name: str, host: str, platform: Literal["gpu", "tpu", "cpu"], modules: ModuleIndex
@@ -58,17 +58,17 @@ class Timeline:
         self.operations: list[Operation] = []
         self.intervals: list[Interval] = []
         self.nested: dict[int, int] = {}
-        """Picoseconds of other events inside an operation's own, on the same line."""
+        """By operation, the picoseconds of other events inside its own on the same line."""
         self.runs: dict[int | None, set[object]] = {}
-        """What tells one run of a program from another, by program id."""
+        """The keys that tell runs of a program apart, by program id."""
         self.run_spans: list[tuple[int, int]] = []
-        """From the first operation of a run to the last one's end, picoseconds; empty where runs are not told."""
+        """Spans of runs from the first operation to the last one's end, in picoseconds; empty where unknown."""
         self.launches: list[tuple[int, int]] = []
-        """Where runs are not told: the short waits between two operations of one program, picoseconds."""
+        """The short waits between two operations of one program, in picoseconds, where runs are unknown."""
         self.run_programs: list[int | None] = []
-        """Whose run each of these is."""
+        """The program id of each run in `run_spans`."""
         self.run_is_whole: list[bool] = []
-        """Whether the trace holds all of it."""
+        """Whether the trace holds the whole of each run in `run_spans`."""
         self.capabilities: Mapping[str, Value] = {}
         self.wrong_times = 0
         self._modules = modules
@@ -84,7 +84,7 @@ class Timeline:
         kind: Kind | None = None,
         category: str | None = None,
     ) -> int:
-        """The index of an operation. A kind or category given holds where its module does not tell better."""
+        """The index of an operation, added if new. `kind` and `category` apply where its module does not give them."""
         key = (instruction, program_id, "" if instruction else name)
         index = self._indices.get(key)
         if index is None:
@@ -128,7 +128,7 @@ class Timeline:
         return self._modules.entry(program_id)
 
     def users(self) -> list[frozenset[int]]:
-        """By operation, those that begin only when it has ended: users of its result, and its own next execution."""
+        """For each operation, those that begin only after it: users of its result, and its own next execution."""
         found = []
         for index, operation in enumerate(self.operations):
             known = operation.instruction and self._modules.instruction(
@@ -181,7 +181,7 @@ class Timeline:
         )
 
     def _notes(self, counts: Sequence[int]) -> Iterator[str]:
-        """What whoever reads the trace has to know; `counts` are the executions of each operation."""
+        """Notes for the reader of the trace; `counts` are the executions of each operation."""
         if self.wrong_times:
             yield f"{self.wrong_times} events with impossible times were left out"
         buffers = sum(
@@ -199,7 +199,7 @@ class Timeline:
         totals: Sequence[int],
         fastest: Sequence[int],
     ) -> list[tuple[int, OperationTime]]:
-        """The largest first, each with its index."""
+        """The operations' times, each with its index, those with the largest charges first."""
         times = []
         runs = self._runs_by_program()
         for index, operation in enumerate(self.operations):
@@ -231,7 +231,7 @@ class Timeline:
     def _executions(
         self, operation: Operation, count: int, runs: Mapping[int | None, tuple[int | None, str]]
     ) -> int:
-        """Outside loops an instruction runs once in each run, however its kernels follow each other."""
+        """The number of executions; outside loops at most one per run, whatever the sequence of kernels suggests."""
         seen = operation.executions or count
         known, _ = runs.get(operation.program_id, (None, ""))
         return min(seen, known) if operation.in_entry and known else seen
@@ -264,7 +264,7 @@ class Timeline:
         return tuple(times)
 
     def _runs_by_program(self) -> dict[int | None, tuple[int | None, str]]:
-        """How often each program ran, and what that was counted from, or why it is not known."""
+        """By program, the number of runs and what it was counted from, or None and why it is unknown."""
         entry: dict[int | None, list[int]] = {}
         for operation in self.operations:
             executions = entry.setdefault(operation.program_id, [])

@@ -1,1 +1,1 @@
-"""The built-in plugins, one file or folder each; found by entry point, as a third party's are."""
+"""The built-in plugins, one file or folder each, which are found by entry point like those of third parties."""

@@ -1,4 +1,4 @@
-"""`opentelemetry-instrument python train.py`: attach to a script that says nothing of jaxobs."""
+"""Attaches jaxobs to a script that does not mention it, under `opentelemetry-instrument python train.py`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jaxobs.probe.import_hook import when_imported
 
 
 class JaxInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # OpenTelemetry exports it untyped
-    """Reaches every Python child process of the script, so it waits for JAX, and else does nothing."""
+    """Attaches jaxobs when JAX is imported. OpenTelemetry loads it in every Python child process, most without JAX."""
 
     _wanted = True
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """OpenTelemetry loads this only where such a JAX is installed; it does not import it."""
+        """The requirement for OpenTelemetry to load this class; JAX is not imported to check it."""
         return ("jax >= 0.6",)
 
     def _instrument(self, **_: Any) -> None:

@@ -1,8 +1,8 @@
-"""Events as JSON lines, for those who want to read or query the run afterwards.
+"""Exporter `jsonl`: writes events as JSON lines, for reading or querying a run afterwards.
 
 The file of a job on a host is `<host>-<pid>-<start>.jsonl` in the directory `jsonl_directory`. It begins with
-a `Header` line; each batch is one write of whole lines, so what was written can be read line by line after a
-kill (only a line without its end may then be cut). A full file is renamed to `….jsonl.1`, replacing an older.
+a `Header` line. Each batch is one write of whole lines, so the file can be read line by line after a kill (which may
+leave an incomplete last line). A full file is renamed to `….jsonl.1`, replacing an older one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""A link that somebody planted under the file's name is not followed, and a FIFO is not waited for."""
+"""Flags that open the file without following a link that somebody planted under its name or waiting for a FIFO."""
 
 MAXIMUM_BYTES = 256 * 2**20
-"""Of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
+"""Largest size of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
 
 INSTANTS = frozenset({"time", "start", "end", "last_success"})
 DURATIONS = frozenset({"gap", "input_wait", "dispatch", "nested", "checkpoint", "exclusive", "cost"})
-"""Fields in nanoseconds; written in seconds, as all else is. `StepCompleted.uncertainty` is one too."""
+"""Fields in nanoseconds, which are written in seconds; `StepCompleted.uncertainty` is one too."""
 
 PAIRS = frozenset({"attributes", "memory"})
-"""Fields that hold (name, value) pairs; written as objects."""
+"""Fields that hold (name, value) pairs, which are written as objects."""
 
 
 def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[str, Any]:
@@ -69,12 +69,12 @@ def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[st
 
 
 def as_line(record: Mapping[str, Any]) -> bytes:
-    """Strict JSON in ASCII, so that no character in it but the last ends a line for any reader."""
+    """A record as one line of strict JSON in ASCII, so that no reader sees the end of a line within it."""
     return json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 class JsonLinesExporter(Exporter):
-    """Writes nothing unless the setting `jsonl_directory` is given. Raises OSError where it cannot write."""
+    """Writes events if the setting `jsonl_directory` is given. Raises OSError where it cannot write."""
 
     def __init__(self, maximum_bytes: int = MAXIMUM_BYTES) -> None:
         self._maximum_bytes = maximum_bytes
@@ -102,11 +102,11 @@ class JsonLinesExporter(Exporter):
                 records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
                 self._append(b"".join(map(as_line, records)), agent)
             except BaseException:
-                self._dropped += len(batch.events)  # in one write, which is taken back where it falls short
+                self._dropped += len(batch.events)  # all of them: a write that falls short is undone
                 raise
 
     def delivery(self) -> Delivery:
-        """Events that could not be written are lost."""
+        """The state of delivery: events that could not be written are lost."""
         return Delivery(dropped=self._dropped)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
@@ -114,7 +114,7 @@ class JsonLinesExporter(Exporter):
         self._close()
 
     def _append(self, lines: bytes, agent: Agent) -> None:
-        """One write, after a header where the file has none of this resource yet."""
+        """Append the lines in one write, after a header where the file has none for the present resource."""
         file = self._open() if self._file is None else self._file
         size = os.fstat(file).st_size
         if size and size + len(lines) > self._maximum_bytes:
@@ -148,12 +148,12 @@ def _refused(reason: str | None) -> str:
 
 
 def _write_whole(file: int, lines: bytes, size: int) -> None:
-    """One write. Where it falls short (a full disk), it is taken back: the file keeps whole lines."""
+    """Write all lines at once, or undo a write that falls short (a full disk), so that the file has whole lines."""
     written = 0
     try:
         written = os.write(file, lines)
         if written < len(lines):
-            written += os.write(file, lines[written:])  # raises, and so tells why the first fell short
+            written += os.write(file, lines[written:])  # raises the error for which the first fell short
     finally:
         if written < len(lines):
             os.ftruncate(file, size)
@@ -196,7 +196,7 @@ def _labels(event: Measured, catalogue: Catalogue) -> dict[str, str] | list[Any]
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN or infinity, so these are text; nor has Unicode text lone surrogates."""
+    """A value in JSON's types: NaN and infinity become text, and lone surrogates are replaced."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, float) and not math.isfinite(value):

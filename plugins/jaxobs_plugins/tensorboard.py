@@ -1,4 +1,4 @@
-"""The figures of the run as scalars for TensorBoard, beside the curves that the script writes there itself."""
+"""Exporter `tensorboard`: writes the figures of the run as scalars, beside the curves that the script itself writes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WRITER: Final = "tensorboardX"
 NOT_INSTALLED: Final = "tensorboardX is not installed: run `pip install jaxobs[tensorboard]`"
 
 SECONDS: Final = 10.0
-"""Between two points of a curve: a day has 8 640, and TensorBoard shows a thousand of them by default
+"""Seconds between two points of a curve, 8 640 a day, of which TensorBoard shows a thousand by default
 (`--samples_per_plugin`, https://github.com/tensorflow/tensorboard#faq)."""
 
 
 class TensorBoardExporter(Exporter):
-    """Writes nothing unless the setting `tensorboard_directory` is given. Raises where tensorboardX is not installed."""
+    """Writes curves if the setting `tensorboard_directory` is given. Raises where tensorboardX is not installed."""
 
     takes_events = False
 
@@ -35,7 +35,7 @@ class TensorBoardExporter(Exporter):
         self._due = 0.0
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        """Whether the writer is there, and the directory can be written to."""
+        """Check whether tensorboardX is installed and the directory can be written to."""
         directory = settings.get("tensorboard_directory")
         if directory is None:
             return
@@ -47,7 +47,7 @@ class TensorBoardExporter(Exporter):
             yield Remark(f"curves for TensorBoard would be written to {directory}")
 
     def start(self, agent: Agent) -> None:
-        """Note that there is something to write; the file is made with the first values."""
+        """Check that tensorboardX is installed; the file is made with the first values."""
         self.takes_batches = bool(agent.settings.get("tensorboard_directory"))
         if self.takes_batches:
             if find_spec(WRITER) is None:
@@ -55,7 +55,7 @@ class TensorBoardExporter(Exporter):
             self._agent = agent
 
     def export(self, batch: Batch) -> None:
-        """A point of each curve, every few seconds."""
+        """Write a point of each curve, every few seconds."""
         self._newest = batch.snapshot
         if self._agent is not None and monotonic() >= self._due:
             self._due = monotonic() + SECONDS

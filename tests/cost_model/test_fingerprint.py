@@ -100,3 +100,18 @@ def test_tuning_results_do_not_count(text_cost):
     scaled = text_cost(text.replace("SELECTED", "7").replace("ALPHA", "2"))
     assert first.fingerprint == tuned.fingerprint
     assert first.fingerprint != scaled.fingerprint
+
+
+def test_of_two_keys_called_algorithm_the_tuned_one_does_not_count_and_that_of_the_precision_does(text_cost):
+    text = """ENTRY e {
+      a = bf16[4,8]{1,0} parameter(0)
+      b = bf16[8,16]{1,0} parameter(1)
+      ROOT c = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cudnn$convForward",
+        backend_config={"config":{"algorithm":TUNED,"precision_config":{"algorithm":"PRECISE"}}}
+    }"""
+    knobs = '{"algo_id":"28","tuning_knobs":{"2":"%d"},"is_cudnn_frontend":true}'
+    first = text_cost(text.replace("TUNED", knobs % 1).replace("PRECISE", "ALG_UNSET"))
+    tuned = text_cost(text.replace("TUNED", knobs % 3).replace("PRECISE", "ALG_UNSET"))
+    other = text_cost(text.replace("TUNED", knobs % 1).replace("PRECISE", "ALG_DOT_BF16_BF16_F32_X3"))
+    assert first.fingerprint == tuned.fingerprint
+    assert first.fingerprint != other.fingerprint

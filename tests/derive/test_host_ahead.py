@@ -97,20 +97,25 @@ def test_what_the_device_does_comes_before_a_save_that_waits_for_it() -> None:
 def test_no_device_time_is_lost_or_made_from_slice_to_slice(
     slices: list[tuple[int, float]], per_run: float
 ) -> None:
-    """Steps dispatched in one slice may run in the next one. What is still owed is bounded."""
+    """Steps dispatched in one slice may run in the next one. What is still unattributed is bounded."""
     dispatching = profile(steps=30, seconds=0.04, runs=8, per_run=per_run, calls=30)
-    owed: dict[str, float] = {}
+    unattributed: dict[str, float] = {}
     charged = 0.0
     for steps, wall in slices:
         found = components_of(
-            Slice(at(2), wall, steps), no_executable, dispatching, all_watched=False, ahead=True, owed=owed
+            Slice(at(2), wall, steps),
+            no_executable,
+            dispatching,
+            all_watched=False,
+            ahead=True,
+            unattributed=unattributed,
         )
-        owed = dict(found.owed)
+        unattributed = dict(found.unattributed)
         charged += found.components["compute"]
         assert math.isclose(sum(found.components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
         if steps:
-            assert sum(owed.values()) <= IN_FLIGHT * per_run * (1 + 1e-9)
-    assert charged + sum(owed.values()) <= per_run * sum(steps for steps, _ in slices) * (1 + 1e-9)
+            assert sum(unattributed.values()) <= IN_FLIGHT * per_run * (1 + 1e-9)
+    assert charged + sum(unattributed.values()) <= per_run * sum(steps for steps, _ in slices) * (1 + 1e-9)
 
 
 def test_device_time_of_watched_runs_is_charged_when_the_device_has_had_the_time() -> None:

@@ -6,15 +6,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxobs.derive.loops.loops import MOST_LOOPS
 from jaxobs.derive.metrics.selection import Largest, Selection
-from jaxobs.model.events import Compilation, CompilePhaseEnded, Measured, Recorded, SourceReported
+from jaxobs.model.events import (
+    UNMARKED,
+    Compilation,
+    CompilePhaseEnded,
+    FunctionWatched,
+    Measured,
+    Recorded,
+    SourceReported,
+    StepRows,
+)  # fmt: skip
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.vocabulary.labels import OTHER
-from tests.derive.made_up import applied, at, check, compiled, counters, families, new_fold, parsed, step
+from tests.derive.made_up import (
+    applied,
+    at,
+    check,
+    compiled,
+    counters,
+    created,
+    families,
+    new_fold,
+    parsed,
+    step,
+)
 
 
 def compilation(function: str, number: int) -> Compilation:
     return Compilation(function, number, 1, at(1), (), "off", None, (), None)
+
+
+def calls(run: int, count: int, first: int, start: float) -> StepRows:
+    """Calls of one watched function outside marked steps, five a second."""
+    rows: StepRows = []
+    for number in range(count):
+        began = at(start + number / 5)
+        rows += [UNMARKED, first + number, began, began + 1_000, 0, 0, 1_000, None, None, 1, run]
+    return rows
 
 
 def series_count(snapshot: Snapshot) -> int:
@@ -173,3 +203,31 @@ def test_looking_at_what_changed_alone_chooses_and_lists_as_looking_at_all(
         assert [weights[key] for key in listed] == sorted(weights.values(), reverse=True)[:limit]
         everyone, some = whole.choose(weights), quick.choose(weights, changed)
         assert sorted(weights[key] for key in everyone) == sorted(weights[key] for key in some)
+
+
+def test_a_loop_that_is_found_when_there_are_too_many_is_refused_and_its_calls_are_counted() -> None:
+    fold = new_fold()
+    for number in range(MOST_LOOPS):
+        fold.apply(Recorded(f"run {number}", "loss", 1.0, at(1)))
+    applied(fold, [FunctionWatched(-1, "train", "", at(1)), created(1, "train")])
+    fold.apply_steps(calls(1, 20, first=1, start=2.0))
+    fold.snapshot(at(6))
+    fold.end(at(8), by_itself=True)
+    document = fold.snapshot(at(9)).to_dict()
+    assert len(document["loops"]) == MOST_LOOPS
+    assert [(one["function"], one["runs"]) for one in document["executables"]] == [("train", 20)]
+    assert any(
+        f"train: more than {MOST_LOOPS} loops" in reason for reason in document["agent"]["refused_reasons"]
+    )
+
+
+def test_a_recorded_value_that_is_refused_does_not_keep_later_ones_out() -> None:
+    fold = new_fold()
+    for number in range(300):  # more names than a loop takes, before any loop is there
+        fold.apply(Recorded("", f"value{number}", 1.0, at(1)))
+    fold.apply(step(1, 1, 2))
+    fold.apply(Recorded("train", "loss", 2.0, at(2)))
+    fold.apply(Recorded("train", "value1", 3.0, at(3)))
+    fold.end(at(4), by_itself=True)
+    recorded = fold.snapshot(at(5)).to_dict()["loops"]["train"]["recorded"]
+    assert recorded["value1"] == 3.0

@@ -35,7 +35,7 @@ from tests.derive.made_up import (
     run_seconds,
     sound_events,
     step,
-)
+)  # fmt: skip
 
 ORDINARY = 100  # steps of a tenth of a second before something happens
 

@@ -25,7 +25,7 @@ from tests.derive.made_up import (
     module,
     new_fold,
     step,
-)
+)  # fmt: skip
 
 
 def completed(number: int, seconds: float, loop: str = "train") -> StepCompleted:

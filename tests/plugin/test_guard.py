@@ -198,6 +198,20 @@ def test_the_time_spent_in_a_plugin_is_measured_from_outside_also_when_it_fails(
     assert 0.04 <= guard.report().seconds < 1.0
 
 
+def test_a_call_that_hangs_is_seen_although_calls_on_other_threads_end(guard: Guard) -> None:
+    over = threading.Event()
+    hanging = threading.Thread(target=guard.call, args=(over.wait,))
+    hanging.start()
+    while not guard.waiting_seconds():
+        time.sleep(0.001)
+    guard.call(lambda: None)
+    time.sleep(0.02)
+    assert guard.report(0.01).reason.startswith("no answer")
+    over.set()
+    hanging.join()
+    assert guard.waiting_seconds() == 0.0
+
+
 def test_a_plugin_that_switches_itself_off_stays_off_and_says_why_once(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,15 +104,25 @@ def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
 
 def observed(index, run="first", problem=None, **parts):
     process = {**document()["process"], "process_index": index, "run": run}
-    return Observed(
-        f"node1:{9464 + index}", document(process=process, loops={"train": loop(**parts)}), problem
-    )
+    loops = {"train": {**loop(**parts), "profile": {"windows": 1}}}
+    return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
 
 
 def test_the_one_that_waits_least_lags_and_no_other():
     ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
     ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
     assert [row["lags"] for row in rank_rows(ranks)] == [False, False, False, True]
+
+
+def test_a_rank_whose_communication_is_not_known_yet_does_not_lag_for_that():
+    """Before its first profiler window a loop has no time for communication, which is not known to be none."""
+    ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
+    ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
+    ranks[3].document["loops"]["train"]["profile"] = None
+    rows = rank_rows(ranks)
+    assert not any(row["lags"] for row in rows)
+    [waits] = [column for column in columns(rows) if column.title == "waits"]
+    assert [waits.show(row) for row in rows] == ["90 %", "90 %", "90 %", None]
 
 
 def test_ranks_that_are_alike_do_not_lag():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import sys
 import threading
@@ -124,6 +125,7 @@ def test_tls_with_an_authority_of_ones_own(serve: Callable, certificates: Any, t
     ("status", "body", "says"),
     [
         (404, b"", "no metrics server of jaxobs: it answers 404"),
+        (200, b"[" * 100_000, "its /snapshot is something else"),
         (200, b"<html>", "its /snapshot is something else"),
         (200, b'{"version": 1}', "its /snapshot is something else"),
         (200, b'{"version": 2, "snapshot": {}}', "of version 2, and this jaxobs reads version 1"),
@@ -144,6 +146,34 @@ def test_the_token_is_not_taken_to_where_a_server_sends_one(serve: Callable, tmp
     with answering(302, b"", {"Location": address + "snapshot"}) as redirecting:
         line = failed(jaxobs("top", redirecting, "--token-file", "token", folder=tmp_path))
     assert "answers 302" in line
+
+
+@pytest.mark.parametrize("stranger", ["http://127.0.0.2:{port}/", "no address", 7])
+def test_the_token_goes_to_no_other_host_that_a_server_names(stranger: Any, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers.get("Authorization", ""))
+            self.send_error(404)
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    (tmp_path / "token").write_text(SECRET)
+    elsewhere = http.server.ThreadingHTTPServer(("127.0.0.2", 0), Stranger)
+    threading.Thread(target=elsewhere.serve_forever).start()
+    try:
+        named = stranger.format(port=elsewhere.server_port) if isinstance(stranger, str) else stranger
+        answer = {"version": 1, "unix_seconds": 1.0, "snapshot": document(), "ranks": [{"address": named}]}
+        with answering(200, json.dumps(answer).encode()) as address:
+            answered = jaxobs("top", "--once", address, "--token-file", "token", folder=tmp_path)
+            assert (answered.status, answered.stderr, asked) == (0, "", [])
+            jaxobs("top", "--once", address, folder=tmp_path)
+        assert set(asked) == ({""} if named != stranger else set())  # without a token it is asked
+    finally:
+        elsewhere.shutdown()
+        elsewhere.server_close()
 
 
 @pytest.mark.parametrize(

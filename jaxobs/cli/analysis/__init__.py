@@ -1,1 +1,1 @@
-"""What `jaxobs analyze` shows of a trace: joining times with costs and peaks, as tables and as a page."""
+"""The report of `jaxobs analyze`: joins a trace's times with costs and peaks, and shows them as tables or a page."""

@@ -1,4 +1,4 @@
-"""What is shown of devices, modules, scopes and operations, on the page and in the terminal."""
+"""The columns of devices, modules, scopes and operations, on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KEPT_FOLDERS: Final = 2
 
 
 def bound_of(row: Row) -> str:
-    """What limits an operation; `cache_resident` where device memory would, and was not waited for."""
+    """The bound of an operation; `cache_resident` where it would be memory, but the data was in cache."""
     return "cache_resident" if row["bound"] == "cache_resident" else str(row["label"])
 
 
 def where(row: Row) -> str:
-    """The source line with the last folders of its path, else the named scope."""
+    """The source line with the last folders of its path, or else the named scope."""
     path = re.split(r"[\\/]", row["source"])
     return "/".join(path[-_KEPT_FOLDERS:]) if row["source"] else str(row["scope"])
 

@@ -37,7 +37,7 @@ body { background: var(--surface); color: var(--ink); font: 15px/1.5 system-ui, 
 
 
 def _operation(row: Row) -> Element:
-    """Below its name its module, its source line, and why a figure is absent: too wide for columns of their own."""
+    """A cell with the name, and below it the module, source line and reason, which are too wide for columns."""
     particulars = "; ".join(words for words in (row["module"], where(row), row["reason"]) if words)
     return tag("div", row["name"], tag("div", tag("small", particulars)) if particulars else None)
 
@@ -46,7 +46,7 @@ _OPERATIONS: Final = (Column("operation", _operation), text("what", "category"),
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """A report as an HTML document."""
     title = f"Roofline of {report.source}"
     head = tag(
         "head",

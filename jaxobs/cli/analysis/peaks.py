@@ -1,4 +1,4 @@
-"""Peaks of a device that made a trace: settings, the datasheet of its kind, then what the trace itself says."""
+"""Looks up the peaks of a device that made a trace: settings, the datasheet of its kind, then the trace itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAID: Final = "the profiler, from the device"
 
 
 def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | None) -> Peaks:
-    """The device that made the trace need not be here: a calibration counts only where the trace is of this host."""
+    """The peaks of the device that made a trace. A calibration counts only if the trace was made on this host."""
     kind = device.kind or f"unknown {device.platform.upper()}"
     if device.host == socket.gethostname():
         found = known_peaks(kind, device.platform, jaxlib, settings)

@@ -1,12 +1,12 @@
-"""A trace joined with costs and peaks, as plain data: per device, module, operation and named scope.
+"""Joins a trace with costs and peaks to plain data: per device, module, operation and named scope.
 
 Times of an operation are summed over the devices that ran it; its cost is that of its executions there, so that a loop
-whose repetitions the compiler did not know is counted as often as it was seen to run. An absent value is None, and
+whose trip count the compiler did not know is counted as often as it was seen to run. An absent value is None, and
 `reason` says why.
 
-Where operations run side by side each moment is divided equally between them: `seconds` are these parts, which add up to
-the busy time, and `share`, the achieved rates and `efficiency` are of them. `self_seconds` are those of an operation as
-if it had run alone.
+Where operations run in parallel each moment is divided equally between them: `seconds` are these parts, which add up to
+the busy time, and `share`, the achieved rates and `efficiency` are computed from them. `self_seconds` are the times of
+an operation as if it had run alone.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from jaxobs.roofline_model.utilization import model_flops_utilization
 
 @dataclass(slots=True)
 class Report:
-    """All that `jaxobs analyze` shows."""
+    """The report that `jaxobs analyze` shows."""
 
     source: str
     document: dict[str, Any]
     """Plain data, ready for JSON."""
     roofs: list[Roof]
-    """Those that some operation stands under."""
+    """The rooflines below which some operation lies."""
 
 
 def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks]) -> Report:
@@ -70,7 +70,7 @@ def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peak
 
 
 def _modules_of(trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
-    """Costs of a trace's own modules, each decoded once."""
+    """A function that returns the cost of a trace's module, or why it is unknown; decodes each module once."""
     known: dict[bytes, ModuleCost | str] = {}
 
     def find(host: str, program_id: int | None) -> ModuleCost | str:

@@ -1,4 +1,4 @@
-"""A report for the terminal."""
+"""Writes a report for the terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jaxobs.report.units import percent
 _LEAST_NAME = 12
 _GAP = 2  # columns between two cells
 _NAMES = 3
-"""Operations that a note names."""
+"""Most operations that a note names."""
 
 LEAST_OVERLAP = 1.01
-"""Own times over busy time, from which on the overlap is worth a note: less is in no digit that is shown."""
+"""Ratio of the operations' own times to the busy time above which a note mentions the overlap: less is not visible."""
 
 
 def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool) -> str:
-    """Devices, modules and the `top` operations by time, and what could not be told."""
+    """The text of a report: devices, modules, the `top` operations by time, and notes."""
     parts: list[TextTable | str] = [_devices(document), ""]
     if document["modules"]:
         parts += [_table(MODULES, document["modules"], {"FLOP/s", "B/s", "FLOP/B"}), ""]
@@ -38,7 +38,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
 
 
 def notes_of(document: Mapping[str, Any]) -> list[str]:
-    """What could not be seen, was left out, or is missing, each once."""
+    """Notes on what could not be seen, was left out, or is missing, each once."""
     notes = [note for host in document["hosts"] for note in host["notes"]]
     for device in document["devices"]:
         notes += [f"{device['name']}: {note}" for note in device["notes"]]
@@ -76,7 +76,7 @@ def _devices(document: Mapping[str, Any]) -> TextTable:
 
 
 def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
-    """Figures are shown whole; what gives way is the names, the source's more than the operation's."""
+    """The table of operations. Figures are shown in full; names are shortened to fit, sources more than operations."""
     columns = (text("operation", "name"), *OPERATION_FIGURES, Column("source", where, text=True))
     table = _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
     widest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
@@ -88,7 +88,7 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:
-    """`left_out`: titles of columns that only the page has room for."""
+    """A table of rows; `left_out` are the titles of columns for which only the page has room."""
     shown = [column for column in columns if column.title not in left_out]
     left = [column.title for column in shown if column.text]
     table = TextTable([column.title for column in shown], left=left)

@@ -1,1 +1,1 @@
-"""What `jaxobs check` looks at. Functions return plain data; what needs attention is under `problems`."""
+"""The checks of `jaxobs check`. Functions return plain data; what needs attention is under `problems`."""

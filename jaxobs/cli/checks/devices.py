@@ -1,4 +1,4 @@
-"""JAX, its devices and their peaks; and the hardware that is here without JAX using it."""
+"""Checks JAX, its devices and their peaks, and finds hardware that JAX does not use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from jaxobs.plugin.discovery import Found
 from jaxobs.plugin.files import why_not_writable
 
 START_SECONDS = 120.0
-"""The start of a backend on a host with many devices takes tens of seconds; one that takes longer hangs."""
+"""Seconds after which the start of a backend is taken to hang; on a host with many devices it takes tens of seconds."""
 
 AMD_DRIVER = Path("/dev/kfd")
-"""The device file of AMD's compute driver, there whatever user-space software is installed."""
+"""The device file of AMD's compute driver, which exists whatever user-space software is installed."""
 
 
 def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
-    """JAX's versions, platform and devices, asked in a process of its own; or the `error`."""
+    """JAX's versions, platform and devices, read in a separate process; or the `error`."""
     nothing: dict[str, Any] = {"jax": None, "jaxlib": None, "platform": None, "devices": []}
     # Without this JAX would take most of a GPU's memory, which a job that runs there now may need.
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
@@ -79,7 +79,7 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
 
 
 def _where_peaks_are_kept(settings: Settings) -> tuple[Path | None, str | None]:
-    """The directory of calibrated peaks, and what is to be done where none could be kept there."""
+    """The directory of calibrated peaks, and what to do if none can be stored there."""
     try:
         directory = cache_directory(settings.cache_directory)
     except NoHomeError as error:
@@ -92,7 +92,7 @@ def _where_peaks_are_kept(settings: Settings) -> tuple[Path | None, str | None]:
 
 
 def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
-    """Accelerators of this host by vendor: what collectors say in `devices_present()`, and AMD's driver."""
+    """The accelerators of this host by vendor, from collectors' `devices_present()` and AMD's driver."""
     present: dict[str, list[str]] = {}
     for found in plugins:
         plugin = found.plugin
@@ -125,7 +125,7 @@ def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, A
 
 
 def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Each peak of one device (`Peaks.to_dict()`): what, value, unit, and where it came from."""
+    """The rows of one device's peaks (`Peaks.to_dict()`): name, value, unit and source."""
     # Integer work is no FLOP.
     rows = [
         (f"{dtype} matrix", "OP/s" if "int" in dtype else "FLOP/s", peak)
@@ -142,7 +142,7 @@ def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def peak_notes(peaks: Mapping[str, Any]) -> list[str]:
-    """In which type float32 products run; and why there are no peaks, where there are none."""
+    """Lines on the types in which float32 products run, and on why peaks are absent."""
     notes = [
         f"  float32 products at `{precision}` precision run in {runs['type']}"
         + (f", {runs['passes']} passes" if runs["passes"] > 1 else "")

@@ -1,4 +1,4 @@
-"""What the plugins themselves have found: each checks its own needs."""
+"""Collects the remarks of plugins, which check their own needs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]
 def unknown_settings(
     plugins: Iterable[Found], environment: Mapping[str, str], settings: Collection[str]
 ) -> list[str]:
-    """A line for each variable that begins with a plugin's name and means nothing; `settings` are jaxobs's own."""
+    """A line for each variable with a plugin's prefix that is no setting; `settings` are jaxobs's own."""
     own = [(found.name, found.plugin.settings) for found in plugins if found.has_own_variables]
     return unknown_variables(own, environment, settings)
 
 
 def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What needs attention in plugins described with their `remarks`, under the plugin's name."""
+    """The problems of plugins described with their `remarks`, each after the plugin's name."""
     problems = []
     for plugin in plugins:
         problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []

@@ -1,4 +1,4 @@
-"""Settings: each value and where it came from, the OpenTelemetry variables beside them, and unknown ones."""
+"""Checks settings: each value with its origin, the OpenTelemetry variables, and unknown variables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def directory_problems(settings: Settings) -> list[str]:
-    """Where reports of what the core itself writes could not be kept."""
+    """A sentence if the directory of out-of-memory reports cannot be written to; else nothing."""
     directory = settings.out_of_memory_directory or Path(tempfile.gettempdir())
     reason = why_not_writable(directory) if settings.out_of_memory_reports else None
     if reason is None:
@@ -49,7 +49,7 @@ def directory_problems(settings: Settings) -> list[str]:
 
 
 def mask(name: str, value: Any) -> Any:
-    """A secret's value hidden, and the credentials in a URL; anything else as it is."""
+    """The value with a secret, or the credentials in a URL, replaced by MASK."""
     if not isinstance(value, str):
         return value
     if name in SECRETS or _SECRET_NAME.search(name):

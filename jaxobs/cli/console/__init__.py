@@ -1,1 +1,1 @@
-"""What commands read and write alike: options, paths of records, tables, and the terminal."""
+"""Input and output that commands share: options, paths of records, tables, and the terminal."""

@@ -1,4 +1,4 @@
-"""The result of `jaxobs calibrate` as tables, each rate beside the datasheet's where the device has one."""
+"""Writes the result of `jaxobs calibrate` as tables, each rate beside the datasheet's where there is one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxobs.report.units import ABSENT, amount, byte_size, duration, rough_perce
 
 
 def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
-    """What was measured, as lines and tables."""
+    """A calibration as lines and tables."""
     peaks = peaks_for(calibration.device_kind, calibration.platform)
     yield (
         f"{calibration.device_kind} on {calibration.processor}, {calibration.cores} cores, "

@@ -1,4 +1,4 @@
-"""Settings as command-line options: `--name value` for each field, `--name`/`--no-name` for a boolean."""
+"""Reads settings from command-line options: `--name value` for each field, `--name`/`--no-name` for a boolean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxobs.config import PREFIX, Settings
 
 
 def option_names() -> list[str]:
-    """Every option, in the order of the settings."""
+    """The names of all options, in the order of the settings."""
     names = []
     for name, field in Settings.model_fields.items():
         option = "--" + name.replace("_", "-")
@@ -21,7 +21,7 @@ def option_names() -> list[str]:
 
 
 def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
-    """The setting that the first argument names, its value, and the arguments that are left.
+    """The setting that the first argument names, its value, and the remaining arguments.
 
     Raises UsageError for an option that does not exist, has no value, or one that is not the JSON it must be.
     """
@@ -51,7 +51,7 @@ def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
 
 
 def options_help() -> str:
-    """One entry a setting: option, what it is, its default and its environment variable."""
+    """The help text: one entry for each setting with its option, description, default and environment variable."""
     lines = []
     for name, field in Settings.model_fields.items():
         boolean = field.annotation is bool

@@ -1,4 +1,4 @@
-"""The options of commands: wrong ones are answered in one line, as everywhere."""
+"""Parses the options of commands, and reports wrong ones in one line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ LEAST_SECONDS = 1.0
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError where argparse would end the process."""
+    """An argument parser that raises UsageError where argparse would end the process."""
 
     def __init__(self, command: str, description: str | None, epilog: str | None = None) -> None:
         super().__init__(prog=f"jaxobs {command}", description=description, epilog=epilog)
 
     def error(self, message: str) -> NoReturn:
-        """One line, with where to read more."""
+        """Raise a UsageError of one line that points to the help."""
         raise UsageError(f"{message}; `{self.prog} --help` tells more")
 
     def options(self, arguments: list[str]) -> argparse.Namespace:
-        """What the command was given, options and arguments in any order."""
+        """Parse the command's options and arguments, which may be in any order."""
         options, unknown = self.parse_known_intermixed_args(arguments)
         if unknown and unknown[0].startswith("-"):
             self.error(f"unknown option {unknown[0]}{suggestion(unknown[0], [*self._option_string_actions])}")

@@ -1,4 +1,4 @@
-"""Finding and reading the record that a path of the command line means."""
+"""Finds and reads the record of a run that a path of the command line names."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from jaxobs.plugin.files import open_regular
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
 
 LARGEST_READ = 64 * LARGEST_BYTES
-"""A file that is larger is no record, and not read into memory."""
+"""Largest file that is read into memory; a larger one is no record."""
 
 TOGETHER_SECONDS = 5.0
-"""Launchers start the ranks of a job within less; a process takes about as long to import JAX before it trains at all."""
+"""Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
+import JAX before it trains at all."""
 
 
 def read_record(path: str) -> Record:
-    """The record in a file; of a directory that of the lowest rank of its newest run. Raises UsageError."""
+    """The record in a file, or that of the lowest rank of the newest run in a directory. Raises UsageError."""
     given = Path(path)
     if not given.is_dir():
         return _read(given)
@@ -32,7 +33,7 @@ def read_record(path: str) -> Record:
         )
     newest = max(found, key=_began)
     run = [record for record in found if _run(record) == _run(newest)]
-    # Ranks of one run begin within seconds of each other; of an earlier attempt of the same name more lie between.
+    # Ranks of one run begin within seconds of each other; an earlier attempt of the same name began well before.
     together = [record for record in run if _began(newest) - _began(record) <= TOGETHER_SECONDS]
     return min(together, key=lambda record: (_rank(record), -_began(record)))
 

@@ -1,4 +1,4 @@
-"""What the terminal is like that a command writes to."""
+"""Finds the width of a command's terminal, and whether it shows styles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxobs.report.text_table import PLAIN_WIDTH
 
 
 def terminal_width(stream: IO[str] | None) -> int:
-    """Columns of the terminal behind a stream, at least 60; PLAIN_WIDTH where it is none, or closed."""
+    """The columns of a stream's terminal, at least 60; PLAIN_WIDTH where the stream is no terminal, or closed."""
     try:
         return PLAIN_WIDTH if stream is None else max(60, os.get_terminal_size(stream.fileno()).columns)
     except (OSError, ValueError):
@@ -17,7 +17,7 @@ def terminal_width(stream: IO[str] | None) -> int:
 
 
 def is_styled(stream: IO[str] | None) -> bool:
-    """Whether to write bold and colour: to a terminal that knows them, unless `NO_COLOR` is set (https://no-color.org)."""
+    """Whether to write bold and colour: to a capable terminal, unless `NO_COLOR` is set (https://no-color.org)."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:

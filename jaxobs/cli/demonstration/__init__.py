@@ -1,1 +1,1 @@
-"""What `jaxobs demo` trains, and how: it uses jaxobs as any training script would, through its public names alone."""
+"""The training of `jaxobs demo`, which uses jaxobs as any training script would, only through its public names."""

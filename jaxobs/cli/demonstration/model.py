@@ -1,7 +1,7 @@
-"""A decoder-only transformer in plain JAX: bytes in, the next byte's odds out.
+"""A decoder-only transformer in plain JAX, which predicts the next byte from bytes.
 
 Layers are scanned, so that XLA compiles one of them whatever their number, and each is rematerialised in the backward
-pass: the FLOPs done twice for it are what separates HFU from MFU.
+pass: the FLOPs that this repeats are the difference between HFU and MFU.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Size:
     layers: int
     heads: int
     length: int
-    """Bytes of context."""
+    """The number of bytes of context."""
     examples: int
     learning_rate: float
     dtype: str
 
     @property
     def tokens(self) -> int:
-        """Tokens of one step."""
+        """The number of tokens in one step."""
         return self.examples * self.length
 
 
@@ -45,12 +45,12 @@ SIZES = {
         width=768, layers=12, heads=12, length=512, examples=16, learning_rate=6e-4, dtype="bfloat16"
     ),
 }
-"""By JAX's default backend. On a CPU a step does 6.6 GFLOP, some 0.1 s on two cores; on a GPU 5 TFLOP in 4 GB of memory,
-some 20 ms on the largest of today."""
+"""Sizes by JAX's default backend. On a CPU a step does 6.6 GFLOP, some 0.1 s on two cores; on a GPU 5 TFLOP in 4 GB of
+memory, some 20 ms on the largest of today."""
 
 
 def default_size() -> Size:
-    """The size for JAX's default backend, which is made if it is not there yet; what is no CPU counts as a GPU."""
+    """The size for JAX's default backend, which is made if necessary; all but a CPU count as a GPU."""
     return SIZES["cpu" if jax.default_backend() == "cpu" else "gpu"]
 
 
@@ -69,7 +69,7 @@ def initial_parameters(key: jax.Array, size: Size) -> Parameters:
         "feed_forward_out": (layers, 4 * width, width),
     }
     ends = list(accumulate(math.prod(shape) for shape in shapes.values()))
-    # One draw for all: each draw takes XLA about as long to compile as this one.
+    # One draw for all parameters, because XLA takes about as long to compile each draw as this one.
     drawn = jnp.split(0.02 * jax.random.normal(key, (ends[-1],), jnp.float32), ends[:-1])
     arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), drawn, strict=True)}
     outer = {name: arrays.pop(name) for name in ("tokens", "positions")}
@@ -81,14 +81,14 @@ def initial_parameters(key: jax.Array, size: Size) -> Parameters:
 
 
 def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
-    """The mean cross entropy of each next byte, nats, of int32[examples, length + 1]."""
+    """The mean cross entropy of each next byte, in nats, for `tokens` int32[examples, length + 1]."""
     odds = jax.nn.log_softmax(logits(parameters, tokens[:, :-1], size))
     right = jnp.take_along_axis(odds, tokens[:, 1:, None], axis=-1)
     return -jnp.mean(right)
 
 
 def logits(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
-    """The odds of each next byte, unnormalised: float32[examples, length, VOCABULARY].
+    """The logits of each next byte: float32[examples, length, VOCABULARY].
 
     Args:
         parameters: As `initial_parameters` makes them.

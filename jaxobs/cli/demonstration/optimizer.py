@@ -1,4 +1,4 @@
-"""AdamW (Loshchilov and Hutter 2019) with a warm-up and a bound on the gradient, in plain JAX."""
+"""AdamW (Loshchilov and Hutter 2019) with warm-up and gradient clipping, in plain JAX."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jaxobs.cli.demonstration.model import Parameters, Size, initial_parameters,
 WARM_UP_STEPS = 20
 WEIGHT_DECAY = 0.1
 LARGEST_GRADIENT = 1.0
-"""Norm over all parameters; a batch of odd text has a larger one, which would undo many steps."""
+"""Norm over all parameters to which gradients are clipped: that of a batch of odd text would undo many steps."""
 _FIRST_DECAY, _SECOND_DECAY = 0.9, 0.95
 
 
 class TrainingState(NamedTuple):
-    """What a step takes and gives back."""
+    """The state that a step takes and returns."""
 
     parameters: Parameters
     first_moment: Parameters
@@ -54,7 +54,7 @@ def train_step(state: TrainingState, tokens: jax.Array, size: Size) -> tuple[Tra
 
 @partial(jax.jit, static_argnums=2)
 def evaluation_step(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
-    """The loss alone, nats."""
+    """The loss in nats, without a gradient."""
     return loss(parameters, tokens, size)
 
 

@@ -1,4 +1,4 @@
-"""The peaks of the device that will be trained on: looked up, and measured where nothing is known of it yet."""
+"""Looks up the peaks of the device to train on, and measures them where none are known yet."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class NoDeviceError(Exception):
 
 
 def ensure_peaks(settings: Settings) -> None:
-    """Calibrate if the first device has no matrix peak. A failure is said, and the demo goes on without.
+    """Calibrate if the first device has no matrix peak. A failure is reported, and the demo continues without peaks.
 
-    JAX is asked in a process of its own: a backend made here would hold the memory of a GPU meanwhile.
+    JAX is queried in a separate process, because a backend made here would hold a GPU's memory meanwhile.
     Raises NoDeviceError.
     """
     report = check_devices(read_devices(), settings)

@@ -1,4 +1,4 @@
-"""How far the demo is, on standard error: bars on a terminal, a line now and then elsewhere."""
+"""Shows the demo's progress on standard error: bars on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from typing import Protocol
 
 LINE_SECONDS = 5.0
-"""Between two lines where there is no terminal: a log of 30 s stays readable."""
+"""Seconds between two lines where there is no terminal, so that a log of 30 s stays readable."""
 
 
 class Bar(Protocol):
-    """Told the share that is done, 0 to 1, and what to say of it."""
+    """Shows the share that is done, 0 to 1, and a text."""
 
     def __call__(self, share: float, text: str) -> None: ...
 
 
 @contextmanager
 def bar(title: str) -> Iterator[Bar]:
-    """A bar for one activity, gone when it ends; lines are kept."""
+    """A bar for one activity, which is removed at its end, or lines, which stay."""
     if not sys.stderr.isatty():
         yield _Lines(title)
         return
@@ -50,5 +50,5 @@ class _Lines:
 
 
 def say(line: str) -> None:
-    """One line on standard error, at once."""
+    """Print one line on standard error, and flush it."""
     print(line, file=sys.stderr, flush=True)

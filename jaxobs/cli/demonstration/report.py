@@ -1,4 +1,4 @@
-"""What the demo says: where to look while it trains, and afterwards what was seen."""
+"""The demo's texts: where to look while it trains, and afterwards what was observed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jaxobs.cli.demonstration.training import Outcome
 from jaxobs.report.summary import render
 
 LAST_STEPS = 10
-"""The loss at the end is the mean of so many steps: one batch of a thousand bytes says little."""
+"""Steps over which the loss at the end is averaged, because one batch of a thousand bytes says little."""
 
 
 def headline(text: Text, size: Size, seconds: float) -> str:
-    """What is about to be trained, on what."""
+    """A line on the model to train and its data."""
     return (
         f"training a transformer ({size.layers} layers of width {size.width}, {size.dtype}, "
         f"{size.tokens:,} tokens a step) for {seconds:g} s on {len(text.training) / 1e6:.1f} MB of the "
@@ -28,7 +28,7 @@ def headline(text: Text, size: Size, seconds: float) -> str:
 
 
 def where_to_look(address: str) -> str:
-    """How to read the metrics while the demo runs."""
+    """Lines on how to read the metrics while the demo runs."""
     target = urlsplit(address)
     scrape = f'[{{job_name: jax, scrape_interval: 5s, static_configs: [{{targets: ["{target.netloc}"]}}]}}]'
     return "\n".join(
@@ -41,14 +41,14 @@ def where_to_look(address: str) -> str:
 
 
 def why_nothing_is_served(document: Mapping[str, Any]) -> str:
-    """Why there is no address, as the snapshot says it."""
+    """A line on why there is no address, from the snapshot."""
     process = document.get("process") or {}
     reason = process.get("address_reason") or document.get("process_reason")
     return f"no metrics are served: {reason or 'the agent did not say why'}"
 
 
 def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
-    """First and last loss, of training and of the text held out; None where there is none, or it is no number."""
+    """First and last loss, of training and of the held-out text; None where there is none, or it is not finite."""
     last = outcome.losses[-LAST_STEPS:]
     pairs = {
         "loss": (outcome.losses[:1], [math.fsum(last) / len(last)] if last else []),
@@ -58,7 +58,7 @@ def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
 
 
 def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
-    """The snapshot's document, and what was trained under `demo`."""
+    """The snapshot's document as JSON, with the figures of the training under `demo`."""
     demo = {
         **losses(outcome),
         "steps": len(outcome.losses),
@@ -72,7 +72,7 @@ def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
 
 
 def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, bold: bool) -> str:
-    """The loss, and the summary of the snapshot."""
+    """The losses and the summary of the snapshot as text."""
     shown = {
         name: " → ".join("–" if value is None else f"{value:.3f}" for value in pair.values())
         for name, pair in losses(outcome).items()

@@ -1,4 +1,4 @@
-"""Text that is on any machine: the sources and documentation of the Python that runs this, as bytes."""
+"""Reads text that every machine has: the sources and documentation of the running Python, as bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HELD_OUT_EVERY = 20
-"""Every twentieth file is never trained on: 5 % of the text, enough for an evaluation of 10⁵ tokens."""
+"""One file in so many is never trained on: 5 % of the text, enough for an evaluation of 10⁵ tokens."""
 
 MOST_BYTES = 64 * 2**20
-"""The standard library without its tests has 12 MB; whoever keeps more beside it need not wait for all of it."""
+"""Most text that is read. The standard library without its tests has 12 MB, and users may have added more files."""
 
 _NOT_OF_PYTHON = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
@@ -29,7 +29,7 @@ class NoTextError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Bytes to train on and bytes to be examined with, each one dimension of uint8."""
+    """Bytes to train on and bytes to evaluate with, both one-dimensional arrays of uint8."""
 
     training: NDArray[np.uint8]
     held_out: NDArray[np.uint8]
@@ -52,10 +52,10 @@ def read_text(folder: Path | None = None) -> Text:
 def windows(
     text: NDArray[np.uint8], examples: int, length: int, random: np.random.Generator
 ) -> NDArray[np.int32]:
-    """A batch of random places of the text.
+    """A batch of windows at random places of the text.
 
     Returns:
-        int32[examples, length + 1]: each row `length` bytes, and the one that follows as the last to be predicted.
+        int32[examples, length + 1]: in each row `length` bytes, and the one that follows them, the last to predict.
     """
     starts = random.integers(0, len(text) - length, size=examples)
     places = starts[:, None] + np.arange(length + 1)
@@ -63,10 +63,10 @@ def windows(
 
 
 def _documents(folder: Path) -> Iterator[bytes]:
-    """In the order of their names, so that a run can be repeated."""
+    """The contents of the files, in the order of their names, so that a run can be repeated."""
     left = MOST_BYTES
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - _NOT_OF_PYTHON)  # what is taken out here is not walked
+        folders[:] = sorted(set(folders) - _NOT_OF_PYTHON)  # `os.walk` skips those removed here
         for name in sorted(names):
             if not name.endswith((".py", ".rst", ".txt")) or left <= 0:
                 continue

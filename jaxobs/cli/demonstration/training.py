@@ -1,4 +1,4 @@
-"""The training loop, written as a user of jaxobs writes theirs."""
+"""The training loop of the demo, written as users of jaxobs write theirs."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EVALUATIONS = 4
-"""Within the training, at equal distances, beside one before and one after it."""
+"""Evaluations during the training, at equal distances, in addition to one before and one after it."""
 
 EVALUATION_BATCHES = 4
 _SHORT_SHARE = 1 / 3
-"""Of the time is trained on twice as many windows of half the length: short contexts are learnt first and cheaply.
-The change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
+"""Share of the time with twice as many windows of half the length: short contexts are learnt first and cheaply. The
+change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
 
 _CHECKPOINT_AT = 0.7
 _AHEAD = 2
-"""Steps whose loss may be outstanding: the device never waits for the host, and the host does not run far ahead."""
+"""Most steps whose loss is not read yet, so that the device never waits for the host and the host is not far ahead."""
 
 Watcher = Callable[[float, int, float], None]
-"""Told the share of the time that is over, the steps done, and the newest loss known, nats."""
+"""Called with the share of the time that is over, the number of steps done, and the newest known loss in nats."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What training gave. Losses are nats a byte; of no step at all where it was interrupted before the first."""
+    """The outcome of training. Losses are in nats per byte; there are none if it was interrupted in the first step."""
 
     losses: list[float] = field(default_factory=list)
     held_out: list[float] = field(default_factory=list)
     parameters: int = 0
     seconds: float = 0.0
-    """From the first evaluation to the last, compiles among them."""
+    """The time from the first evaluation to the last, including compiles."""
     interrupted: bool = False
 
 
 class Training:
-    """One run of the demo: `observer` sees it, `progress` is told how far it is."""
+    """One run of the demo, observed by `observer`; `progress` is called with its progress."""
 
     def __init__(self, observer: Observer, text: Text, size: Size, seconds: float, progress: Watcher) -> None:
         self._observer, self._text, self._size = observer, text, size
@@ -98,13 +98,13 @@ class Training:
         return state
 
     def _read_losses(self, ahead: int) -> None:
-        """Wait until no more than `ahead` steps are outstanding: what follows is then charged its own time alone."""
+        """Read losses until at most `ahead` are outstanding; with 0, what follows is not charged for waiting steps."""
         while len(self._outstanding) > ahead:
             self.outcome.losses.append(float(self._outstanding.popleft()))
             self._progress(self._share(), len(self.outcome.losses), self.outcome.losses[-1])
 
     def _evaluate(self, state: TrainingState) -> float:
-        """The mean loss on the same few windows of the text held out, nats."""
+        """The mean loss in nats on the same few windows of the held-out text."""
         random = np.random.default_rng(1)
         size = self._size
         batches = (
@@ -118,12 +118,12 @@ class Training:
         return float(np.mean(losses))
 
     def _batches(self) -> Iterator[NDArray[np.int32]]:
-        """Short windows, then long ones, until the time is over; one of each at the least."""
+        """Batches of short windows, then of long ones, until the time is over; at least one of each."""
         random = np.random.default_rng(0)
         text, size = self._text.training, self._size
         short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
         yield windows(text, *short, random)
-        # Not before: the first step had to be compiled, which takes seconds or minutes.
+        # The time begins after the first step, whose compile takes seconds or minutes.
         self._began = time.monotonic()
         for shape, until in ((short, _SHORT_SHARE), (long, 1.0)):
             yield windows(text, *shape, random)
@@ -131,12 +131,12 @@ class Training:
                 yield windows(text, *shape, random)
 
     def _share(self) -> float:
-        """How much of the time to train is over, from 0 to 1; 0 during the first step."""
+        """The share of the training time that is over, from 0 to 1; 0 during the first step."""
         return 0.0 if self._began is None else (time.monotonic() - self._began) / self._seconds
 
 
 def write_checkpoint(state: TrainingState, path: Path) -> None:
-    """The parameters as one file that `numpy.load` reads, on the disk when this returns. Raises OSError."""
+    """Write the parameters to a file that `numpy.load` reads; it is on the disk on return. Raises OSError."""
     arrays: dict[str, Any] = {
         jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)
     }
@@ -147,6 +147,6 @@ def write_checkpoint(state: TrainingState, path: Path) -> None:
 
 
 def _tokens(batch: NDArray[np.int32]) -> float:
-    """Bytes to be predicted in int32[examples, length + 1]."""
+    """The number of bytes to predict in int32[examples, length + 1]."""
     examples, bytes_read = batch.shape
     return float(examples * (bytes_read - 1))

@@ -1,1 +1,1 @@
-"""What happens in the script's own process under `jaxobs run`, before its first line and after its last."""
+"""The code that `jaxobs run` adds to the script's process, before its first line and after its last."""

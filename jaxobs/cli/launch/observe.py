@@ -1,6 +1,6 @@
-"""Attach to a process before its script runs, and tell at its end what was seen.
+"""Attaches to a process before its script runs, and prints a summary at its end.
 
-Loaded before the script, so it imports at its top nothing but what Python's own start has imported.
+Loaded before the script, so at its top it imports only modules that Python's own start has imported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def observe(
     _children_before = _children_seconds()
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
     atexit.register(_report, os.getpid())
-    if named:  # unknown variables of which the launcher has told
+    if named:  # unknown variables that the launcher has reported
         when_imported("jaxobs.instrument", lambda instrument: instrument.named_settings.update(named))
     when_imported("jax", lambda _: _attach(settings))
 
@@ -47,7 +47,7 @@ def _attach(settings: dict[str, object]) -> None:
 
 
 def _say_address(url: str, summary_file: str | None) -> None:
-    """To a terminal only: where standard error is captured it stays the script's own until the summary."""
+    """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
     with contextlib.suppress(Exception):  # closed, or replaced by something of the script's
         if sys.stderr.isatty():
             sys.stderr.write(f"jaxobs: metrics at {url}\n")
@@ -64,7 +64,7 @@ def _report(launched: int) -> None:
     try:
         try:
             text = closing_text()
-        except Exception as error:  # noqa: BLE001  # a fault of ours, which is better told than guessed at
+        except Exception as error:  # noqa: BLE001  # an error of ours, which is reported
             text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -74,10 +74,10 @@ def _report(launched: int) -> None:
 
 
 def _die_as_interrupted() -> None:
-    """A script that Ctrl-C ended dies of SIGINT, as a shell expects, also after the summary was made.
+    """Let a script that Ctrl-C ended still die of SIGINT after the summary, as a shell expects.
 
-    Python remembers an uncaught KeyboardInterrupt until source text is run again, as dataclasses and named tuples do
-    when a module with them is imported. So it is reminded, by source text that ends in the same way.
+    Python remembers an uncaught KeyboardInterrupt until source text is run again, as happens when a module with
+    dataclasses or named tuples is imported. Running source text that raises one restores it.
     """
     if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
         with contextlib.suppress(KeyboardInterrupt):
@@ -101,7 +101,7 @@ def closing_text() -> str:
 
 
 def _why_nothing() -> str:
-    """Where other processes did the work this one saw nothing of it: a launcher of ranks, as many scripts are."""
+    """The line for a process without a JAX backend, which may be a launcher of ranks, as many scripts are."""
     seconds = _children_seconds() - _children_before
     if seconds < CHILDREN_SECONDS:
         return "jaxobs: no JAX backend was used; nothing to report"

@@ -1,8 +1,8 @@
 """Imported by Python itself before the script, because `jaxobs run` put this folder first on PYTHONPATH.
 
-The script must find everything as it would without jaxobs. So this file first takes back what brought it here
-(the two environment variables and the entry of `sys.path`), so that no child process is launched in this way,
-then hands over to the observer, and at last makes room for the `sitecustomize` that belongs here, if any.
+The script must find everything as it would without jaxobs. So this file first removes what made Python import it (the
+two environment variables and the entry of `sys.path`), which also keeps child processes from importing it. Then it
+hands over to the observer, and last it makes room for the system's own `sitecustomize`, if there is one.
 """
 
 import os
@@ -62,7 +62,7 @@ _launch = _take_back()
 if _launch is not None:
     _observe(_launch)
 
-# The import system hands out what has this name when the import ends. Where there is no other, this raises
+# The import system returns the module of this name when the import ends. Where there is no other, this raises
 # the ModuleNotFoundError that Python's start expects then.
 del sys.modules["sitecustomize"]
 import sitecustomize  # type: ignore[import-not-found]  # noqa: E402, F401

@@ -1,1 +1,1 @@
-"""FLOPs of an instruction: products, convolutions, factorisations, and their sum."""
+"""Counts the FLOPs of an instruction: elementwise work, products, convolutions and factorisations."""

@@ -1,4 +1,4 @@
-"""How often the opcodes that apply a scalar computation do so."""
+"""Counts how often opcodes with a scalar computation, such as reductions, apply it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jaxobs.cost_model.traffic.collectives import group_size
 
 
 def _reduce(instruction: Instruction) -> float:
-    """From n elements to m results it is n − m: the initial value is neutral."""
+    """Applications in a reduction of n elements to m results: n − m, since the initial value is neutral."""
     return instruction.operand(0).shape.elements - instruction.shape.leaves()[0].elements
 
 
 def _reduce_window(instruction: Instruction) -> float:
-    """Elements under a window less one, over all windows that have any; padding is no element."""
+    """The elements in each window less one, summed over all windows with any element; padding is no element."""
     given, result = instruction.operand(0).shape.dimensions, instruction.shape.leaves()[0].dimensions
     window = instruction.message.window.dimensions
     if not len(given) == len(window) == len(result):
@@ -29,12 +29,12 @@ def _reduce_window(instruction: Instruction) -> float:
 
 
 def _scatter(instruction: Instruction) -> float:
-    """One for each element of the updates."""
+    """One application for each element of the updates."""
     return instruction.operand(-1).shape.elements
 
 
 def _select_and_scatter(instruction: Instruction) -> float:
-    """One for each element of the source; choosing where only compares."""
+    """One application for each element of the source; selecting the places only compares."""
     return instruction.operand(1).shape.elements
 
 
@@ -43,7 +43,7 @@ def _map(instruction: Instruction) -> float:
 
 
 def _sort(instruction: Instruction) -> float:
-    """N ⌈log₂ n⌉ for each row of n; a comparator rarely has any floating arithmetic."""
+    """Comparisons: n ⌈log₂ n⌉ for each row of n; a comparator rarely has any floating arithmetic."""
     keys = instruction.operand(0).shape
     axis = next(iter(instruction.message.dimensions), len(keys.dimensions) - 1)
     if not 0 <= axis < len(keys.dimensions):
@@ -53,7 +53,7 @@ def _sort(instruction: Instruction) -> float:
 
 
 def _collective_reduction(instruction: Instruction) -> float:
-    """All n devices together combine n copies of S elements; a device's share is (n − 1)/n · S."""
+    """One device's share, (n − 1)/n · S, of the work in which n devices combine n copies of S elements."""
     members = group_size(instruction) or 1
     elements = sum(operand.shape.elements for operand in instruction.operands)
     return elements * (members - 1) / members
@@ -70,4 +70,4 @@ APPLICATIONS: Final[dict[str, Callable[[Instruction], float]]] = {
     "all-reduce-start": _collective_reduction,
     "reduce-scatter": _collective_reduction,
 }
-"""By opcode. The computation is the first one called; of select-and-scatter the second."""
+"""Counts by opcode. The computation applied is the first one called, or for select-and-scatter the second."""

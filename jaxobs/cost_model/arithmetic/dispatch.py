@@ -1,4 +1,4 @@
-"""FLOPs and transcendentals of an instruction, and of the computations that run inside one."""
+"""Counts the FLOPs and transcendentals of an instruction, and of the computations that run inside one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jaxobs.cost_model.hlo.opcodes import (
 
 
 class Arithmetic:
-    """The arithmetic of a module's instructions; a computation inside an instruction is added up once."""
+    """Adds up the arithmetic of a module's instructions; each computation inside an instruction is added up once."""
 
     def __init__(
         self, computations: list[Computation], rules: Mapping[str, Rule], rewritten: Rewritten
@@ -47,7 +47,7 @@ class Arithmetic:
                 self._add_control(instruction, tally)
             else:
                 self.add(instruction, tally)
-        # Inside a fusion nothing crosses to device memory; what the fusion moves is counted at its edge.
+        # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
         tally.bytes = 0.0
         self.whole[computation] = tally
 
@@ -81,7 +81,7 @@ class Arithmetic:
             tally.transcendentals += shape.elements * (2 if shape.type.kind is Kind.COMPLEX else 1)
 
     def _add_magnitude(self, instruction: Instruction, tally: Tally) -> None:
-        """A complex number's magnitude is the root of a sum of two squares; a real one's is a sign bit."""
+        """Add an ``abs``: of a complex number the root of a sum of two squares, of a real one a sign bit."""
         given = instruction.operand(0).shape
         if given.type.kind is Kind.COMPLEX:
             tally.add_vector(given.type.part, 3.0 * given.elements)
@@ -126,7 +126,7 @@ class Arithmetic:
         apply_rule(CustomCall(instruction), self._rules, tally)
 
     def _add_control(self, instruction: Instruction, tally: Tally) -> None:
-        """A loop, call or conditional inside an instruction: what it runs is part of that instruction."""
+        """Add a loop, call or conditional inside an instruction, whose work is part of that instruction's."""
         opcode, called = instruction.opcode, instruction.called
         if opcode == "while" and len(called) == 2:
             trips = instruction.trip_count
@@ -155,7 +155,7 @@ class Arithmetic:
         "fusion": _add_fusion,
         "custom-call": _add_custom_call,
     }
-    """By opcode. Not bound to an instance, which would refer to itself and wait for the garbage collector."""
+    """Methods by opcode, unbound: an instance that held bound ones would be a cycle for the garbage collector."""
 
 
 _NOTHING: Final = FREE | MOVEMENT | NO_FLOPS | COMMUNICATION

@@ -14,7 +14,7 @@ from jaxobs.cost_model.hlo.shapes import Shape
 
 
 def _stack(instruction: Instruction) -> tuple[Shape, int, int]:
-    """The first operand as a stack of square matrices: its shape, how many, and their order."""
+    """The first operand as a stack of square matrices: its shape, the number of matrices, and their order."""
     shape = instruction.operand(0).shape
     if len(shape.dimensions) < 2:
         raise HloDecodeError(f"{instruction.opcode} {instruction.name!r} on fewer than two dimensions")
@@ -37,16 +37,16 @@ FACTORISATIONS: Final[dict[str, Callable[[Instruction], float]]] = {
     "cholesky": _cholesky,
     "triangular-solve": _triangular_solve,
 }
-"""FLOPs on real numbers by opcode; complex ones take four times as many. Operand 0 has their type."""
+"""FLOPs on real numbers by opcode; complex numbers take four times as many. Operand 0 has the type."""
 
 
 def fft_flops(instruction: Instruction) -> float:
-    """FLOPs of all transforms of an ``fft`` instruction; one of several dimensions counts all its points."""
+    """FLOPs of all transforms of an ``fft`` instruction; one of several dimensions has the product of its lengths."""
     given, result = instruction.operand(0).shape, instruction.shape
     points: int = prod(instruction.message.fft_length)
     if points <= 0:
         return 0.0
     between_complexes = given.type.kind is Kind.COMPLEX and result.type.kind is Kind.COMPLEX
-    # Half a spectrum is stored, so the transforms are counted on the side that is not halved.
+    # Of a real signal's spectrum only half is stored, so the transforms are counted on the real side.
     whole = given if given.type.kind is not Kind.COMPLEX else result
     return whole.elements / points * fourier_flops(points, real=not between_complexes)

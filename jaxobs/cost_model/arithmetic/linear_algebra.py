@@ -36,12 +36,12 @@ def householder_product_flops(m: int, n: int, k: int) -> float:
 
 
 def tridiagonal_reduction_flops(n: int) -> float:
-    """Symmetric n × n matrix to tridiagonal form: 4 n³/3."""
+    """Reduction of a symmetric n × n matrix to tridiagonal form: 4 n³/3."""
     return 4 * n**3 / 3
 
 
 def hessenberg_reduction_flops(n: int) -> float:
-    """General n × n matrix to Hessenberg form: 10 n³/3."""
+    """Reduction of a general n × n matrix to Hessenberg form: 10 n³/3."""
     return 10 * n**3 / 3
 
 

@@ -36,4 +36,4 @@ MULTIPLY_ADDS: Final[dict[str, Callable[[Instruction], float]]] = {
     "ragged-dot": _ragged_dot,
     "convolution": _convolution,
 }
-"""By opcode; operands 0 and 1 are the two sides."""
+"""Multiply-adds by opcode; operands 0 and 1 are the two sides."""

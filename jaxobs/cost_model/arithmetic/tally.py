@@ -1,4 +1,4 @@
-"""A cost while it is being added up."""
+"""A mutable cost, for adding costs up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.amounts: dict[str, dict[str, float]] = {}
-        """By the name of a field of ``Cost``, those of AMOUNTS_BY_NAME that are not empty: mostly one or two."""
+        """The fields of ``Cost`` in AMOUNTS_BY_NAME that are not empty, by name: mostly one or two."""
         self.reasons: dict[str, None] = {}
         self.unmodelled: dict[str, None] = {}
         self.transcendentals = 0.0
@@ -26,7 +26,7 @@ class Tally:
     def add_matrix(
         self, source: str, executed: str, flops: float, rematerialized: bool, precision: str | None = None
     ) -> None:
-        """Matrix FLOPs asked for in type ``source`` and run in type ``executed``, float32 ones at a ``precision``."""
+        """Add matrix FLOPs written in type ``source`` and run in type ``executed``, float32 ones at a ``precision``."""
         self._add("matrix_flops_by_type", source, flops)
         self.add_executed(executed, flops)
         if rematerialized:
@@ -37,7 +37,7 @@ class Tally:
                 self._add("rematerialized_float32_flops_by_precision", precision, flops)
 
     def add_executed(self, executed: str, flops: float) -> None:
-        """Further passes of a product beside those that were asked for."""
+        """Add matrix FLOPs to those executed alone: the further passes of a product."""
         self._add("executed_matrix_flops_by_type", executed, flops)
 
     def add_vector(self, type_: str, flops: float) -> None:
@@ -47,11 +47,11 @@ class Tally:
         self._add("collective_bytes", kind, sent)
 
     def add_reason(self, reason: str) -> None:
-        """Why the figures are no exact cost."""
+        """Add a reason why the figures are not exact."""
         self.reasons[reason] = None
 
     def add_unmodelled(self, names: Iterable[str]) -> None:
-        """Operations whose FLOPs are not in the figures."""
+        """Add the names of operations whose FLOPs are not in the figures."""
         self.unmodelled.update(dict.fromkeys(names))
 
     def add(self, other: Tally, times: float = 1.0) -> None:
@@ -65,7 +65,7 @@ class Tally:
 
     @classmethod
     def of(cls, cost: Cost) -> Tally:
-        """The tally of a cost that a rule gave."""
+        """The tally of a cost that a rule returned."""
         tally = cls()
         tally.amounts = {name: dict(found) for name in AMOUNTS_BY_NAME if (found := getattr(cost, name))}
         tally.transcendentals = cost.transcendentals
@@ -96,7 +96,7 @@ class Tally:
         )
 
     def freeze(self) -> Cost:
-        """The cost as it stands; later additions do not change it."""
+        """The present cost, which later additions do not change."""
         amounts: dict[str, Any] = dict.fromkeys(AMOUNTS_BY_NAME, _NOTHING)
         amounts.update((name, dict(values)) for name, values in self.amounts.items())
         return Cost(

@@ -1,4 +1,4 @@
-"""How many positions of a moving window fall on real elements, not on padding or between dilated ones."""
+"""Counts the positions of a moving window that fall on real elements, not on padding or between dilated ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def valid_positions(
     window_dilation: int,
     base_dilation: int,
 ) -> int:
-    """Pairs (output position, window position) that meet an element of the input, along one dimension.
+    """The number of pairs (output position, window position) that meet an input element, along one dimension.
 
     Output position ``o`` and window position ``k`` meet the dilated input at
     ``o * stride + k * window_dilation - padding_low``; an element is there where that lies inside and is a
@@ -70,9 +70,9 @@ def dimension_positions(dimension: Any, size: int, output: int) -> int:
 
 
 def met_outputs(dimension: Any, size: int, output: int) -> int:
-    """Output positions along one dimension whose window meets any real element.
+    """The number of output positions along one dimension whose window meets any real element.
 
-    A bound from the window's ends where nothing is dilated, which is where reductions are.
+    Exact, from the window's ends, where nothing is dilated, as in reductions; otherwise an upper bound.
     """
     if dimension.window_dilation > 1 or dimension.base_dilation > 1 or not dimension.size or not size:
         return min(output, dimension_positions(dimension, size, output))

@@ -1,4 +1,4 @@
-"""Costs of custom calls: library routines and kernels that an HLO module only names."""
+"""Rules for the costs of custom calls: library routines and kernels that an HLO module only names."""
 
 from __future__ import annotations
 

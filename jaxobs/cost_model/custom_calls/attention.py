@@ -21,10 +21,10 @@ _CAUSAL: Final = ("CAUSAL", "PADDING_CAUSAL")
 
 
 class Attention(NamedTuple):
-    """What the cost of one call depends on."""
+    """The sizes and the mask on which the cost of a call depends."""
 
     heads: int
-    """Query heads of all batch elements."""
+    """The number of query heads in all batch elements together."""
     queries: int
     keys: int
     head_size: int
@@ -33,12 +33,12 @@ class Attention(NamedTuple):
     from_the_end: bool = False
     """Whether a causal mask or window lets the last query see the last key, not the first the first."""
     window: int = 0
-    """How many keys back a query sees, its own place included; 0 for all."""
+    """The number of keys that a query sees backwards, its own position included; 0 for all."""
     padded: bool = False
 
 
 def pairs(attention: Attention) -> int:
-    """Pairs of query and key of one head that the mask admits."""
+    """The number of pairs of query and key in one head that the mask admits."""
     queries, keys = attention.queries, attention.keys
     ahead = keys - queries if attention.from_the_end else 0
     seen = _staircase(queries, ahead, keys) if attention.causal else queries * keys
@@ -47,7 +47,7 @@ def pairs(attention: Attention) -> int:
 
 
 def _staircase(queries: int, ahead: int, keys: int) -> int:
-    """Keys up to the place of each query plus ``ahead``, summed over the queries."""
+    """The number of keys up to each query's position plus ``ahead``, summed over the queries."""
 
     def up_to(place: int) -> int:
         whole = min(max(place, 0), keys)
@@ -80,7 +80,7 @@ def attention_cost(call: CustomCall, attention: Attention, *, backward: bool) ->
 
 
 def cudnn(call: CustomCall) -> Cost | None:
-    """Operands: queries, keys, values; scores' sizes and the mask are in ``CudnnfMHABackendConfig``."""
+    """The rule for cuDNN's calls. Operands: queries, keys, values; ``CudnnfMHABackendConfig`` has sizes and mask."""
     configuration = call.configuration.get("cudnn_fmha_backend_config", call.configuration)
     scores = configuration.get("intermediate_tensor_shape", {}).get("dimensions", ())
     if len(scores) != 4 or len(call.operands) < 3:
@@ -102,7 +102,7 @@ def cudnn(call: CustomCall) -> Cost | None:
 
 
 def transformer_engine(call: CustomCall) -> Cost | None:
-    """Sizes and mask are attributes of the call.
+    """The rule for TransformerEngine's calls, whose sizes and mask are attributes.
 
     NVIDIA/TransformerEngine, ``transformer_engine/jax/cpp_extensions/attention.py`` and ``fused_attn.h``:
     mask numbers are 0 for none, 1 padding, 2 causal, 3 both, 4 and 5 the last two aligned at the end.

@@ -1,4 +1,4 @@
-"""Matrix products that XLA gives to cuBLAS and cuBLASLt, to rocBLAS under the same names, and to oneDNN.
+"""Rules for matrix products in cuBLAS and cuBLASLt, in rocBLAS under the same names, and in oneDNN.
 
 The configuration is a ``GemmBackendConfig`` as JSON (openxla/xla, ``xla/service/gpu/backend_configs.proto``).
 Operands are the two sides, then what the epilogue adds; the last array of a tuple result is the workspace.
@@ -24,13 +24,13 @@ _SIDES: Final = (
 
 
 def dimension_numbers(configuration: Mapping[str, Any]) -> SimpleNamespace:
-    """``DotDimensionNumbers`` from JSON, where integers are texts and empty lists may be absent."""
+    """``DotDimensionNumbers`` from JSON, where integers are strings and empty lists may be absent."""
     numbers = {side: [int(number) for number in configuration.get(side, ())] for side in _SIDES}
     return SimpleNamespace(**numbers)
 
 
 def gemm(call: CustomCall) -> Cost | None:
-    """``2 b m n k``, and the epilogue's additions and activations for each element of the product."""
+    """The cost of a product: ``2 b m n k``, and the epilogue's additions and activations for each of its elements."""
     configuration = call.configuration.get("gemm_backend_config", call.configuration)
     numbers = configuration.get("dot_dimension_numbers")
     if numbers is None or len(call.operands) < 2:
@@ -59,7 +59,7 @@ def gemm(call: CustomCall) -> Cost | None:
 
 
 def onednn_matmul(call: CustomCall) -> Cost | None:
-    """The last dimension of the first side meets the last but one of the second, unless marked transposed."""
+    """The cost of a oneDNN product, over the left's last dimension and the right's last but one unless transposed."""
     configuration = call.configuration.get("onednn_matmul_config", {})
     if len(call.operands) < 2:
         return None

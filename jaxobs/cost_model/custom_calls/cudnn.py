@@ -1,4 +1,4 @@
-"""Convolutions that XLA gives to cuDNN and MIOpen (under the same names).
+"""Rules for convolutions in cuDNN, and in MIOpen under the same names.
 
 Window and dimension numbers are those of the forward convolution, whichever of its three arrays the call
 computes (openxla/xla, ``xla/service/gpu/cublas_cudnn.h``); its multiply-adds are the same for all three. The
@@ -38,22 +38,22 @@ def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, 
 
 
 def forward(call: CustomCall) -> Cost:
-    """Operands: input, kernel."""
+    """The cost of a forward convolution. Operands: input, kernel."""
     return _convolution(call, call.operands[0], call.operands[1], call.results[0])
 
 
 def with_bias(call: CustomCall) -> Cost:
-    """Operands: input, kernel, bias, and a side input where there is one; each is an addition."""
+    """The cost with additions. Operands: input, kernel, bias, and perhaps a side input; the last two are added."""
     return _convolution(call, call.operands[0], call.operands[1], call.results[0], len(call.operands) - 2)
 
 
 def backward_input(call: CustomCall) -> Cost:
-    """Operands: the output's gradient, kernel; the result is the input's gradient."""
+    """The cost of the input's gradient. Operands: the output's gradient, kernel."""
     return _convolution(call, call.results[0], call.operands[1], call.operands[0])
 
 
 def backward_kernel(call: CustomCall) -> Cost:
-    """Operands: input, the output's gradient; the result is the kernel's gradient."""
+    """The cost of the kernel's gradient. Operands: input, the output's gradient."""
     return _convolution(call, call.operands[0], call.results[0], call.operands[1])
 
 

@@ -1,4 +1,4 @@
-"""Dense factorisations that JAX and XLA give to cuSOLVER and cuBLAS, and to their ROCm counterparts."""
+"""Rules for dense factorisations in cuSOLVER and cuBLAS, and in their ROCm counterparts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxobs.model.cost import Cost
 
 
 def xla_cholesky(call: CustomCall) -> Cost:
-    """XLA's own call: its result is a tuple of factor, workspace and status."""
+    """The cost of XLA's own Cholesky call, whose result is a tuple of factor, workspace and status."""
     batch, rows = lapack.first_matrix(call)[1:3]
     return lapack.factor_cost(call, batch * cholesky_flops(rows), workspaces=2)
 
@@ -36,7 +36,7 @@ RULES: Final[dict[str, Rule]] = {
         for suffix in ("", "_ffi")
     },
     "__cusolver$cholesky": xla_cholesky,
-    # The names that XLA expands its own factorisations from, where a backend keeps them.
+    # XLA's own factorisations, for backends that keep these calls instead of expanding them.
     "Qr": lapack.qr,
     "LuDecomposition": lapack.lu,
     "ProductOfElementaryHouseholderReflectors": lapack.householder_product,

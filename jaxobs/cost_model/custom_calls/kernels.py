@@ -1,8 +1,8 @@
-"""Kernels written in Pallas: the author's own estimate, where it reaches the module.
+"""The rule for Pallas kernels, which takes the author's own estimate where it reaches the module.
 
-Only TPU calls carry it (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It
-does not say which FLOPs are matrix products; they count as such, in the type of the first floating operand.
-On GPUs neither Pallas nor Triton leaves one, and these kernels stay unmodelled.
+Only TPU calls carry one (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It does not
+say which FLOPs are matrix products; all count as such, in the type of the first floating operand. On GPUs neither
+Pallas nor Triton writes one, and these kernels stay unmodelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxobs.model.cost import Cost
 
 
 def estimated(call: CustomCall) -> Cost | None:
-    """The estimate that the kernel's author gave; None where there is none."""
+    """The cost by the estimate of the kernel's author; None where there is none."""
     configuration = call.configuration.get("custom_call_config", call.configuration)
     estimate = configuration.get("cost_estimate")
     if not isinstance(estimate, dict):

@@ -1,6 +1,6 @@
-"""LAPACK on the CPU: dense factorisations; iterative ones (eigenvalues, singular values) stay unmodelled.
+"""Rules for LAPACK on the CPU: dense factorisations. Iterative ones (eigenvalues, singular values) stay unmodelled.
 
-Targets are ``lapack_<type><routine>_ffi``, without the suffix up to JAX 0.4, ``blas_<type>trsm`` then too.
+Targets are ``lapack_<type><routine>_ffi``; up to JAX 0.4 without the suffix, and then also ``blas_<type>trsm``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxobs.model.cost import Cost
 
 
 def first_matrix(call: CustomCall) -> tuple[Shape, int, int, int]:
-    """The first operand that is a stack of floating matrices: its shape, how many, rows, columns."""
+    """The first operand that is a stack of floating matrices: its shape, the number of matrices, rows, columns."""
     for shape in call.operands:
         if shape.floating and len(shape.dimensions) >= 2:
             *batch, rows, columns = shape.dimensions
@@ -26,7 +26,7 @@ def first_matrix(call: CustomCall) -> tuple[Shape, int, int, int]:
 
 
 def factor_cost(call: CustomCall, flops: float, *, workspaces: int = 0) -> Cost:
-    """The cost of so many FLOPs on real matrices; complex ones take four times as many."""
+    """The cost of an operation with this many FLOPs on real matrices; complex ones take four times as many."""
     shape = first_matrix(call)[0]
     times = 4 if shape.type.kind is Kind.COMPLEX else 1
     return call.matrix(times * flops, of=shape, bytes=call.memory_bytes(workspaces=workspaces))
@@ -43,7 +43,7 @@ def factorisation(flops: Callable[[int, int], float]) -> Rule:
 
 
 def triangular_solve(call: CustomCall) -> Cost:
-    """n² FLOPs for each right-hand side; operands are the triangle (n × n) and the right-hand sides."""
+    """The cost of n² FLOPs for each right-hand side. Operands: the triangle (n × n), the right-hand sides."""
     _, batch, rows, _ = first_matrix(call)
     right = call.operands[1]
     columns = right.elements // (batch * rows) if batch * rows else 0
@@ -51,7 +51,7 @@ def triangular_solve(call: CustomCall) -> Cost:
 
 
 def householder_product(call: CustomCall) -> Cost:
-    """Operands are the reflectors (m × n) and their k scalar factors."""
+    """The cost of a product of reflectors. Operands: the reflectors (m × n) and their k scalar factors."""
     _, batch, rows, columns = first_matrix(call)
     factors = (
         call.operands[1].dimensions[-1] if len(call.operands) > 1 and call.operands[1].dimensions else columns
@@ -62,7 +62,7 @@ def householder_product(call: CustomCall) -> Cost:
 
 
 def tridiagonal_solve(call: CustomCall) -> Cost:
-    """Operands are three diagonals and the right-hand sides (n × k)."""
+    """The cost of a tridiagonal system. Operands: three diagonals and the right-hand sides (n × k)."""
     _, batch, rows, columns = first_matrix(call)
     return factor_cost(call, batch * linear_algebra.tridiagonal_solve_flops(rows, columns))
 

@@ -1,4 +1,4 @@
-"""Custom calls without floating arithmetic: selection, sorting, padding, placement."""
+"""Rules for custom calls without floating arithmetic: selection, sorting, padding, placement."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jaxobs.model.cost import Cost
 
 
 def moves(call: CustomCall) -> Cost:
-    """Operands are read and results written; comparisons and integer work are no FLOPs."""
+    """The cost of reading operands and writing results; comparisons and integer work are no FLOPs."""
     return Cost(bytes=call.memory_bytes(workspaces=call.workspaces))
 
 
 def nothing(_: CustomCall) -> Cost:
-    """An annotation: it runs nothing."""
+    """The cost of an annotation, which runs nothing."""
     return Cost()
 
 

@@ -98,13 +98,13 @@ class CustomCall:
 
 
 Rule = Callable[[CustomCall], Cost | None]
-"""A rule gives the whole cost of one execution, bytes included, or None where it does not apply."""
+"""A function that returns the whole cost of one execution, bytes included, or None where it does not apply."""
 
 
 def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:
-    """Add what the target's rule says; without one, bytes alone, and the target is named as unmodelled.
+    """Add the cost by the target's rule; without a rule, bytes alone, and the target's name as unmodelled.
 
-    A rule that raises, or returns no usable cost, is as one that does not apply, and the reason says so: rules may
+    A rule that raises or returns no usable cost is treated as one that does not apply, and a reason is added: rules may
     come from anyone.
     """
     rule = rules.get(call.target)
@@ -124,7 +124,7 @@ def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> Non
 
 
 def _checked(cost: Any) -> Cost | None:
-    """The cost, if it can be added up."""
+    """The cost, checked to be one that can be added up. Raises TypeError or ValueError where it is not."""
     if cost is None:
         return None
     if not isinstance(cost, Cost):

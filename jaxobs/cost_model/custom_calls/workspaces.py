@@ -1,4 +1,4 @@
-"""Scratch memory that library calls list among their results: the compiler's to give, and no traffic."""
+"""Finds scratch memory that library calls list among their results; the compiler provides it, and it is no traffic."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from jaxobs.cost_model.hlo.instructions import Instruction
 
 _BYTES: Final = ("int8", "uint8")
 
-# How many arrays at the end of the result are scratch, by target: the whole one, or its prefix. openxla/xla,
-# xla/service/gpu/cublas_cudnn.h and gpu_sort_rewriter.cc; of cuSOLVER a workspace and a status.
+# The number of arrays at the end of the result that are scratch, by target or by its prefix: openxla/xla,
+# xla/service/gpu/cublas_cudnn.h and gpu_sort_rewriter.cc. cuSOLVER has a workspace and a status.
 _LAST: Final[dict[str, int]] = {
     "__cublas$gemm": 1,
     "__cublas$lt$matmul": 1,
@@ -22,11 +22,11 @@ _LAST: Final[dict[str, int]] = {
 }
 _LAST_BY_PREFIX: Final = ("__cudnn$conv", "__cudnn$fmha")
 _ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
-"""These append scratch to their result or leave it out: it is there if the last array is one of bytes."""
+"""Prefixes of targets that may lack scratch: it is there if the last array of the result is one of bytes."""
 
 
 def workspaces(call: Instruction) -> int:
-    """How many of a custom call's last results are scratch memory."""
+    """The number of a custom call's last results that are scratch memory."""
     target = call.target
     last = 1 if target.startswith(_LAST_BY_PREFIX) else _LAST.get(target, 0)
     if not last:
@@ -40,6 +40,6 @@ def workspaces(call: Instruction) -> int:
 
 
 def workspace_bytes(call: Instruction) -> float:
-    """Their size."""
+    """The bytes of a custom call's scratch memory."""
     last = workspaces(call)
     return float(sum(result.bytes for result in call.shape.leaves()[-last:])) if last else 0.0

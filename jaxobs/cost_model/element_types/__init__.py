@@ -1,1 +1,1 @@
-"""What runs in which element type: as written, as compiled, and as the device executes it."""
+"""Finds the element types of products: as written in the program, as compiled, and as the device executes them."""

@@ -1,4 +1,4 @@
-"""In which element types a compiled module's products run: a compiler may convert what it has no arithmetic for."""
+"""Finds the element types in which a compiled module's products run: a compiler converts types without arithmetic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from jaxobs.cost_model.hlo.instructions import Instruction
 def executed_types(serialized: bytes) -> frozenset[str]:
     """Element types, as JAX spells them, in which the products of an optimised ``HloModuleProto`` multiply.
 
-    Products of integers are no FLOPs and in no cost, but they are products here. What a custom call without a
-    rule does is not known, and in no type. Raises ``HloDecodeError``.
+    Products of integers count here although they are no FLOPs and in no cost. The types of custom calls without a
+    rule are unknown and left out. Raises ``HloDecodeError``.
     """
     module = decode(serialized)
     return frozenset(

@@ -1,4 +1,4 @@
-"""The type a product really runs in, in how many passes, and what the program left to the device."""
+"""Finds the type that a product is executed in, the number of passes, and the precision left to the device."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ _ALGORITHMS: Final[dict[int, tuple[str, int]]] = {
     13: ("bfloat16", 9),
 }
 
-# What cuBLAS computes in for an algorithm, by name (openxla/xla, xla/service/algorithm_util.cc,
-# GetBlasComputationType). Those of several passes are taken apart before: a call that still names one runs once, in
-# float32.
+# cuBLAS's type of computation for each algorithm (openxla/xla, xla/service/algorithm_util.cc, GetBlasComputationType).
+# Algorithms of several passes are split up earlier: a call that still names one runs once, in float32.
 _OF_CUBLAS: Final[dict[str, str]] = {
     "ALG_DOT_F16_F16_F16": "float16",
     "ALG_DOT_F16_F16_F32": "float16",
@@ -45,20 +44,20 @@ FLOAT32_SOURCES: Final = ("float32", "complex64")
 
 
 class Executed(NamedTuple):
-    """How a product runs."""
+    """The type, passes and precision in which a product is executed."""
 
     type: str
     """The real element type in which it multiplies; float32 where the device decides."""
     passes: int = 1
-    """Products of that type for each that was asked for."""
+    """The number of products of that type that make up the one in the program."""
     precision: str | None = None
-    """Of a float32 product the precision asked for, `default` or `high`, with which a device may take a faster type."""
+    """The precision of a float32 product, `default` or `high`, if it lets the device use a faster type; else None."""
 
 
 def executed_product(instruction: Instruction, left: Shape, right: Shape) -> Executed:
-    """How the instruction multiplies two shapes, of which at least one is floating.
+    """The execution of a product of two shapes, of which at least one is floating.
 
-    Without a precision algorithm it is in the wider of the operands' types, a complex one by its parts.
+    Without a precision algorithm its type is the wider of the operands' types, or for a complex one that of its parts.
     """
     floating = [shape.type for shape in (left, right) if shape.floating]
     widest = max(floating, key=lambda type_: type_.bits).part
@@ -73,13 +72,16 @@ def executed_product(instruction: Instruction, left: Shape, right: Shape) -> Exe
 
 
 def executed_by_cudnn(instruction: Instruction, type_: str) -> Executed:
-    """How cuDNN convolves: TensorFloat-32 is allowed up to `high` (openxla/xla, conv_algorithm_picker.cc)."""
+    """The execution of a convolution in cuDNN, where TensorFloat-32 is allowed up to `high`.
+
+    Source: openxla/xla, conv_algorithm_picker.cc.
+    """
     asked = max(instruction.message.precision_config.operand_precision, default=0)
     return _without_algorithm(type_, 0 if asked < 2 else asked)
 
 
 def executed_by_cublas(configuration: Mapping[str, Any], type_: str) -> Executed:
-    """How cuBLAS multiplies, from the ``precision_config`` of its backend configuration.
+    """The execution of a product in cuBLAS, from the ``precision_config`` of its backend configuration.
 
     Without an algorithm TensorFloat-32 is allowed up to `high` (openxla/xla, xla/service/gpu/matmul_utils.cc).
     """

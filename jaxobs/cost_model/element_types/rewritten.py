@@ -1,4 +1,4 @@
-"""What compilers make of products: sums of multiplications, and first work under the name of repeated work."""
+"""Finds products that the compiler rewrote as sums of multiplications, and first work named as rematerialised."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _BACKWARD: Final = "transpose("  # JAX's name for the transposed half of a gradi
 
 
 class Rewritten:
-    """The products that a module holds in other forms, and what its names say wrongly."""
+    """A module's products in other forms, and those whose names wrongly say that they are rematerialised."""
 
     def __init__(self, computations: list[Computation]) -> None:
         self.products: set[Instruction] = set()
-        """Multiplications that are dot products, each with the additions that sum it up."""
+        """Multiplications that are dot products together with the additions in ``sums``."""
         self.sums: set[Instruction] = set()
-        """Those additions, which count with their multiplications."""
+        """Reductions that add up such multiplications, and are counted with them."""
         self.first: set[Instruction] = set()
-        """Products named as rematerialised that are the only ones of their kind: the forward ones were found equal."""
+        """Products named as rematerialised that are the only ones left, merged with the equal forward ones."""
         matrix: list[Instruction] = []
         repeats = False
         for computation in computations:
@@ -46,9 +46,9 @@ class Rewritten:
             self.first = _first_work(matrix)
 
     def _take_apart(self, reduction: Instruction) -> None:
-        """Follow a reduction that was a dot product up to the multiplication: through partial sums, and out of fusions.
+        """Follow a reduction that was a dot product to its multiplication, through partial sums and out of fusions.
 
-        The multiplication has the product's name, or none at all: the program's own have theirs.
+        The multiplication has the product's name or none; the program's own multiplications have other names.
         """
         sums: list[Instruction] = []
         instruction: Instruction | None = reduction
@@ -81,10 +81,11 @@ def _of_a_product(instruction: Instruction) -> bool:
 
 
 def _first_work(products: list[Instruction]) -> set[Instruction]:
-    """Rematerialised products whose scope has no forward product of their shapes, nor enough others in its place.
+    """Rematerialised products that are first work: their scope has no forward product of their shapes.
 
-    A compiler that finds the repeated product equal to the first one keeps one of them, under either name. Of
-    products that repeat each other, the least deeply rematerialised are the first.
+    Nor has it enough other forward products to stand for them. A compiler that finds the repeated product equal to the
+    first keeps one of them, under either name. Of products that repeat each other, the
+    least deeply rematerialised are the first.
     """
     forward: dict[str, float] = defaultdict(float)
     twins: set[tuple[str, tuple[int, ...]]] = set()
@@ -116,7 +117,7 @@ def _sizes(product: Instruction) -> tuple[int, ...]:
 
 
 def _weight(sizes: tuple[int, ...]) -> float:
-    """Multiply-adds of m × k by k × n are the root of the three sizes' product."""
+    """The multiply-adds of a product: for m × k by k × n, the root of the product of the three sizes."""
     weight = 1.0
     for size in sizes:
         weight *= sqrt(size)

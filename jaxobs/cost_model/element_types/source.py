@@ -1,4 +1,4 @@
-"""Which element type a product was written in, where the compiled product runs in another.
+"""Finds the element type that a product was written in, where the compiled product runs in another.
 
 CPUs run bfloat16, fp8 and 4-bit products in float32: the compiler converts the operands first, and may drop
 the rounding between two products altogether. A conversion that the program asked for carries the operation
@@ -27,7 +27,7 @@ def _compilers_own(convert: Instruction) -> bool:
 
 
 class SourceTypes:
-    """Answers for one module; remembers what it has walked."""
+    """Finds the types in which one module's products were written, and remembers the instructions it has walked."""
 
     def __init__(self, computations: list[Computation]) -> None:
         self._needed = any(
@@ -41,7 +41,7 @@ class SourceTypes:
     def of_product(self, left: Instruction, right: Instruction) -> ElementType:
         """The type a product of these operands was written in.
 
-        Both sides have one type in JAX's products: where only one side's is still visible, the narrower wins.
+        Both sides of JAX's products have the same type: where only one side's is still visible, it is the narrower.
         """
         types = [operand.shape.type for operand in (left, right)]
         if self._needed:
@@ -72,7 +72,7 @@ class SourceTypes:
 
 
 def _deciding_operand(instruction: Instruction) -> Instruction | None:
-    """The instruction whose type this one's was taken from; None where it is this one's own."""
+    """The operand that decides this instruction's type; None where the instruction itself does."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode == "convert":
         return operands[0] if _compilers_own(instruction) else None
@@ -95,7 +95,7 @@ def _constant(instruction: Instruction) -> bool:
 
 
 def argument(parameter: Instruction) -> Instruction | None:
-    """What the first caller gives for a parameter; None where that is not one value."""
+    """The first caller's operand for a parameter; None where no single value is passed."""
     callers = parameter.computation.callers
     if not callers:
         return None

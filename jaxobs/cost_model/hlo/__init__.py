@@ -1,1 +1,1 @@
-"""The module as it is read: instructions, shapes, the call graph, scopes and the fingerprint."""
+"""Decodes an HLO module: instructions, shapes, the call graph, scopes and the fingerprint."""

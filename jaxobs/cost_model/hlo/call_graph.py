@@ -1,4 +1,4 @@
-"""In which order computations call each other, which run on their own, and how often."""
+"""The call graph of a module: the order of its computations, which ones run on their own, and how often."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxobs.cost_model.hlo.opcodes import CONTROL
 
 
 def callees_first(module: Module) -> list[Computation]:
-    """The computations that the entry reaches, each after all it calls.
+    """The computations that the entry reaches, each after all that it calls.
 
     Raises ``HloDecodeError`` where one calls itself.
     """
@@ -37,7 +37,7 @@ def callees_first(module: Module) -> list[Computation]:
 
 
 def scheduled(order: list[Computation], entry: Computation) -> set[Computation]:
-    """Computations whose instructions run on their own: the entry, and what loops, calls and branches run."""
+    """The computations whose instructions run on their own: the entry, and those that loops, calls and branches run."""
     found = {entry}
     for computation in reversed(order):
         if computation in found:
@@ -48,7 +48,7 @@ def scheduled(order: list[Computation], entry: Computation) -> set[Computation]:
 
 
 def embedded(order: list[Computation], on_their_own: set[Computation]) -> set[Computation]:
-    """Computations that run inside one instruction: fused ones, those applied by a reduction and the like."""
+    """The computations that run inside one instruction: fused ones, those applied by a reduction and the like."""
     found: set[Computation] = set()
     for computation in reversed(order):
         inside = computation in found
@@ -62,7 +62,7 @@ def embedded(order: list[Computation], on_their_own: set[Computation]) -> set[Co
 def executions(
     order: list[Computation], entry: Computation, least: dict[Instruction, Computation]
 ) -> dict[Computation, float]:
-    """How often each computation runs in one run of the module; of branches, only that in ``least``."""
+    """The number of times that each computation runs in one run of the module; of branches, only that in ``least``."""
     times: dict[Computation, float] = dict.fromkeys(order, 0.0)
     times[entry] = 1.0
     for computation in reversed(order):

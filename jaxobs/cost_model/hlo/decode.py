@@ -1,4 +1,4 @@
-"""Serialized module to linked instructions; bytes that are wrong in any way end in ``HloDecodeError``."""
+"""Decodes a serialized module to linked instructions; raises ``HloDecodeError`` for bytes that are wrong in any way."""
 
 from __future__ import annotations
 

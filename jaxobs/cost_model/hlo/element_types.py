@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Kind(Enum):
-    """What arithmetic there is on a type."""
+    """The kind of arithmetic of a type."""
 
     REAL = "real"
     COMPLEX = "complex"

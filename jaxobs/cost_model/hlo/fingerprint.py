@@ -1,9 +1,9 @@
-"""A short, stable hash of a module's content.
+"""Computes a short, stable hash of a module's content.
 
-Two compilations of one program have one fingerprint, in any process and from any path: names, metadata and
-identifiers are left out, operands and called computations enter by their places. Tuning results (tile
-sizes, algorithms) live in backend configurations and differ between runs, so these count for custom calls
-only, without such keys, and not for callbacks, whose configuration names an object of the process.
+Two compilations of one program have the same fingerprint, in any process and from any path: names, metadata and
+identifiers are left out, and operands and called computations enter by their positions. Tuning results (tile sizes,
+algorithms) are in backend configurations and differ between runs. These configurations therefore count only for custom
+calls, without such keys, and not for callbacks, whose configuration names an object of the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from jaxobs.proto.hlo import InstructionMessage
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000
 _TUNING: Final = re.compile(
-    rb'"(?:selected_algorithm|algorithm|autotune_workspace_size|plan_id)"\s*:\s*("[^"]*"|\d+|\{[^{}]*\})'
+    rb'"(?:selected_algorithm|autotune_workspace_size|plan_id)"\s*:\s*(?:"[^"]*"|\d+)'
+    rb'|"algorithm"\s*:\s*(?:\d+|\{(?:[^{}]|\{[^{}]*\})*\})'
 )
 _CALLBACK: Final = re.compile(rb"callback", re.IGNORECASE)
 _ELSEWHERE: Final = (

@@ -1,4 +1,4 @@
-"""A module as the rest of this room sees it: computations of instructions that know their operands."""
+"""The decoded form of a module: computations of instructions that are linked to their operands."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Instruction:
         self.opcode = opcode
         self.shape = shape
         self.position = position
-        """Index in its computation; operands have smaller ones."""
+        """The index in its computation; operands have smaller ones."""
         self.computation = computation
         self.operands: tuple[Instruction, ...] = ()
         self.called: tuple[Computation, ...] = ()
-        """What it runs on the device."""
+        """The computations that it runs on the device."""
 
     def operand(self, index: int) -> Instruction:
         """An operand; raises ``HloDecodeError`` where it is missing."""
@@ -52,13 +52,13 @@ class Instruction:
 
     @property
     def backend_config(self) -> bytes:
-        """What the backend noted: JSON, MLIR attributes or nothing."""
+        """The backend's configuration: JSON, MLIR attributes or nothing."""
         message: bytes = self.message.backend_config or self.computation.module.payload(self.message)
         return message
 
     @property
     def runs_on_host(self) -> bool:
-        """Whether all that it calls is the host's to run."""
+        """Whether the host runs all computations that it calls."""
         return not self.called and bool(self.message.called_computation_ids)
 
     @property
@@ -68,7 +68,7 @@ class Instruction:
 
     @property
     def rematerialized(self) -> bool:
-        """Whether it is named so, and its work is done elsewhere in the module too."""
+        """Whether it is named as rematerialised, and its work is done elsewhere in the module too."""
         return self.named_rematerialized and self not in self.computation.module.first_work
 
     @property
@@ -78,7 +78,7 @@ class Instruction:
 
     @property
     def trip_count(self) -> int | None:
-        """How often a ``while`` runs its body; None where the compiler does not know."""
+        """The number of times that a ``while`` runs its body; None where the compiler does not know."""
         found = _TRIP_COUNT.search(self.backend_config)
         return int(found.group(1)) if found else None
 
@@ -104,7 +104,7 @@ class Computation:
 class Module:
     """A decoded module; ``computations`` are in no particular order.
 
-    Its parts refer to each other: without ``release`` they would stay until the interpreter's next collection.
+    Its parts refer to each other: without ``release`` they would stay until the garbage collector's next pass.
     """
 
     __slots__ = ("computations", "entry", "first_work", "instruction_count", "message")
@@ -114,7 +114,7 @@ class Module:
         self.computations: list[Computation] = []
         self.entry: Computation
         self.first_work: set[Instruction] = set()
-        """Products named as rematerialised that repeat nothing."""
+        """Products that are named as rematerialised but repeat nothing."""
         self.instruction_count = 0
 
     @property
@@ -132,7 +132,7 @@ class Module:
         return bytes(known[payload.id]) if 0 <= payload.id < len(known) else b""
 
     def release(self) -> None:
-        """Cut the references in circles, so that memory is freed at once; afterwards the module is of no use."""
+        """Cut the reference cycles, so that memory is freed at once; afterwards the module cannot be used."""
         self.first_work.clear()
         for computation in self.computations:
             computation.callers.clear()

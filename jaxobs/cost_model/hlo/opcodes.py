@@ -1,4 +1,4 @@
-"""What each opcode without an attribute of interest does, in FLOPs for each element of its result.
+"""Classes of opcodes, and the FLOPs per element of the result for those whose attributes do not matter.
 
 Conventions. An addition, subtraction, multiplication, division or remainder of real numbers is 1 FLOP.
 Complex ones follow from their parts: 2 for an addition, 6 for a product (4 multiplications, 2 additions),
@@ -19,7 +19,7 @@ ARITHMETIC: Final[dict[str, tuple[int, int]]] = {
     "divide": (1, 11),
     "remainder": (1, 1),
 }
-"""Opcode: FLOPs for each real element and for each complex element."""
+"""By opcode, the FLOPs for each real element and for each complex element."""
 
 TRANSCENDENTAL: Final = frozenset([
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf", "exponential",
@@ -65,7 +65,7 @@ CONTROL: Final = frozenset(["call", "conditional", "while", "async-start"])
 ELEMENTWISE: Final = (
     TRANSCENDENTAL | frozenset(ARITHMETIC) | _COMPARED_AND_ROUNDED | _MOVED_IN_PLACE | {"abs", "map"}
 )
-"""Opcodes whose each result element needs the element of every operand at the same place."""
+"""Opcodes of which each result element needs the element at the same position of every operand."""
 
 CALL_NOTHING: Final = (ELEMENTWISE | FREE | MOVEMENT | {"dot", "convolution"}) - {"map"}
 """Opcodes that never call a computation, so that decoding need not look."""

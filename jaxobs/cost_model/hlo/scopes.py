@@ -1,4 +1,4 @@
-"""Operation names, the user's named scopes in them, and source lines."""
+"""Reads operation names, the user's named scopes in them, and source lines."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _STRUCTURE: Final = re.compile(
 )
 
 MOST_FRAMES: Final = 100
-"""Of an operation's stack; JAX writes ten by default (`jax_traceback_in_locations_limit`)."""
+"""Most frames read of an operation's stack; JAX writes ten by default (`jax_traceback_in_locations_limit`)."""
 
 
 def scope_of(operation_name: str) -> str:
     """The user's scopes in an operation name, outermost first.
 
-    Of ``jit(step)/transpose(jvp(decoder))/layer/dot_general`` it is ``decoder/layer``: the primitive, jitted
+    For ``jit(step)/transpose(jvp(decoder))/layer/dot_general`` it is ``decoder/layer``: the primitive, jitted
     functions' names, transformations and control flow are left out, so that a layer's forward and backward
     operations have one scope. Where the compiler joined several names by semicolons, the first counts.
     """
@@ -48,7 +48,7 @@ def scope_of(operation_name: str) -> str:
 
 
 def operation_name(instruction: Instruction) -> str:
-    """The operation's name as JAX gave it; empty for what the compiler made without one."""
+    """The operation's name from JAX; empty for instructions that the compiler made without one."""
     return str(_metadata(instruction).op_name, "utf-8", "replace") if instruction.message.metadata else ""
 
 
@@ -60,7 +60,7 @@ def _metadata(instruction: Instruction) -> Any:
 
 
 class Provenance:
-    """Operation names and source lines of a module's instructions."""
+    """The operation names and source lines of a module's instructions."""
 
     def __init__(self, module: Module) -> None:
         self._frames = module.message.stack_frame_index
@@ -85,7 +85,7 @@ class Provenance:
         return known
 
     def _users_line(self, frame_id: int) -> str:
-        """``file:line`` of the innermost frame outside installed packages, else of the innermost at all."""
+        """``file:line`` of the innermost frame outside installed packages, or else of the innermost frame."""
         known = self._sources.get(frame_id)
         if known is None:
             frames = list(self._frames_from(frame_id))

@@ -20,7 +20,7 @@ _LARGEST: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """An array (``parts`` empty) or a tuple of shapes; a token is an array of no data."""
+    """An array (``parts`` empty) or a tuple of shapes; a token is an array without data."""
 
     type: ElementType
     dimensions: tuple[int, ...]
@@ -97,7 +97,7 @@ class ShapeTable:
         self._known: dict[bytes, Shape] = {}
 
     def read(self, serialized: bytes) -> Shape:
-        """The shape; raises ``HloDecodeError``."""
+        """The shape with this serialized form; raises ``HloDecodeError``."""
         shape = self._known.get(serialized)
         if shape is None:
             try:

@@ -1,1 +1,1 @@
-"""Bytes that an instruction moves: to device memory, in fusions, and over links."""
+"""Counts the bytes that an instruction moves: to and from device memory, also in fusions, and over links."""

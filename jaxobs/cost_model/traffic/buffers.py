@@ -1,4 +1,4 @@
-"""Which buffer a value lies in, where several names stand for one, and what is overwritten in it."""
+"""Finds the buffer of a value, which several instructions may name, and whether a scatter reads what it overwrites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from jaxobs.cost_model.hlo.instructions import Instruction
 
 Buffer = tuple[Instruction, int]
-"""The instruction that made a value, and the place in its result (-1: the whole of it)."""
+"""The instruction that made a value, and the index in its result (-1: the whole result)."""
 
 _RENAMING: Final = frozenset(("bitcast", "opt-barrier", "optimization-barrier", "add-dependency"))
 
@@ -30,5 +30,5 @@ def buffer_of(instruction: Instruction) -> Buffer:
 
 
 def combines(scatter: Instruction) -> bool:
-    """Whether a scatter needs the old value: its computation does more than return the update."""
+    """Whether a scatter needs the old value, because its computation does more than return the update."""
     return not (scatter.called and scatter.called[0].root.opcode == "parameter")

@@ -1,8 +1,8 @@
-"""Bytes that a schedulable instruction moves to and from device memory.
+"""Counts the bytes that a schedulable instruction moves to and from device memory.
 
-What must cross the boundary: each distinct operand is read once and each result written once. A slice or a
-gather reads what it takes, an update in place reads and writes what it replaces. Tuples, bitcasts and the
-like only rename buffers. A constant counts where it is read.
+These are the bytes that it must move: each distinct operand is read once and each result written once. A slice or a
+gather reads the elements that it takes, and an update in place reads and writes those that it replaces. Tuples,
+bitcasts and the like only rename buffers. A constant counts where it is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
 
 
 def traffic(instruction: Instruction, fusions: FusionTraffic) -> float:
-    """Bytes read from and written to device memory by one execution; 0 for what its own rule counts."""
+    """Bytes read and written in device memory by one execution; 0 for opcodes that are counted elsewhere."""
     opcode = instruction.opcode
     if opcode == "fusion":
         return _fusion(instruction, fusions)
@@ -62,14 +62,14 @@ def _update_slice(instruction: Instruction) -> float:
 
 
 def _scatter(instruction: Instruction) -> float:
-    """Indices and updates are read, what they replace is written, and read before where it is combined."""
+    """Bytes of indices and updates read, and of the elements written, which are read too if they are combined."""
     arrays = (len(instruction.operands) - 1) // 2
     updates = sum(update.shape.bytes for update in instruction.operands[arrays + 1 :])
     return instruction.operand(arrays).shape.bytes + updates * (3 if combines(instruction) else 2)
 
 
 def _copy_start(instruction: Instruction) -> float:
-    """The result lists destination, source and a context; a copy to or from the host crosses once."""
+    """Bytes read and written; the result lists destination, source and a context. Host memory does not count."""
     return instruction.operand(0).shape.bytes + instruction.shape.leaves()[0].bytes
 
 

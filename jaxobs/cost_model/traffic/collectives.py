@@ -1,4 +1,4 @@
-"""Bytes that one device sends over its links in a collective.
+"""Counts the bytes that one device sends over its links in a collective.
 
 ``n`` is the number of devices in a group, ``S`` the bytes of the whole (gathered, unreduced) array as one
 device holds it. The factors are those of the bandwidth-optimal ring algorithms (R. Thakur, R. Rabenseifner,
@@ -34,7 +34,7 @@ def kind_of(opcode: str) -> str | None:
 
 
 def group_size(instruction: Instruction) -> int | None:
-    """Devices in each group of a collective, the most where they differ; None where the module is silent."""
+    """The number of devices in each group of a collective, the most if groups differ; None if the module lacks it."""
     message = instruction.message
     for groups in (message.replica_groups, message.collective_device_list.replica_groups):
         if groups:
@@ -67,7 +67,7 @@ def _all_devices(instruction: Instruction) -> int | None:
 
 
 def add_collective(instruction: Instruction, tally: Tally) -> None:
-    """Add the bytes one device sends for a collective; nothing for other instructions."""
+    """Add the bytes that one device sends for a collective; nothing for other instructions."""
     kind = kind_of(instruction.opcode)
     if kind is None:
         return
@@ -104,7 +104,7 @@ def memory_bytes(instruction: Instruction) -> float:
         return instruction.shape.leaves()[0].bytes  # beside a context and a token
     if not instruction.opcode.endswith("-start"):
         return held + instruction.shape.bytes
-    # The first half's shape lists operands and contexts beside the results.
+    # The shape of an asynchronous start lists operands and contexts beside the results.
     if instruction.opcode == "all-gather-start":
         return held * (1 + (group_size(instruction) or _SMALLEST_GROUP))
     return 2 * held

@@ -1,4 +1,4 @@
-"""Which arguments a module's outputs could take over, if the caller donated them."""
+"""Finds arguments whose buffers a module's outputs could take over, if the caller donated them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from jaxobs.cost_model.hlo.shapes import Shape
 
 
 def donatable_bytes(module: Module) -> float:
-    """Bytes on one device of arguments that an output has the element type and dimensions of.
+    """Bytes on one device of the arguments with the element type and dimensions of an output.
 
-    That is what JAX asks of a donated argument. Each argument and each output counts once, and those that are donated
-    already do not count. Whether the caller uses the argument again is not to be seen here.
+    JAX requires these of a donated argument. Each argument and each output counts once, and those already donated do
+    not count. Whether the caller uses the argument again cannot be seen here.
     """
     entries = module.message.input_output_alias.entries
     taken = {entry.parameter_number for entry in entries}

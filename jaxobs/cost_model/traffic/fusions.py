@@ -1,9 +1,9 @@
-"""What a fusion reads of each of its inputs and writes of its outputs.
+"""Counts the bytes that a fusion reads of each of its inputs and writes of its outputs.
 
-A pass from the results back to the parameters asks how many elements of each value its users need: an
-elementwise user as many as are needed of itself, a slice or gather those it takes, a reduction its whole
-input. Elementwise users need the same elements of a value, so the largest need counts; slices may take
-different ones, so theirs add up. A need never exceeds the value.
+A pass from the results back to the parameters finds how many elements of each value its users need: an elementwise user
+as many as are needed of itself, a slice or gather those that it takes, a reduction its whole input. Elementwise users
+need the same elements of a value, so the largest need counts; slices may take different ones, so theirs add up. A need
+never exceeds the value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FEW: Final = 16  # constants up to so many elements travel in the instructions 
 
 
 class FusionTraffic:
-    """Remembers the answer for each fused computation of a module."""
+    """Counts the traffic of fused computations, and remembers that of each in a module."""
 
     def __init__(self) -> None:
         self.known: dict[Computation, tuple[dict[int, float], float]] = {}
@@ -45,7 +45,7 @@ class FusionTraffic:
                 number = instruction.message.parameter_number
                 read[number] = needed * instruction.shape.element_bytes if instruction.shape.bytes else 0.0
             elif opcode == "constant":
-                # Counted as a read that no parameter stands for, beside the results.
+                # A read that belongs to no parameter, so it is added to the bytes of the results.
                 if instruction.shape.elements > _FEW:
                     written += needed * instruction.shape.element_bytes
             elif opcode == "fusion" and instruction.called:
@@ -55,7 +55,7 @@ class FusionTraffic:
         return read, written
 
     def _pass_into(self, fusion: Instruction, needed: float, need: _Need) -> None:
-        """Ask for what a fusion inside this one reads; a part of it, where only a part of its results is needed."""
+        """Add the needs of a fusion inside this one, in proportion to the part of its results that is needed."""
         read, _ = self.of(fusion.called[0])
         share = min(1.0, needed / max(1, fusion.shape.elements))
         for number, operand in enumerate(fusion.operands):
@@ -68,7 +68,7 @@ class FusionTraffic:
 
 
 class _Need:
-    """Elements needed of each instruction: the most by one elementwise user, and the sum over the others."""
+    """The elements needed of each instruction: the most by one elementwise user, plus the sum over the others."""
 
     __slots__ = ("in_place", "shared", "taken")
 
@@ -89,7 +89,7 @@ class _Need:
 
 
 def _results(computation: Computation, need: _Need) -> float:
-    """Ask for the fusion's results; the bytes it writes."""
+    """Add the needs of the fusion's results. Returns the bytes that it writes."""
     written = 0.0
     waiting = [computation.root]
     while waiting:
@@ -131,9 +131,9 @@ def _replacement(update: Instruction) -> Instruction:
 
 
 def _updates_in_place(result: Instruction) -> list[Instruction]:
-    """The chain of updates from a result down to a parameter, whose buffer the result takes over; else empty.
+    """The chain of updates from a result to the parameter whose buffer it takes over; empty if there is none.
 
-    The compiler copies the parameter beforehand where it is still needed, in an instruction of its own.
+    Where the parameter is still needed, the compiler copies it beforehand in a separate instruction.
     """
     found: list[Instruction] = []
     while True:
@@ -150,7 +150,7 @@ def _updates_in_place(result: Instruction) -> list[Instruction]:
 
 
 def _pass_on(instruction: Instruction, needed: float, need: _Need) -> None:
-    """Ask the operands of ``instruction`` for what ``needed`` elements of it take; all of them by default."""
+    """Add the needs of ``needed`` elements of ``instruction`` to its operands; the whole operands by default."""
     rule = _RULES.get(instruction.opcode)
     if rule is not None:
         rule(instruction, needed, need)

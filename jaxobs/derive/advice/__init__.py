@@ -1,4 +1,4 @@
-"""Advice: what to do about it, in a sentence with a cause, a number and a remedy. Pure: a view in, plain data out.
+"""Advice on how to make a job faster, each with a cause, a number and a remedy. Pure: a view in, plain data out.
 
 The table of conditions is in `conditions.py`; docs/reference/advice.md is written from it.
 """

@@ -1,4 +1,4 @@
-"""The table: each condition, what triggers it, what it gives back, and why its thresholds are what they are.
+"""The table of conditions: what triggers each, what it gives back, and why its thresholds are what they are.
 
 docs/reference/advice.md is written from this table by `docs/generators/generate_advice.py`.
 """
@@ -17,7 +17,7 @@ from jaxobs.report.units import byte_size, duration, rough_percent
 
 
 class Condition(NamedTuple):
-    """One row. `find` yields what it found; whether that is enough, and first, is decided for all alike."""
+    """One row of the table. `find` yields its findings; `ranking.py` filters and orders those of all conditions."""
 
     name: str
     trigger: str
@@ -25,7 +25,7 @@ class Condition(NamedTuple):
     reason: str
     find: Callable[[Facts], Iterator[Finding]]
     in_a_trace: bool = False
-    """Whether the profiler's trace alone can tell."""
+    """Whether a profiler trace alone is enough to check the condition."""
 
 
 _SURE: Final = f"confidence of the bottleneck at least {LEAST_CONFIDENCE}"
@@ -131,4 +131,4 @@ CONDITIONS: Final = (
         of_work.donation,
     ),
 )
-"""In the order in which they are looked for. None of them guesses: a number that is absent triggers nothing."""
+"""All conditions, in the order in which they are checked. None of them guesses: an absent number triggers nothing."""

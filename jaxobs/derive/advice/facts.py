@@ -1,4 +1,4 @@
-"""What advice is drawn from: loops and executables whose numbers are known and sure enough, in shares of wall time."""
+"""The facts that advice is drawn from: loops and executables whose numbers are reliable, in shares of wall time."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ from jaxobs.report.document import main_thread_lines
 from jaxobs.vocabulary.wall_time import BUSY, IDLE
 
 LEAST_CONFIDENCE = 0.1
-"""Of a bottleneck's confidence. With many steps it is the margin over the runner-up, and 0.1 is a largest share that is
-a fifth larger than the next; below it another half minute may name another cause."""
+"""Least confidence of a bottleneck for advice to rest on it. With many steps the confidence is the margin over the
+runner-up, and 0.1 means that the largest share is a fifth larger than the next; below that, another half minute may
+name another cause."""
 
 LARGEST = math.sqrt(1.7e308)
-"""Products of two such numbers are still finite; nothing that is counted or timed comes near it."""
+"""Largest number that is calculated with: the product of two such numbers is still finite, and nothing that is counted
+or timed comes near it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """What profiler windows saw of a loop in a step: seconds of one device."""
+    """Seconds of one device in a step of a loop, as profiler windows saw it."""
 
     busy: float
     latency: float
-    """Charged to `latency`, `gap` included."""
+    """Seconds charged to `latency`, `gap` included."""
     gap: float
-    """Between two operations of a run."""
+    """Seconds between two operations of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
     """A loop whose bottleneck is known well enough.
 
-    `part`: its share of the wall time of all loops. `shares`: of its own wall time in the last window, by component.
+    `part`: its share of the wall time of all loops. `shares`: the share of each component in the loop's own wall time
+    in the last window.
     """
 
     name: str
@@ -49,15 +52,15 @@ class LoopFacts:
     confidence: float
     step_seconds: float | None
     window: WindowFacts | None
-    """None where there was no window, or it is not known how many steps were in it."""
+    """None where there was no profiler window, or where the number of steps in it is not known."""
     is_trace: bool = False
-    """A whole trace instead of a loop."""
+    """Whether this is a whole trace instead of a loop."""
     host_is_ahead: bool = False
-    """Profiler windows saw the host run ahead of the device."""
+    """Whether profiler windows saw the host run ahead of the device."""
     untimed: float = 0.0
-    """Share of its wall time in which it is not known whether the device worked."""
+    """Share of the loop's wall time in which it is not known whether the device worked."""
     lines: tuple[str, ...] = ()
-    """Where its main thread is while it does not wait for the device, each with its share, the largest first."""
+    """Lines that the main thread is at while it does not wait for the device, each with its share, largest first."""
 
     @property
     def title(self) -> str:
@@ -77,8 +80,8 @@ class LoopFacts:
 class WorkFacts:
     """An executable, or an operation of a trace, whose device time and cost are known.
 
-    `seconds`, `matrix_flops`, `flops`, `bytes` and `executed` (matrix FLOPs by the type they run in) are of the same
-    work: of one run, or of all that a trace holds.
+    `seconds`, `matrix_flops`, `flops`, `bytes` and `executed` (matrix FLOPs by the type they run in) are all of one
+    run, or all of everything that a trace holds.
     """
 
     subject: Mapping[str, str]
@@ -95,19 +98,22 @@ class WorkFacts:
 
 @dataclass(frozen=True, slots=True)
 class OperationFacts:
-    """An operation, in all windows or in the whole trace. `share` is of the device's busy time."""
+    """An operation, summed over all windows or the whole trace. `share` is its part of the device's busy time."""
 
     executions: float
     seconds: float
     share: float | None
     is_control: bool
-    """A loop or a conditional, whose own time passes between operations."""
+    """Whether it is a loop or a conditional, whose own time is the time between the operations in it."""
     is_latency: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the conditions look at. What needs no preparation is as the snapshot has it; a trace has none of it."""
+    """Everything that the conditions read.
+
+    The fields from `functions` on are taken unchanged from the snapshot, and are empty for a trace.
+    """
 
     loops: tuple[LoopFacts, ...] = ()
     work: tuple[WorkFacts, ...] = ()
@@ -116,9 +122,9 @@ class Facts:
     memory_peak: float | None = None
     memory_limit: float | None = None
     timed_unknown: float = 0.0
-    """Share of the loops' wall time in executables that were timed and could not be held against a peak."""
+    """Share of the loops' wall time in executables that were timed but have no peak to be compared with."""
     age: float | None = None
-    """Seconds since the process was started; None where they are not known."""
+    """Seconds since the process was started; None where that is not known."""
     functions: Mapping[str, FunctionView] = field(default_factory=dict)
     executables: Sequence[ExecutableView] = ()
     devices: Sequence[DeviceView] = ()
@@ -152,10 +158,10 @@ def facts_of(view: SnapshotView) -> Facts:
 
 
 def _loops(view: SnapshotView, wall: float) -> Iterator[LoopFacts]:
-    """`wall` seconds of all loops."""
+    """The loops whose bottleneck is known well enough; `wall` is the wall time of all loops, s."""
     for name, loop in view.loops.items():
         verdict, shares = loop.bottleneck, loop.bottleneck.shares
-        whole = math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6)  # else one of them is missing
+        whole = math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6)  # else a component is missing
         sure = whole and verdict.label != "unknown" and verdict.confidence >= LEAST_CONFIDENCE
         if not (loop.wall_seconds and sure):
             continue
@@ -188,7 +194,10 @@ def _window(profile: ProfileView | None) -> WindowFacts | None:
 
 
 def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iterator[WorkFacts]:
-    """Device seconds over the loops' `wall` time, and no more than the share in which the loops' device was busy."""
+    """Executables with known work. The share of each is its device seconds over the loops' `wall` time.
+
+    It is at most the share of the wall time in which the device was busy in the loops.
+    """
     busy = sum(loop.share(word) or 0.0 for loop in loops for word in BUSY)
     for executable in view.executables:
         seconds, per_run = _sound(executable.seconds.value), _sound(executable.seconds_per_run.value)
@@ -220,11 +229,11 @@ def _operations(view: SnapshotView) -> Iterator[OperationFacts]:
 
 
 def matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
-    """FLOP/s of the matrix unit by element type."""
+    """FLOP/s of the matrix unit by element type, as far as they are known."""
     known = {dtype: _sound(peak.value) for dtype, peak in peaks.matrix.items()} if peaks else {}
     return {dtype: rate for dtype, rate in known.items() if rate}
 
 
 def _sound(value: float | None) -> float | None:
-    """The number, where it is at least 0 and no larger than one that can be reckoned with."""
+    """The value if it is from 0 to LARGEST, so that calculating with it stays finite; else None."""
     return value if value is not None and 0 <= value <= LARGEST else None

@@ -12,16 +12,17 @@ HOUR = 3600.0
 NO_SECONDS = "it gives back memory, not time"
 
 LEAST_SAVED = 0.03
-"""Of the wall time: nearly two minutes of an hour. A loop's shares rest on sampled device times, which are known to
-within 5 %: of a device that is busy for 60 % of the time, three hundredths are no more than their error."""
+"""Least share of the wall time that a piece of advice must give back: nearly two minutes of an hour. A loop's shares
+rest on sampled device times, which are known to within 5 %: where a device is busy for 60 % of the time, their error
+alone is three hundredths of the wall time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`saves_ratio` is a share of wall time. Advice that gives back memory alone has `saves_bytes` instead."""
+    """What a condition found. `saves_ratio` is a share of wall time; what saves only memory has `saves_bytes`."""
 
     subject: Mapping[str, str]
-    """`loop`, or `function`, and what else names the place."""
+    """The place it is about: `loop` or `function`, and whatever else identifies it."""
     sentence: str
     remedy: str
     confidence: float

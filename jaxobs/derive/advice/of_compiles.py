@@ -1,4 +1,4 @@
-"""Advice on compiles: the same function again and again, and the same programs at each start."""
+"""Advice on compiles: functions that are recompiled, and programs that are compiled anew at each start."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from jaxobs.derive.compilation.recompilations import RecompilationView
 from jaxobs.report.units import count, duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2
-"""Of one cause. A single small one (the last batch of an epoch, a first evaluation) says nothing about the next hour."""
+"""Least recompilations by one cause. A single short one (for the last batch of an epoch, or a first evaluation) says
+nothing about the next hour."""
 
 LARGE = 1.0
-"""Seconds that a single recompilation must take to be advised on: as long as JAX finds worth keeping on disk by default
-(`jax_persistent_cache_min_compile_time_secs`). It is spent at each start."""
+"""Seconds from which on a single recompilation is worth advice, as it is spent again at each start. It is JAX's default
+for what is worth keeping on disk (`jax_persistent_cache_min_compile_time_secs`)."""
 
 MOST_FUNCTIONS = 3
-"""In a sentence about functions that lost little each."""
+"""Functions named in a sentence about several that lost little each."""
 
 MOST_CAUSES = 3
-"""Of one function's recompilations in a sentence, each with its remedy: as much as somebody reads."""
+"""Causes of one function's recompilations in a sentence, each with its remedy: nobody would read more."""
 
 LEAST_COMPILE_SECONDS = 10.0
-"""Of the compiler, in one start. Below it a cache on disk is not worth another thing to look after."""
+"""Least compiler seconds in one start for a cache on disk to be worth looking after."""
 
 LONGEST = 100
-"""Letters of an old or a new value in a sentence: enough for shapes and shardings; a snapshot's table has all of them."""
+"""Characters of an old or new value in a sentence: enough for shapes and shardings; the snapshot has all of them."""
 
 REMEDIES = {
     "shape": "pad {it} to one shape, or to a few buckets of shapes",
@@ -41,11 +42,11 @@ REMEDIES = {
     "redefined": "define and jit the function once, outside of the loop: a new function has nothing compiled",
     "context": "set the configuration, mesh or precision that it is traced under once, before the loop",
 }
-"""By cause of a recompilation. `other` is no known cause, so there is no advice on it."""
+"""Remedy by cause of recompilation. The cause `other` says nothing, so there is no advice on it."""
 
 
 @dataclass(slots=True)
-class _Again:
+class _Recompiled:
     """Recompilations of one function by one cause and argument."""
 
     cause: str
@@ -64,75 +65,78 @@ class _Again:
 
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
-    """All their seconds, over the age of the process: one piece a function, and one for those that lost little each."""
+    """Recompilations by known causes: one finding a function, and one for all the functions that lost little each.
+
+    The share is their seconds over the age of the process.
+    """
     if facts.age is None:
         return
-    little: dict[str, list[_Again]] = {}
+    minor: dict[str, list[_Recompiled]] = {}
     for function, compiled in facts.functions.items():
-        again = _by_cause(compiled)
-        if again and _seconds(again) < LEAST_SAVED * facts.age:
-            little[function] = again
-        elif again:
+        groups = _by_cause(compiled)
+        if groups and _seconds(groups) < LEAST_SAVED * facts.age:
+            minor[function] = groups
+        elif groups:
             yield _finding(
                 {"function": function},
-                f"`{function}` was compiled again {_whole(again)}{_why(again)}",
-                again,
+                f"`{function}` was compiled again {_whole(groups)}{_why(groups)}",
+                groups,
                 facts.age,
             )
-    if len(little) > 1:
-        most = sorted(little.items(), key=lambda pair: -_seconds(pair[1]))
-        all_of_them = [group for _, again in most for group in again]
+    if len(minor) > 1:
+        ranked = sorted(minor.items(), key=lambda pair: -_seconds(pair[1]))
+        all_of_them = [group for _, groups in ranked for group in groups]
         named_ones = [
-            f"`{function}` {_whole(again)}{_why(again)}" for function, again in most[:MOST_FUNCTIONS]
+            f"`{function}` {_whole(groups)}{_why(groups)}" for function, groups in ranked[:MOST_FUNCTIONS]
         ]
-        rest = len(most) - MOST_FUNCTIONS
+        rest = len(ranked) - MOST_FUNCTIONS
         yield _finding(
             {},
-            f"{count(len(most))} functions were compiled again, {duration(_seconds(all_of_them))} in all: "
+            f"{count(len(ranked))} functions were compiled again, {duration(_seconds(all_of_them))} in all: "
             + "; ".join([*named_ones, *([f"{count(rest)} more"] if rest > 0 else [])]),
-            [group for _, again in most[:MOST_FUNCTIONS] for group in again[:1]],
+            [group for _, groups in ranked[:MOST_FUNCTIONS] for group in groups[:1]],
             facts.age,
             _seconds(all_of_them),
         )
 
 
 def _finding(
-    subject: dict[str, str], sentence: str, again: list[_Again], age: float, lost: float | None = None
+    subject: dict[str, str], sentence: str, groups: list[_Recompiled], age: float, lost: float | None = None
 ) -> Finding:
-    """`lost`: seconds, where they are those of more than `again`, whose remedies are named."""
-    remedies = dict.fromkeys(group.remedy for group in again[:MOST_CAUSES])
-    return Finding(subject, sentence, "; ".join(remedies), 1.0, min(1.0, (lost or _seconds(again)) / age))
+    """A finding with the remedies of `groups`. `lost`: its seconds, where they are not those of `groups` alone."""
+    remedies = dict.fromkeys(group.remedy for group in groups[:MOST_CAUSES])
+    return Finding(subject, sentence, "; ".join(remedies), 1.0, min(1.0, (lost or _seconds(groups)) / age))
 
 
-def _seconds(again: list[_Again]) -> float:
-    return sum(group.seconds for group in again)
+def _seconds(groups: list[_Recompiled]) -> float:
+    return sum(group.seconds for group in groups)
 
 
-def _whole(again: list[_Again]) -> str:
-    together = " in all" if len(again) > 1 or again[0].count > 1 else ""
-    return f"{times(sum(group.count for group in again))}, {duration(_seconds(again))}{together}"
+def _whole(groups: list[_Recompiled]) -> str:
+    together = " in all" if len(groups) > 1 or groups[0].count > 1 else ""
+    return f"{times(sum(group.count for group in groups))}, {duration(_seconds(groups))}{together}"
 
 
-def _why(again: list[_Again]) -> str:
-    if len(again) == 1:
-        return f", {again[0].because}"
+def _why(groups: list[_Recompiled]) -> str:
+    if len(groups) == 1:
+        return f", {groups[0].because}"
     causes = [
-        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in again[:MOST_CAUSES]
+        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in groups[:MOST_CAUSES]
     ]
-    if len(again) > MOST_CAUSES:
-        causes.append(f"the rest for {len(again) - MOST_CAUSES} more such reasons")
+    if len(groups) > MOST_CAUSES:
+        causes.append(f"the rest for {len(groups) - MOST_CAUSES} more such reasons")
     return f": {', '.join(causes)}"
 
 
-def _by_cause(compiled: FunctionView) -> list[_Again]:
-    """Known causes of recompilations that came often enough, or took long, that of the most seconds first."""
-    groups: dict[tuple[str, str], _Again] = {}
+def _by_cause(compiled: FunctionView) -> list[_Recompiled]:
+    """A function's recompilations by known cause and argument, if frequent or long enough; the longest in all first."""
+    groups: dict[tuple[str, str], _Recompiled] = {}
     of_cause: defaultdict[str, float] = defaultdict(float)
     for row in compiled.recompilations:
         if row.cause not in REMEDIES or not row.count or not row.seconds:
             continue
         argument = row.argument.value or ""
-        group = groups.setdefault((row.cause, argument), _Again(row.cause, argument, row))
+        group = groups.setdefault((row.cause, argument), _Recompiled(row.cause, argument, row))
         group.count += row.count
         group.seconds += row.seconds
         of_cause[row.cause] += row.count
@@ -145,7 +149,7 @@ def _by_cause(compiled: FunctionView) -> list[_Again]:
 
 
 def persistent_cache(facts: Facts) -> Iterator[Finding]:
-    """What this start spent in the compiler on programs that the cache would keep, over the age of the process."""
+    """A persistent cache that is off. The share is the compile time of what it would keep, over the process's age."""
     cache = facts.persistent_cache
     if cache is None or cache.enabled.value is not False or facts.age is None:
         return

@@ -13,7 +13,10 @@ SPEED = {"compute": "FLOP/s", "memory": "memory bandwidth"}
 
 
 def throttled_device(facts: Facts) -> Iterator[Finding]:
-    """What full clocks would give back of the time that is bound by compute and by memory; of devices the slowest's."""
+    """Clocks that are held down, on the device that loses most by them.
+
+    The share is what full clocks would give back of the time bound by compute and by memory.
+    """
     found = [finding for device in facts.devices if (finding := _throttled(facts, device))]
     if found:
         yield max(found, key=lambda finding: finding.saves_ratio or 0.0)

@@ -10,32 +10,33 @@ from jaxobs.derive.advice.finding import Finding
 from jaxobs.report.units import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
-"""`host` is part of what nothing else explains, so it bears the errors of every other component: sampled device times are
-known to within 5 %. At twice that it cannot be error alone."""
+"""Least share of `host`. It is part of the time that nothing else explains, so it carries the errors of every other
+component: sampled device times are known to within 5 %. At twice that it cannot be error alone."""
 
 LINES = 2
-"""Lines of the main thread in a sentence."""
+"""Lines of code named in a sentence about where the main thread is."""
 
 MOST_UNTIMED = 0.05
-"""Share of time that may be `unknown` beside executables that were timed: the error of sampled device times. Where more
-of the device's work is not known, it may lie beneath the wait, and loading ahead would give nothing back."""
+"""Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
+of sampled device times. Where more is unknown, the device may work during the wait, and then loading ahead gives
+nothing back."""
 
 SMALL_OPERATION = 50e-6
-"""Seconds. Launching a kernel takes 2 to 10 µs; an operation that takes five times as long is no small one."""
+"""Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
 
 MANY_OPERATIONS = 20
-"""In a step. Launching so many takes about 0.1 ms; fewer are not worth a change of the program."""
+"""Least small operations in a step. Launching this many takes about 0.1 ms; fewer are not worth changing a program."""
 
 LEAST_SHOWN = 0.0005
-"""Share of the time: below it a part of `latency` is not worth its place in a sentence."""
+"""Share of the time below which a part of `latency` is not mentioned in a sentence."""
 
 REST_OF_LATENCY = 0.9
-"""Time is charged to `latency` where it is more than ten times what the work must take, so nine tenths of it or more are
-not the work's."""
+"""Share of `latency` that could be given back. Time is charged to `latency` where it is more than ten times what the
+work must take, so at least nine tenths of it are not spent on the work."""
 
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
-    """What is loaded ahead overlaps with the rest of the step, so the shorter of the two is given back."""
+    """Loops that wait for input. Loading ahead overlaps with the rest of the step: the shorter of the two is saved."""
     for loop, waiting in _waiting(facts):
         yield Finding(
             loop.subject,
@@ -47,7 +48,7 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
 
 
 def slow_loader(facts: Facts) -> Iterator[Finding]:
-    """A loader that takes longer than the rest of the step is the limit also where it runs ahead."""
+    """Loaders that take longer than the rest of the step: even running ahead they would limit the loop."""
     for loop, waiting in _waiting(facts):
         if waiting <= 1 - waiting:
             continue
@@ -68,7 +69,7 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
 
 
 def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
-    """Loops that wait for their input, and the share of their time, where little of the device's work is unknown."""
+    """Loops that wait for input and whose device work is known, each with the share of its time that it waits."""
     for loop in facts.loops:
         waiting = loop.shares.get("input")
         untimed = loop.untimed * loop.part - facts.timed_unknown
@@ -77,7 +78,7 @@ def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
 
 
 def host_work(facts: Facts) -> Iterator[Finding]:
-    """The host's work beside the device's, instead of between: the shorter of the two is given back."""
+    """Loops in which the device is idle while the host works. Overlapping the two would save the shorter of them."""
     for loop in facts.loops:
         busy = loop.shares.get("host")
         if busy is None or busy < LEAST_HOST or (loop.host_is_ahead and busy < max(loop.shares.values())):
@@ -93,7 +94,7 @@ def host_work(facts: Facts) -> Iterator[Finding]:
 
 
 def exposed_communication(facts: Facts) -> Iterator[Finding]:
-    """Communication that overlaps with computing costs nothing: the shorter of the two is given back."""
+    """Loops that wait for collectives. Overlapping them with computing would save the shorter of the two."""
     for loop in facts.loops:
         exposed = loop.shares.get("communication")
         if not exposed or loop.window is None:
@@ -109,7 +110,7 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
 
 
 def small_operations(facts: Facts) -> Iterator[Finding]:
-    """The time that goes to launching and waiting: in operations and between them, which together are all of it."""
+    """Loops that launch many small operations and wait for them. The time lost is in operations and between them."""
     mix = _mix(facts)
     if mix is None:
         return
@@ -135,15 +136,15 @@ class _Mix:
     small: float
     """Executions of small operations in a second of busy time."""
     in_operations: float
-    """Share of operations' `latency` that is no loop's or conditional's own time, which passes between operations."""
+    """Share of `latency` in operations other than loops and conditionals, whose own time is between operations."""
     seconds_each: float
-    """Of one execution of an operation that is charged to `latency`."""
+    """Mean seconds of one execution of an operation that is charged to `latency`."""
 
 
 def _mix(facts: Facts) -> _Mix | None:
-    """None where the operations, or the share of time they stand for, are not known.
+    """The mix of operations; None where the operations, or their share of the time, are not known.
 
-    Those that a snapshot leaves out, the smallest, are not counted among the small ones: there are more of them.
+    A snapshot leaves out the smallest operations, so the number of small ones is a lower bound.
     """
     busy = small = in_operations = between = launched = 0.0
     for operation in facts.operations:
@@ -171,7 +172,7 @@ def _mix(facts: Facts) -> _Mix | None:
 
 
 def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _Mix) -> str:
-    """What of the loop's share `lost` passes between operations, and what inside them: figures that add up as shown."""
+    """How much of the share `lost` is spent between operations and how much in them; the figures add up as shown."""
     within = max(0.0, window.latency - window.gap) * mix.in_operations
     own = lost * within / window.latency
     count = within / mix.seconds_each if mix.seconds_each > 0 else 0.0
@@ -191,7 +192,7 @@ def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _M
 
 
 def _amount(loop: LoopFacts, share: float) -> str:
-    """With the time in a step, where a step is all that the loop's time went to."""
+    """The share in words, with the time it is of each step where the loop does nothing but plain steps."""
     each = (
         f" ({duration(share * loop.step_seconds)} of each step)"
         if loop.step_seconds and _is_steady(loop)
@@ -201,7 +202,7 @@ def _amount(loop: LoopFacts, share: float) -> str:
 
 
 def _lines(loop: LoopFacts) -> str:
-    """Where the main thread is meanwhile."""
+    """The lines that the main thread is at meanwhile."""
     return f": {', '.join(loop.lines[:LINES])}" if loop.lines else ""
 
 

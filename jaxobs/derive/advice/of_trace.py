@@ -1,4 +1,4 @@
-"""The facts in a recorded trace: the trace as one stretch of time, its operations as the work in it."""
+"""The facts in a recorded trace: the whole trace stands for a loop, and its operations for the loop's work."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from jaxobs.roofline_model.traced import Profiled
 
 
 def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
-    """Shares are of the time between each device's first and last event, all devices together.
+    """The facts in a trace, empty where too little is known. `steps`: how many steps the program marked in it.
 
-    The confidence is the share of busy time whose work is modelled. `steps`: how many the program marked.
+    Shares are of the time between each device's first and last event, summed over devices. The confidence is the share
+    of busy time whose work is modelled.
     """
     devices, busy = profiled.devices, profiled.busy_seconds
     span = sum(device.trace.span_seconds for device in devices)

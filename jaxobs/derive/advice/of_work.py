@@ -10,42 +10,46 @@ from jaxobs.derive.advice.finding import Finding
 from jaxobs.report.units import byte_size, rough_percent
 
 MOSTLY_PRODUCTS = 0.5
-"""Share of FLOPs in matrix products. A larger batch lets a product use each weight more often; of element-by-element work
-it makes more."""
+"""Least share of FLOPs in matrix products. A larger batch lets a product use each weight more often, but only adds to
+element-by-element work."""
 
 STATE_SHARE = 0.25
-"""Share of the bytes that reading and writing donated arguments takes at least. Donated arguments that come out again are
-the training state, which is as large for any batch; half of their traffic is what twice the batch saves an example."""
+"""Least share of the bytes that is reading and writing donated arguments. Donated arguments that come out again are the
+training state, which has the same size for any batch; twice the batch halves their traffic per example."""
 
 LEAST_FACTOR = 1.25
-"""By which another element type must be faster: below it the casts take what the products give back."""
+"""How many times as fast another element type must be: below this, casts cost what the faster products save."""
 
 DONATION_SHARE = 0.01
 DONATION_BYTES = 64 * 2**20
-"""What donation must give back: a hundredth of the device's memory, or where its size is not known so many bytes."""
+"""Least memory that donation must save: a share of the device's memory, or bytes where its size is not known."""
 
 
 @dataclass(slots=True)
 class _Products:
-    """Matrix products of one function: FLOPs a second of wall time, and the share of wall time they take at least."""
+    """Compute-bound matrix products of one function.
+
+    `single` (in float32 or TensorFloat-32) and `all` are FLOPs per second of wall time. `share` is the least share of
+    wall time that the products in `single` take.
+    """
 
     single: float = 0.0
     all: float = 0.0
     share: float = 0.0
     confidence: float = 1.0
     full_precision: bool = False
-    """Whether any of them is float32 for certain, and not TensorFloat-32 already."""
+    """Whether any product certainly runs in float32 and not already in TensorFloat-32."""
 
 
 def small_batch(facts: Facts) -> Iterator[Finding]:
-    """Twice the batch reads and writes the same state for twice the examples."""
+    """Memory-bound executables with too small a batch: twice the batch moves the same state for twice the examples."""
     for work in facts.work:
         peak = facts.matrix_peaks.get(max(work.executed, key=work.executed.__getitem__, default=""))
         if work.label != "memory" or not peak or not facts.memory_peak or not work.bytes or not work.flops:
             continue
         ridge, intensity = peak / facts.memory_peak, work.flops / work.bytes
         state = 2 * work.memory.get("alias", 0.0) / work.bytes
-        if state > 1:  # not read and written as a whole: a table, or a cache that grows with the batch
+        if state > 1:  # only partly read and written: a table, or a cache that grows with the batch
             continue
         if work.matrix_flops < MOSTLY_PRODUCTS * work.flops or intensity >= ridge or state < STATE_SHARE:
             continue
@@ -62,9 +66,10 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
 
 
 def slow_element_type(facts: Facts) -> Iterator[Finding]:
-    """The least time that float32 products can take, times what the faster type saves of it.
+    """Functions that multiply in float32 on a device that is faster in bfloat16.
 
-    Where the device has TensorFloat-32 the products may run as that already, so they are held against its peak.
+    The share saved is the least time that the float32 products can take, times what the faster type saves of it. Where
+    the device has TensorFloat-32 the products may run as that already, so they are compared with its peak.
     """
     single = max(facts.matrix_peaks.get("float32", 0.0), facts.matrix_peaks.get("tensorfloat32", 0.0))
     half = facts.matrix_peaks.get("bfloat16", 0.0)
@@ -100,7 +105,7 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
 
 
 def donation(facts: Facts) -> Iterator[Finding]:
-    """Arguments whose buffers the outputs could take over, by shape and element type."""
+    """Executables with arguments whose buffers outputs of the same shape and element type could take over."""
     for executable in facts.executables:
         function, runs = executable.function, executable.runs.value
         saved = executable.donatable_bytes.value

@@ -1,4 +1,4 @@
-"""Which advice is given, at most five, those that give back the most time first; and its series."""
+"""Selects and ranks advice: at most five pieces, those that save the most time first; and shows them as series."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from jaxobs.derive.snapshot.view import SnapshotView
 from jaxobs.roofline_model.traced import Profiled
 
 MOST: Final = 5
-"""Pieces of advice at a time: what somebody reads."""
+"""Pieces of advice given at a time: nobody would read more."""
 
 
 def advise(view: SnapshotView) -> list[dict[str, Any]]:
-    """The advice on a snapshot, the most seconds first, then that which gives back memory alone.
+    """The advice on a snapshot: first what saves the most seconds, then what saves only memory.
 
-    Each: `condition`, `loop` or `function`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of the wall time) and
-    `seconds_per_hour`; or instead of the last two `saves_bytes`.
+    Each piece has `condition`, `loop` or `function`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of the wall
+    time) and `seconds_per_hour`; where it saves only memory these two are None and it has `saves_bytes`.
     """
     return _ranked(facts_of(view), CONDITIONS)
 
 
 def advise_on_trace(profiled: Profiled, steps: int) -> list[dict[str, Any]]:
-    """The advice on a recorded trace in which the program marked so many steps, by what a trace alone can tell."""
+    """The advice that a recorded trace alone can give; `steps`: how many steps the program marked in it."""
     return _ranked(
         facts_of_trace(profiled, steps), [condition for condition in CONDITIONS if condition.in_a_trace]
     )
 
 
 def show(advice: Iterable[Mapping[str, Any]], series: Series) -> None:
-    """Series of the advice given now; those of advice that no longer holds go."""
+    """Set the series of the advice given now, and remove those of advice that no longer holds."""
     given = [
         (tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function")), piece)
         for piece in advice
@@ -53,7 +53,7 @@ def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any
     found = [(condition.name, finding) for condition in conditions for finding in condition.find(facts)]
     enough = [pair for pair in found if _is_enough(pair[1])]
     enough.sort(key=_weight, reverse=True)
-    # One piece a condition and place: of a function's several executables, that which would give back most.
+    # One piece for each condition and place: of a function's several executables, the one that would save most.
     largest: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name, finding in enough:
         place = (name, finding.subject.get("loop", ""), finding.subject.get("function", ""))
@@ -62,7 +62,7 @@ def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any
 
 
 def _is_enough(finding: Finding) -> bool:
-    """Memory has its threshold in its condition: it cannot be given in seconds."""
+    """Whether a finding saves enough time. Findings that save only memory were filtered by their condition."""
     return finding.saves_ratio is None or finding.saves_ratio >= LEAST_SAVED
 
 

@@ -1,1 +1,1 @@
-"""Compilations and recompilations: how many, how long, why, and what the persistent cache gave."""
+"""Compilations and recompilations: how many, how long, why, and what the persistent cache saved."""

@@ -20,19 +20,20 @@ from jaxobs.vocabulary.compilation import PHASES
 from jaxobs.vocabulary.labels import EAGER, OTHER
 
 INTERVALS_KEPT = 10_000
-"""Outermost compile intervals kept for charging steps, for each thread; a step takes those that overlap it."""
+"""Outermost compile intervals kept for each thread; a step is charged those that overlap it."""
 
 LONGEST_BRIDGE = NANOSECONDS // 20
-"""Between the phases of a compile of 150 ms lay 0.3 to 8 ms (measured)."""
+"""Longest gap between the phases of one compile that counts as compiling. Gaps of 0.3 to 8 ms were measured in a
+compile of 150 ms."""
 
 
 LISTED = 300
-"""Functions in a snapshot: whoever compiles thousands looks at those that took longest."""
+"""Functions listed in a snapshot: of thousands that were compiled, those that took longest matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionView:
-    """What compiling a function took; `seconds` by phase."""
+    """What compiling a function took; `seconds` are by phase."""
 
     compilations: int
     recompilation_count: int
@@ -43,14 +44,14 @@ class FunctionView:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Functions that are not listed."""
+    """How many functions are not listed, and their compile seconds."""
 
     functions_left_out: Figure[int]
     functions_left_out_seconds: float
 
 
 class Compiles:
-    """Counts and seconds by function. `limit` functions keep series of their own."""
+    """Counts and seconds of compiles by function, and those in flight. `limit` functions have series of their own."""
 
     def __init__(self, series: Series, limit: int) -> None:
         self._series = series
@@ -75,7 +76,7 @@ class Compiles:
             series.total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
-        # Only outermost phases are reported, so a thread has one at most: a new one ends a lost one.
+        # Only outermost phases are reported, so a thread has at most one: a new one replaces one whose end was lost.
         self._in_flight[event.thread] = event
 
     def phase_ended(self, event: CompilePhaseEnded) -> None:
@@ -92,11 +93,11 @@ class Compiles:
         self._series.observe(compilation_metrics.COMPILE_SECONDS, (event.phase,), own)
 
     def events_lost(self) -> None:
-        """The ends of compiles under way may be among them: they are not known to be under way any more."""
+        """Forget the compiles in flight: their ends may be among the events that were lost."""
         self._in_flight.clear()
 
     def in_flight_since(self) -> int | None:
-        """When the oldest compile under way began."""
+        """When the oldest compile in flight began; None where none is."""
         return min((event.time for event in self._in_flight.values()), default=None)
 
     def compiled(self, event: Compilation) -> None:
@@ -109,9 +110,10 @@ class Compiles:
         self.persistent_cache.compiled(event)
 
     def _bridge(self, event: Compilation) -> None:
-        """What lies between the phases of one compile and after the last of them is compiling too: JAX times it nowhere.
+        """Extend the thread's intervals over the gaps between a compile's phases and after its last one.
 
-        Not where the user's code came between them, as with `.lower()` and `.compile()`.
+        That time is compiling too, but JAX reports it in no phase. Gaps longer than LONGEST_BRIDGE are left, as the
+        user's own code may lie in them, between `.lower()` and `.compile()`.
         """
         phases = sorted((begin, stop) for _, begin, stop in event.phases)
         intervals = self._intervals[event.thread]
@@ -130,7 +132,7 @@ class Compiles:
                 intervals[at] = (intervals[at][0], after)
 
     def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
-        """Functions whose executables that thread made in [start, end]; each is given once, to the innermost step."""
+        """Take the functions that the thread compiled in [start, end]. The innermost step asks first and gets them."""
         compiled = self._compiled.get(thread)
         if not compiled:
             return set()
@@ -147,15 +149,15 @@ class Compiles:
         return within
 
     def is_apart(self, thread: int, start: int) -> bool:
-        """Whether that thread has compiled nothing since `start`, as far as is known and not forgotten."""
+        """Whether the thread has compiled nothing since `start` that is known and was not claimed by an inner step."""
         intervals, compiled = self._intervals.get(thread), self._compiled.get(thread)
         return not (intervals and intervals[-1][1] > start) and not (compiled and compiled[-1].time >= start)
 
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
-        """Nanoseconds of [start, end] in which that thread was compiling; `forget` the intervals that lie in it.
+        """Nanoseconds of [start, end] in which the thread was compiling; `forget`: drop the intervals that lie in it.
 
-        So what an inner loop's step has claimed is not claimed again by the step around it, and what that step had
-        compiled before the inner loop began is still there for it.
+        Dropping them keeps the step around an inner loop from claiming what a step of the inner loop has claimed, while
+        what the outer step had compiled before the inner loop began is still there for it.
         """
         intervals = self._intervals.get(thread)
         if not intervals:
@@ -171,17 +173,17 @@ class Compiles:
         return found
 
     def within(self, thread: int, start: int, end: int) -> int:
-        """Nanoseconds of [start, end] in which that thread was compiling, which others may ask about, too."""
+        """Nanoseconds of [start, end] in which the thread was compiling; the intervals are kept."""
         return self.overlap(thread, start, end, forget=False)
 
     def anywhere_within(self, start: int, end: int) -> int:
-        """Nanoseconds of [start, end] in which a thread was compiling: of that which did so for longest."""
+        """Nanoseconds of [start, end] that the thread which compiled for longest in it was compiling."""
         known = [self.within(thread, start, end) for thread in self._intervals]
         under_way = [max(0, end - max(start, event.time)) for event in self._in_flight.values()]
         return max([0, *known, *under_way])
 
     def update(self, now: int) -> None:
-        """Bring the series up to what was folded. Takes as long as what changed, not as there are functions."""
+        """Bring the series up to date. The cost grows with the functions that changed, not with all functions."""
         changed, self._changed = sorted(self._changed), set()
         for name in changed:
             self._weights[name] = (sum(self.seconds[name].values()), float(self.count[name]))
@@ -212,7 +214,7 @@ class Compiles:
         )
 
     def functions(self) -> dict[str, FunctionView]:
-        """Views of the functions at the last `update`, with the most seconds first."""
+        """Views of the listed functions at the last `update`, those with the most seconds first."""
         return self._views
 
     def left_out(self) -> LeftOut:

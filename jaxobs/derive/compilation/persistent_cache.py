@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache: whether it is on, what it gave, and what was compiled without it."""
+"""JAX's persistent compilation cache: whether it is on, what it saved, and what was compiled without it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from jaxobs.model.figure import Figure
 NOT_COMPILED = "nothing was compiled yet"
 
 CACHED_FROM: Final = 1.0
-"""Seconds. JAX writes a program to its cache if compiling it took so long: `jax_persistent_cache_min_compile_time_secs`,
-whose default this is."""
+"""Least compile time, s, of a program that JAX writes to its cache: the default of
+`jax_persistent_cache_min_compile_time_secs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentCacheView:
-    """`enabled` is of the latest compile, and has a reason too where not all compiles were so.
+    """What is shown of the cache. `enabled` is that of the latest compile, with a reason where other compiles differed.
 
-    `seconds_without` the compiler took with the cache off, `seconds_not_kept` of them for programs that it would have
-    kept.
+    `seconds_without` is the compile time with the cache off, `seconds_not_kept` the part of it for programs that the
+    cache would have kept.
     """
 
     enabled: Figure[bool]
@@ -37,7 +37,10 @@ class PersistentCacheView:
 
 
 class PersistentCache:
-    """By what the compiles themselves said: JAX looks for its cache once, and one that is set later may stay off."""
+    """Counts hits and misses as the compiles themselves report them.
+
+    JAX's settings are not read instead: it looks for its cache once, so a cache that is set later may stay off.
+    """
 
     def __init__(self, series: Series) -> None:
         self._series = series
@@ -48,7 +51,7 @@ class PersistentCache:
         series.total(compilation_metrics.CACHE_SECONDS_SAVED, (), 0.0)
 
     def compiled(self, event: Compilation) -> None:
-        """Each executable is a hit, a miss, or was made with the cache off."""
+        """Count one executable: a hit, a miss, or compiled with the cache off."""
         self.enabled = event.persistent_cache != "off"
         self._series.set(compilation_metrics.CACHE_ENABLED, (), float(self.enabled))
         self.hits += event.persistent_cache == "hit"
@@ -63,7 +66,7 @@ class PersistentCache:
         saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
         if isinstance(saved, (int, float)) and math.isfinite(saved):
             self.seconds_saved += saved
-            # Reading may take longer than compiling did: the counter counts gains, the document what is left of them.
+            # Reading may take longer than compiling did: the counter adds gains alone, the document losses as well.
             self._series.add(compilation_metrics.CACHE_SECONDS_SAVED, (), max(0.0, saved))
 
     def view(self) -> PersistentCacheView:

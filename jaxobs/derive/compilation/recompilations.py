@@ -1,7 +1,7 @@
 """Recompiles: what was compiled again and why, and what it cost.
 
-What is compiled while a function is traced is a row of its own, or no recompile at all: its seconds are not those of the
-function around it, so that no second is in two rows.
+A function that is compiled while another one is traced is counted by itself: its seconds are subtracted from those of
+the function around it, so that no second is in two rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from jaxobs.model.intervals import Span, joined
 from jaxobs.vocabulary.compilation import CAUSES
 
 SPANS_KEPT: Final = 1_000
-"""Stretches of compiles that are remembered of each thread: a function that makes more executables than this while it is
-traced has the oldest of them counted with its own."""
+"""Stretches of compiles remembered for each thread. Where a function makes more executables than this while it is
+traced, the time of the oldest of them is counted as its own."""
 
 ROWS: Final = 50
-"""Distinct (cause, argument, call site) kept of each function; more are summed by cause alone."""
+"""Distinct (cause, argument, call site) kept for each function; more are summed by cause alone."""
 
 LOST_IN: Final = ("trace", "lower", "backend")
-"""Phases whose time a recompile costs. Reading the persistent cache lies within the backend's."""
+"""Phases whose time a recompile costs. Reading the persistent cache is part of the backend phase."""
 
 NO_ARGUMENT = {
     "redefined": "the function itself is new, not an argument",
@@ -50,7 +50,7 @@ class RecompilationView:
 
 @dataclass(slots=True)
 class Row:
-    """One reason, with the latest example of it."""
+    """One reason for recompiles of a function, with the latest example of it."""
 
     cause: str
     attributes: dict[str, Any]
@@ -58,7 +58,7 @@ class Row:
     seconds: float = 0.0
 
     def view(self) -> RecompilationView:
-        """`old` and `new` are those of the latest such recompile."""
+        """The row as it is shown; `old` and `new` are those of its latest recompile."""
         known = self.attributes
         reason = known.get(events.MISS_REASON) or NO_ARGUMENT.get(self.cause, "too many reasons to keep each")
         return RecompilationView(
@@ -85,7 +85,7 @@ class Recompilations:
             series.total(compilation_metrics.RECOMPILATION_SECONDS, (cause,), 0.0)
 
     def compiled(self, event: events.Compilation) -> None:
-        """A function's first compile is no row; its time is not that of a recompile around it either."""
+        """Count a recompile. A first compile has no row, but its time is subtracted from a recompile around it."""
         own = self._own_time(event)
         if event.recompilation is None:
             return
@@ -107,7 +107,7 @@ class Recompilations:
         row.seconds += lost
 
     def _own_time(self, event: events.Compilation) -> int:
-        """Nanoseconds of its phases without the executables that were made within them, which were reported before it."""
+        """Nanoseconds of its phases, less those of executables made within them, which were reported earlier."""
         phases = joined(
             (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
         )
@@ -123,7 +123,7 @@ class Recompilations:
         return sum(end - start for start, end in phases) - inner
 
     def views(self, function: str) -> list[RecompilationView]:
-        """The most expensive reason first."""
+        """The reasons for a function's recompiles, the most expensive first."""
         rows = sorted(self._rows.get(function, {}).values(), key=lambda row: (-row.seconds, -row.count))
         return [row.view() for row in rows]
 

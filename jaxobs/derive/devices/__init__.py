@@ -1,1 +1,1 @@
-"""The devices with their peaks, and what the hardware says of itself."""
+"""The devices with their peaks, and the clocks and utilisation that the hardware reports."""

@@ -1,4 +1,4 @@
-"""The devices of this process, their peaks, and the roof they make."""
+"""The devices of this process, their peaks, and the roofs drawn from these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_BACKEND = "JAX has made no backend yet"
 
 
 class Devices:
-    """What the backend has, and its peaks by device kind."""
+    """The backend's devices, their peaks by device kind, and what collectors report of them."""
 
     def __init__(self, series: Series, readings: tuple[DeviceReading, ...]) -> None:
         self._series = series
@@ -33,7 +33,7 @@ class Devices:
         self._roofs: dict[tuple[str, str], Mapping[str, Any] | None] = {}
         self._taken: dict[int, RecentlyTaken] = {}
         self._read: dict[int, Reading | None] = {}
-        """What collectors said of each device at the last update."""
+        """What collectors reported of each device at the last update."""
 
     def found(self, event: BackendFound) -> None:
         self.backend = event
@@ -57,7 +57,7 @@ class Devices:
         self.draw_roofs(())
 
     def draw_roofs(self, dtypes: Iterable[str]) -> None:
-        """The roof for element types that were seen; drawn once, as it does not change."""
+        """Draw the roofs for these element types and those seen before; each is drawn once, as it does not change."""
         self._dtypes |= set(dtypes)
         for kind, peaks in self.peaks.items():
             for dtype in sorted(self._dtypes):
@@ -68,7 +68,7 @@ class Devices:
                     self._series.set(device_metrics.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
     def update(self, now: int) -> None:
-        """Show what collectors say of every device under the core's own names."""
+        """Set the core's own series from what collectors report of every device."""
         ordinals = [ordinal for ordinal, _, _ in self.backend.devices] if self.backend else []
         self._read = {
             ordinal: read_device(self._readings, self._series.gauges, str(ordinal)) for ordinal in ordinals
@@ -81,13 +81,13 @@ class Devices:
             (device_metrics.DEVICE_CLOCK, {name: each.clock_ratio for name, each in known.items()}),
         ):
             self._series.replace(metric, (((name,), value) for name, value in values.items()))
-        held = (((name, reason), 1.0) for name, each in known.items() for reason in each.reasons or ())
-        self._series.replace(device_metrics.DEVICE_THROTTLED, held)
+        throttled = (((name, reason), 1.0) for name, each in known.items() for reason in each.reasons or ())
+        self._series.replace(device_metrics.DEVICE_THROTTLED, throttled)
 
     def views(
         self, memory: Memory, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
     ) -> Figure[list[DeviceView]]:
-        """What is shown of each device at the last `update`; `executables` begin with the most device time."""
+        """Views of the devices at the last `update`; of `executables` those with the most device time come first."""
         if self.backend is None:
             return Figure(None, NO_BACKEND)
         return Figure(
@@ -110,7 +110,7 @@ class Devices:
         return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
 
     def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
-        """The roofs of the series, each by its two lines."""
+        """The roofs that the series show for this kind of device, each as its two lines."""
         return [
             drawn for (named, _), drawn in sorted(self._roofs.items()) if named == kind and drawn is not None
         ]

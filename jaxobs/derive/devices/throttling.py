@@ -1,7 +1,7 @@
-"""What the hardware says of itself beside what the model says: utilisation, clocks, and efficiency lost to low clocks.
+"""Utilisation and clocks that the hardware reports, and the efficiency that is lost to low clocks.
 
-A peak is reached at about the device's highest clock. Compute-bound work at a lower one falls short of it by the same
-factor; of memory-bound work it is the memory's clock that counts.
+A peak is reached at about the device's highest clock. Compute-bound work at a lower clock falls short of the peak by
+the same factor; for memory-bound work the memory's clock counts.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from jaxobs.derive.loops.wall_time.window import WINDOW
 from jaxobs.model.device_readings import DeviceReading
 
 LOW_CLOCK: Final = 0.9
-"""Below this share of the highest clock a shortfall is the clock's. A little less is as it should be: the datasheet's
-bfloat16 peak of an H100 SXM is reached at 1 830 MHz, 0.92 of the 1 980 MHz that NVML gives as its highest."""
+"""Share of the highest clock below which a shortfall is blamed on the clock. A little below the highest is normal: the
+datasheet's bfloat16 peak of an H100 SXM is reached at 1 830 MHz, 0.92 of the 1 980 MHz that NVML gives as highest."""
 
 BUSY: Final = 0.5
-"""Of a device that is busy less than this share of the time, low clocks are no news: it saves power."""
+"""Share of the time that a device must be busy for low clocks to matter: one that is less busy saves power."""
 
 LEAST_WATCHED: Final = WINDOW // 2
-"""Clocks change from one reading to the next: what they took is an average over the window, and at least half of it."""
+"""Nanoseconds that readings must span. Clocks change from one reading to the next, so the loss is an average over the
+window, or at least half of it."""
 
 GaugesOf = Callable[[str], Mapping[tuple[str, ...], float]]
-"""The series of a gauge, by the values of its labels."""
+"""Gives the series of a gauge by its name: a value for each combination of label values."""
 
 
 class Taken(NamedTuple):
-    """Share of the speed of computing and of memory that clocks which are held down take away; None: not known."""
+    """Shares of the compute speed and of the memory speed that are lost to throttled clocks; None: not known."""
 
     compute: float | None = None
     memory: float | None = None
 
 
 class RecentlyTaken:
-    """The average of one device over the last WINDOW."""
+    """What throttled clocks took from one device, averaged over the last WINDOW."""
 
     def __init__(self) -> None:
         self._readings: deque[tuple[int, Taken]] = deque()
@@ -47,7 +48,7 @@ class RecentlyTaken:
             self._readings.popleft()
 
     def average(self) -> Taken:
-        """Nothing where there are too few readings."""
+        """The mean of the readings; None for both where they span less than LEAST_WATCHED."""
         if not self._readings or self._readings[-1][0] - self._readings[0][0] < LEAST_WATCHED:
             return Taken()
         return Taken(
@@ -58,7 +59,7 @@ class RecentlyTaken:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What collectors say of one device now; None: not known."""
+    """What collectors report of one device now; None: not known."""
 
     utilization: float | None = None
     clock: float | None = None
@@ -70,23 +71,23 @@ class Reading:
 
     @property
     def clock_ratio(self) -> float | None:
-        """The clock of the computing units over their highest."""
+        """The clock of the computing units over their highest clock."""
         return _ratio(self.clock, self.clock_limit)
 
     @property
     def memory_clock_ratio(self) -> float | None:
-        """The clock of the device memory over its limit."""
+        """The clock of the device memory over its highest clock."""
         return _ratio(self.memory_clock, self.memory_clock_limit)
 
     @property
     def is_held_down(self) -> bool:
-        """Whether something keeps the clocks of a busy device down."""
+        """Whether the device is busy and its clocks are throttled."""
         busy = self.utilization is None or self.utilization >= BUSY
         return busy and bool(self.reasons or self.slowdown)
 
     @property
     def taken(self) -> Taken:
-        """What its clocks take now from the speed that is had at LOW_CLOCK of the highest."""
+        """What throttled clocks take now from the speed that the device has at LOW_CLOCK of its highest clock."""
         speed = None if self.slowdown is None else 1 - self.slowdown
         compute = speed if self.clock_ratio is None else self.clock_ratio
         memory = speed if self.memory_clock_ratio is None else self.memory_clock_ratio
@@ -97,7 +98,7 @@ class Reading:
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:
-    """What the series say of a device; None where they say nothing of it."""
+    """The reading of a device from the collectors' series; None where they have nothing on it."""
     values: dict[str, float] = {}
     reasons: list[str] | None = None
     for reading in readings:
@@ -115,9 +116,9 @@ def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str
 
 
 def remark_on(reading: Reading, function: str, efficiency: float | None, limit: str | None) -> str | None:
-    """A sentence where efficiency falls because the clocks are held down; None where they are not, or it does not.
+    """A sentence on low clocks and the efficiency they explain; None where the clocks of a busy device are not low.
 
-    `limit` is what the function is bound by, `compute` or `memory`: the other clock matters little to it.
+    `limit` is what the function is bound by, `compute` or `memory`, which decides which of the two clocks counts.
     """
     ratio = reading.memory_clock_ratio if limit == "memory" else reading.clock_ratio
     if reading.utilization is not None and reading.utilization < BUSY:

@@ -1,4 +1,4 @@
-"""What is shown of a device: peaks, roofs, memory and clocks; each figure, or why it is not known."""
+"""What is shown of a device: peaks, roofs, memory and clocks; each figure has a value or a reason why it has none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PeaksView:
     peaks: Peaks
 
     def to_dict(self) -> dict[str, Any]:
-        """Peaks as plain data, each absent one with its reason."""
+        """The peaks as plain data, each absent one with its reason."""
         absent: Figure[object] = Figure(None, self.peaks.reason or "not known of this kind of device")
         known = self.peaks.to_dict()
         reason = {"reason": known.pop("reason")}
@@ -38,10 +38,10 @@ class PeaksView:
 
 @dataclass(frozen=True, slots=True)
 class ClocksView:
-    """What collectors say of a device now, and what low clocks took of its speed in the last window.
+    """What collectors report of a device now, and what low clocks took from its speed in the last window.
 
-    Beside them stand the MFU of the loop with the most wall time and the efficiency of the executable with the most
-    device time: on every device of the job the same program runs.
+    Beside that stand the MFU of the loop with the most wall time and the efficiency of the executable with the most
+    device time, which hold for each device, as all devices of the job run the same program.
     """
 
     utilization_ratio: Figure[float]
@@ -65,7 +65,7 @@ class DeviceView:
     platform: str
     peaks: Figure[PeaksView]
     roofs: Sequence[Mapping[str, Any]]
-    """The roofs that the series show, each by its two lines."""
+    """The roofs that the series show, each as its two lines."""
     memory: Figure[DeviceMemory] = field(metadata=REASON_WHERE_ABSENT)
     clocks: Figure[ClocksView]
 
@@ -73,7 +73,10 @@ class DeviceView:
 def clocks_view(
     reading: Reading | None, recent: Taken, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
 ) -> Figure[ClocksView]:
-    """`recent` is what low clocks took in the last window; `executables`: those with the most device time first."""
+    """The view of a device's clocks.
+
+    `recent` is what low clocks took in the last window. `executables` are in order, the most device time first.
+    """
     if reading is None:
         return Figure(None, NO_READING)
     loop = max(loops, key=lambda view: view.wall_seconds, default=None)

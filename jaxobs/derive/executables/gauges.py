@@ -1,4 +1,4 @@
-"""The gauges of executables, of what is shown of them."""
+"""Sets the gauges of executables from their views."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GAUGES = (
 
 
 def show_executables(views: Iterable[ExecutableView], series: Series) -> None:
-    """Bring the gauges to these executables; those of others go."""
+    """Set the gauges of these executables, and remove those of all others."""
     values: dict[str, dict[Labels, float | None]] = {metric.name: {} for metric in GAUGES}
     for view in views:
         for metric, labels, value in _gauges(view):
@@ -32,7 +32,7 @@ def show_executables(views: Iterable[ExecutableView], series: Series) -> None:
 
 
 def _gauges(view: ExecutableView) -> Iterator[tuple[Metric, Labels, float | None]]:
-    """Each with its labels behind those of the executable."""
+    """The gauges of one executable: metric, labels after those of the executable, and value."""
     if view.cost.value is not None:
         cost = view.cost.value.cost
         yield executable_metrics.EXECUTABLE_FLOPS, (), cost.flops

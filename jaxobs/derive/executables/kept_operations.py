@@ -1,4 +1,4 @@
-"""The operations of the executables that ran last: kept up to a number, since a job may compile without end."""
+"""Keeps the operations of the executables that ran last, up to a number, since a job may compile without end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import OrderedDict
 from jaxobs.model.cost import OperationCost
 
 OPERATIONS_KEPT = 100_000
-"""Of some 560 bytes each (measured): ten steps of large models, which have some ten thousand each."""
+"""Most operations kept, of some 560 bytes each (measured): ten steps of large models have some ten thousand each."""
 
 LET_GO = f"its operations were let go of: those of the executables that ran last are kept, up to {OPERATIONS_KEPT:,}"
 """Why an executable has no bound time of its own operations."""
 
 
 class KeptOperations:
-    """Operations by the fingerprint of their module. Those that were used longest ago go first."""
+    """Operations by the fingerprint of their module. Those used longest ago are dropped first."""
 
     def __init__(self, limit: int = OPERATIONS_KEPT) -> None:
         self._limit = limit
@@ -22,7 +22,7 @@ class KeptOperations:
         self._count = 0
 
     def keep(self, fingerprint: str, operations: tuple[OperationCost, ...]) -> None:
-        """Keep the operations of one module, however many they are, until others come."""
+        """Keep the operations of one module: the newest stay even if they alone exceed the limit."""
         self._count += len(operations) - len(self._by_fingerprint.pop(fingerprint, ()))
         self._by_fingerprint[fingerprint] = operations
         while self._count > self._limit and len(self._by_fingerprint) > 1:
@@ -30,12 +30,12 @@ class KeptOperations:
             self._count -= len(oldest)
 
     def used(self, fingerprint: str) -> None:
-        """It ran just now."""
+        """Note that the module ran just now."""
         if fingerprint in self._by_fingerprint:
             self._by_fingerprint.move_to_end(fingerprint)
 
     def of(self, fingerprint: str) -> tuple[OperationCost, ...] | None:
-        """None where they were let go of, or never known."""
+        """The operations of a module; None where they were dropped, or never known."""
         return self._by_fingerprint.get(fingerprint)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What a profiler window adds to what is known of an executable: runs, device time, and how often its loops ran."""
+"""Adds what a profiler window saw of an executable to its state: runs, device time, and how often its loops ran."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from jaxobs.roofline_model.bounds import bound_time, total_bound
 from jaxobs.roofline_model.traced import Operation, ProfiledModule
 
 CUT_RUN = 0.5
-"""A run that a window's edge cut has left half of its operations in it, on average: as many runs begin in a window as end
-there, and each of the two is there as often as it is cut at one edge."""
+"""Share of a run's operations that lie in the window where its edge cuts the run, on average: runs are cut as often at
+the window's beginning as at its end, and at any point of the run."""
 
 
 def absorb(
@@ -24,18 +24,19 @@ def absorb(
     operations: Iterable[Operation],
     costs: Sequence[OperationCost] | None,
 ) -> None:
-    """Add a window's runs of the executable, with the operations of its module. Nothing where it reports no runs.
+    """Add a window's runs of the executable, and its module's operations; nothing where the window reports no runs.
 
-    `costs` are those of its operations; without them its repetitions stay as they are known.
+    `costs` are the costs of its operations; without them the measured cost stays as it is.
 
-    Runs that are alike take what whole ones take. Where they may differ they are cut the more often the longer they are,
-    so whole ones alone are too short: by a fifth where each fourth takes 10 ms and the others 1 ms, in windows of 26.
+    Where runs are alike, whole runs alone give their time. Where they may differ, longer ones are cut more often by the
+    window's edges, so that whole runs alone are too short: by a fifth where each fourth run takes 10 ms and the others
+    1 ms, in windows of 26 ms. Then cut runs are counted, too.
     """
     if not ran.runs or not ran.devices:
         return
     seen = executable.windows
     if not seen.runs:
-        executable.spacings.clear()  # of several executables they were shared out by samples alone
+        executable.spacings.clear()  # where steps run several executables, samples alone shared out the spacings
     with_cut_ones = ran.runs + CUT_RUN * ran.cut_runs
     if ran.run_seconds is not None and executable.may_differ:
         runs, spent = with_cut_ones, ran.run_seconds + ran.cut_seconds
@@ -54,7 +55,7 @@ def absorb(
 
 
 def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
-    """The bound time of one run. Without the costs of its operations it stays as it is."""
+    """Set the bound time of one run. Without the costs of its operations it stays as it is."""
     if costs is None:
         return
     means = _means(executable) if executable.measured is not None else {}
@@ -69,7 +70,7 @@ def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | 
 
 
 def verdict_of_operations(executable: Executable) -> Verdict | None:
-    """The bottleneck by what the executable's operations were charged to; None where no window reports any."""
+    """The bottleneck by the components that the executable's traced operations were charged to; None without any."""
     total = sum(executable.windows.labels.values())
     if total <= 0:
         return None
@@ -85,7 +86,7 @@ def verdict_of_operations(executable: Executable) -> Verdict | None:
 
 
 def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
-    """The cost with the mean repetitions seen; None where the module's own figures are exact."""
+    """The cost with the mean repetitions seen in windows; None where none were, or the module's figures are exact."""
     if (
         costs is None
         or executable.cost is None
@@ -102,7 +103,7 @@ def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None
 
 
 def _means(executable: Executable) -> dict[str, float]:
-    """Executions of each operation in a run, of those that were seen."""
+    """The mean number of executions per run, for each operation that was seen."""
     return {
         name: count / executable.windows.runs_counted for name, count in executable.windows.executions.items()
     }

@@ -1,4 +1,4 @@
-"""Executables: which there are, what each must do, and whether its runs can be seen."""
+"""The registry of executables: which there are, what work each does, and whether its runs can be seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_JITTED = (
 
 
 DEFINITIONS = 20
-"""Functions of one name that are told apart."""
+"""Most functions of one name that are distinguished, by where they are defined."""
 
 
 class Executables:
@@ -38,11 +38,11 @@ class Executables:
         self._watched: dict[int, FunctionWatched] = {}
         self._of_function: defaultdict[str, list[int]] = defaultdict(list)
         self._titles: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """By name and definition of a function: the name alone for the first, with the definition for the others."""
+        """Titles by a function's name and definition: the name for the first, and the definition with it for others."""
         self._watched_names: set[str] = set()
         self._unseen_runs: Counter[int] = Counter()
         self._unseen: dict[str, int] = {}
-        """Functions of which it is not visible which executable some calls ran, with the number they were watched by."""
+        """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
         self._operations = KeptOperations()
         self.largest: Executable | None = None
         """The one that needs the most memory."""
@@ -64,7 +64,7 @@ class Executables:
         self.runs.changed.add(event.executable)
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
-        """The agent has decoded the module, or could not."""
+        """Add what the agent found in the executable's module, or the reason why it could not decode it."""
         executable = self._by_number.get(number)
         if executable is None:
             return
@@ -89,7 +89,7 @@ class Executables:
             bind(executable, self.peaks, self._operations.of(executable.fingerprint))
 
     def profiled(self, profiled: Profiled) -> None:
-        """What a profiler window saw. Of several executables with the same content it is charged to the newest."""
+        """Add what a profiler window saw. Where several executables have the same content, the newest one gets it."""
         operations: dict[tuple[str, str], list[Operation]] = {}
         for (module, fingerprint, _), operation in profiled.operations.items():
             operations.setdefault((module, fingerprint), []).append(operation)
@@ -131,12 +131,12 @@ class Executables:
         return known or function
 
     def title_of(self, run: int) -> str:
-        """The function of a run, told apart from others of its name."""
+        """The function of a run, distinguished from others of its name."""
         executable = self._by_number.get(run)
         return executable.title if executable is not None else self.function_of(run)
 
     def function_of(self, run: int) -> str:
-        """The function that a watched call ran, by the number of its executable or its own; empty if that is unknown."""
+        """The function that a watched call ran, by the number of its executable or its own; empty if it is unknown."""
         executable, watched = self._by_number.get(run), self._watched.get(run)
         return (
             executable.function if executable is not None else watched.function if watched is not None else ""
@@ -147,7 +147,7 @@ class Executables:
         return function in self._watched_names
 
     def why_unseen(self, runs: Iterable[int]) -> str | None:
-        """Where it is not visible which executable ran: the watched function, and why."""
+        """The watched function of a run whose executable is not visible, and why; None where all are visible."""
         unseen = next((self._watched[run] for run in runs if run in self._watched), None)
         return f"{unseen.function}: {unseen.reason}" if unseen is not None else None
 
@@ -161,7 +161,7 @@ class Executables:
         return self._by_number.get(run)
 
     def of_fingerprint(self, fingerprint: str) -> Executable | None:
-        """The newest with this content."""
+        """The newest executable with this content."""
         return self._by_fingerprint.get(fingerprint)
 
     def settle(self) -> list[Executable]:
@@ -172,7 +172,10 @@ class Executables:
         return changed
 
     def why_no_runs(self, executable: Executable) -> str | None:
-        """A namesake that nobody watches has no runs that could be seen, so 0 is not known either."""
+        """Why the executable's runs are not counted; None where they are.
+
+        Where its function is not watched, no run of it could be seen, so not even 0 runs is known.
+        """
         if executable.function not in self._watched_names:
             return NOT_JITTED if OUTSIDE_JIT in executable.function else NOT_WATCHED
         if executable.function in self._unseen:
@@ -180,13 +183,13 @@ class Executables:
         return None if executable.runs else "no watched call has run it"
 
     def _ran_unseen(self, run: int, calls: int) -> None:
-        """It is not visible which executable these calls ran."""
+        """Count calls that do not show which executable ran."""
         self._unseen_runs[run] += calls
         if run in self._watched:
             self._lose_sight(self._watched[run])
 
     def _lose_sight(self, watched: FunctionWatched) -> None:
-        """From now on it is not known which executables of the function run: what was counted says nothing any more."""
+        """Remove the counters of a function's executables: from now on it is not known which of them run."""
         if watched.function in self._unseen:
             return
         self._unseen[watched.function] = watched.number

@@ -11,43 +11,50 @@ from jaxobs.derive.refusal import require
 from jaxobs.model.events import ExecutableRan
 
 LONGEST_RUN = 1e8
-"""Seconds; three years."""
+"""Most seconds of a run that is believed: three years."""
 
 MISSED = 1 / 3
-"""Share of another one's samples below which polls miss most of its runs: of 0.7 ms after 12 ms it was 0 to 1/6."""
+"""Polls miss most runs of an executable that has less than this share of another one's samples per call: for runs of
+0.7 ms after ones of 12 ms it was 0 to 1/6."""
 
 
 class RunLedger:
-    """Runs of the executables `by_number`. `ran_unseen` is called for calls whose executables are not known."""
+    """Counts runs of the executables `by_number`. `ran_unseen` is called for calls whose executable is not known."""
 
     def __init__(self, by_number: Mapping[int, Executable], ran_unseen: Callable[[int, int], None]) -> None:
         self._by_number = by_number
         self._ran_unseen = ran_unseen
         self.changed: set[int] = set()
-        """Numbers of the executables that changed since they were settled last."""
+        """Numbers of the executables that changed since the last `settle`."""
         self.local_devices = 1
 
     def hold(self, runs: Mapping[int, int]) -> None:
-        """Calls by run that are counted already, while it is not known yet whether they belong to a loop."""
+        """Count calls by run while it is not known yet whether they belong to a loop."""
         for run, calls in runs.items():
             if (executable := self._by_number.get(run)) is not None:
                 executable.runs += calls
                 self.changed.add(run)
 
     def release(self, runs: Mapping[int, int]) -> None:
-        """Calls by run that were held: it is known by now where they belong, and they are counted there."""
+        """Take held calls by run off the count again: it is known where they belong, and they are counted there."""
         for run, calls in runs.items():
             if (executable := self._by_number.get(run)) is not None:
                 executable.runs -= calls
 
+    def ran_outside(self, runs: Mapping[int, int]) -> None:
+        """Count held calls by run as calls outside loops."""
+        self.release(runs)
+        for run, calls in runs.items():
+            self.ran(run, calls)
+
     def ran(self, run: int, calls: int = 1) -> None:
-        """Calls outside loops: each takes as long as its executable's runs do."""
+        """Add calls outside loops: each takes as long as its executable's runs do."""
         executable = self.ran_in_loop(run, calls)
         if executable is not None:
             executable.untimed += calls
 
     def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
-        """Calls whose seconds the loop tells (`spent`). Gives the executable, where it is visible which one ran."""
+        """Add calls whose seconds the loop reports by `spent`. Returns the executable, None where it is not visible."""
         executable = self._by_number.get(run)
         if executable is None:
             self._ran_unseen(run, calls)
@@ -57,24 +64,24 @@ class RunLedger:
         return executable
 
     def seconds_of(self, run: int) -> float | None:
-        """Device seconds of one run, where some were timed."""
+        """Device seconds of one run; None where none was timed."""
         executable = self._by_number.get(run)
         return None if executable is None else executable.timed_seconds_per_run
 
     def spent(self, run: int, seconds: float) -> None:
-        """Device seconds of runs in a loop."""
+        """Add device seconds of runs in a loop."""
         self._by_number[run].seconds += seconds
         self.changed.add(run)
 
     def fitted(self, run: int, share: float) -> None:
-        """A loop recently had room for that share of the seconds of its timed runs."""
+        """Note that a loop's wall time recently had room for that share of the seconds of its timed runs."""
         executable = self._by_number[run]
         timed = executable.timed_seconds_per_run
         executable.room = timed * share if timed is not None and share < 1 else math.inf
         self.changed.add(run)
 
     def samples_of(self, run: int) -> int:
-        """How many runs were timed as they were, and not only while the profiler traced them."""
+        """How many recent runs were timed by polling, rather than traced by the profiler."""
         executable = self._by_number.get(run)
         return len(executable.samples) if executable is not None else 0
 
@@ -89,10 +96,11 @@ class RunLedger:
             self.changed.add(event.run)
 
     def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
-        """Steps that ran these executables, and nothing else, completed so far apart, on average over many.
+        """Note that steps which ran these executables and nothing else completed `spacing` seconds apart on average.
 
-        A device runs one after the other, so together they take no longer, and each of several its share of that: by
-        traced runs, else by samples. Polling a few runs closely disturbs them where the cores are few.
+        A device runs one after the other, so together they take no longer than that. Where they are several, each gets
+        its share, in the proportion of traced runs, else of samples. The spacing is of use because polling a few runs
+        closely disturbs them where there are few cores.
         """
         known = {run: self._by_number[run] for run in runs if run in self._by_number}
         if len(known) < len(set(runs)):
@@ -113,7 +121,7 @@ class RunLedger:
             self.changed.add(run)
 
     def settle(self) -> list[Executable]:
-        """The executables that changed, in order, with the known seconds of their runs outside loops."""
+        """Give the executables that changed, in order, after adding the known seconds of their runs outside loops."""
         changed = [self._by_number[number] for number in sorted(self.changed)]
         self.changed.clear()
         for executable in changed:
@@ -125,7 +133,10 @@ class RunLedger:
 
 
 def _note_missed(executables: Mapping[int, Executable], runs: tuple[int, ...]) -> None:
-    """Steps ran these: calls in a row are sampled, so that each is among them as often as a step calls it."""
+    """Note which executables polls mostly miss, of those that each step `runs`.
+
+    Consecutive calls are sampled, so each executable should have samples in proportion to its calls in a step.
+    """
     timed = {run: one.sample_count / runs.count(run) for run, one in executables.items()}
     for run, one in executables.items():
         one.mostly_missed = timed[run] < MISSED * max(timed.values())

@@ -1,4 +1,4 @@
-"""Which executables are shown, and what: the largest are listed, and some of them have series of their own."""
+"""Chooses which executables are shown: the largest are listed, and some have series of their own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.labels import OTHER
 
 LISTED = 300
-"""Executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
+"""Most executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
 
 
 class ExecutableTable:
-    """Views of the executables that are shown. `limit` of them keep series of their own."""
+    """Views of the executables that are shown. At most `limit` of them have series of their own."""
 
     def __init__(self, executables: Executables, series: Series, limit: int) -> None:
         self._executables = executables
@@ -25,14 +25,14 @@ class ExecutableTable:
         self._longest: Largest[int] = Largest(LISTED)
         self._weights: dict[int, tuple[float, ...]] = {}
         self.views: dict[int, ExecutableView] = {}
-        """By number, of those that are listed or have series of their own."""
+        """Views by number, of executables that are listed or have series of their own."""
         self.listed: list[int] = []
         """The executables with the most device time, in order, and the one that needs the most memory."""
         self.shown: list[int] = []
         """Numbers of the executables that have series of their own."""
 
     def update(self) -> None:
-        """Bring the views and the counters up to what was folded. Takes as long as what changed, not as there are."""
+        """Bring views and counters up to date. The time taken grows with the executables that changed, not with all."""
         changed = self._executables.settle()
         for executable in changed:
             self.views.pop(executable.number, None)
@@ -72,7 +72,7 @@ class ExecutableTable:
 
 
 def _weight(executable: Executable) -> tuple[float, ...]:
-    """Device seconds, else the FLOPs of a run."""
+    """The rank of an executable: its device seconds, then the FLOPs of a run."""
     return max(
         executable.seconds, executable.windows.seconds
     ), executable.work.flops if executable.work else 0.0

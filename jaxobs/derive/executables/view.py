@@ -18,8 +18,8 @@ from jaxobs.roofline_model.bounds import efficiency
 from jaxobs.roofline_model.execution_types import run_on
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
-"""What is said of a time that comes from windows alone. In a loop it is shortened by what its untraced steps took
-(`traced_steps.untraced`); of one executable no untraced run is known."""
+"""The note on times that come from profiler windows alone. A loop's times are shortened to fit its untraced steps
+(`traced_steps.untraced`), but no untraced run of the executable is known."""
 
 NOT_TIMED = (
     "no run has been timed: of the calls sampled each second none was its, or its runs are shorter than about a "
@@ -49,7 +49,7 @@ class CostView:
 
 @dataclass(frozen=True, slots=True)
 class ExecutableView:
-    """Seconds and bytes are of one device."""
+    """The figures of one executable; seconds and bytes are those of one device."""
 
     function: str
     executable: Figure[str]
@@ -80,7 +80,7 @@ class ExecutableView:
 
 
 def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peaks | None) -> ExecutableView:
-    """`why_no_runs`: why its runs are not all counted; None where they are."""
+    """What is shown of the executable. `why_no_runs`: why not all its runs are counted; None where they are."""
     per_run, cost, bound = executable.seconds_per_run, executable.work, executable.bound
     near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
     runs, spent, source = _counted(executable, why_no_runs)
@@ -120,7 +120,7 @@ def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peak
 
 
 def _verdict(executable: Executable, peaks: Peaks | None) -> Verdict:
-    """Without a bound because a peak is missing the label is unknown; without a cost it is unmodelled."""
+    """The bottleneck: unknown where there is a cost but no bound, as a peak is missing; unmodelled without a cost."""
     if executable.cost is not None and executable.bound is None:
         return Verdict("unknown", 0.0, None, reason=bound_reason(executable, peaks))
     return verdict_of_operations(executable) or bottleneck.of_executable(
@@ -158,7 +158,7 @@ def _counted(
 
 
 def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
-    """FLOP/s; None without both, or where nothing is to be computed."""
+    """FLOP/s; None where cost or time are not known, or there is nothing to compute."""
     if cost is None or not cost.flops > 0 or elapsed is None or not elapsed > 0:
         return None
     return cost.flops / elapsed

@@ -1,4 +1,4 @@
-"""How many examples and tokens the steps of a loop were said to have."""
+"""How many examples and tokens a loop's steps have had, by the user's own count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS: Final = ("examples", "tokens")
 
 
 class Amounts:
-    """Totals by word; `refuse` is called where an amount is none."""
+    """Totals by word; `refuse` is called with a reason where a value is no valid amount."""
 
     def __init__(self, loop: str, refuse: Callable[[str], None]) -> None:
         self._loop = loop
@@ -22,7 +22,7 @@ class Amounts:
         self.total: dict[str, float | None] = dict.fromkeys(WORDS)
 
     def take(self, word: str, value: float | None) -> float:
-        """Add what the user said of a step, and give what of it counts; NaN, infinity and negative amounts do not."""
+        """Add the user's amount for a step; returns what was added: 0 for NaN, infinity and negative amounts."""
         if value is None:
             return 0.0
         if not is_amount(value):

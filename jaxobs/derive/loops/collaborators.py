@@ -1,4 +1,4 @@
-"""What a loop needs of the other rooms: given to it once, and no more of each than it uses."""
+"""What a loop needs of the other rooms, as protocols that hold no more of each than a loop uses."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from jaxobs.hardware.peaks import Peaks
 
 
 class Compilations(Protocol):
-    """When which thread was compiling; times are monotonic nanoseconds."""
+    """When each thread was compiling; times are monotonic nanoseconds."""
 
     def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
-        """Nanoseconds of [start, end] in which it was compiling; `forget` what lies within."""
+        """Nanoseconds of [start, end] in which the thread was compiling; `forget`: drop the compiles that lie in it."""
 
     def within(self, thread: int, start: int, end: int) -> int:
-        """Nanoseconds of [start, end] in which it was compiling."""
+        """Nanoseconds of [start, end] in which the thread was compiling."""
 
     def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
-        """Functions whose executables it made in [start, end]."""
+        """Functions whose executables the thread compiled in [start, end]."""
 
     def is_apart(self, thread: int, start: int) -> bool:
-        """Whether it has compiled nothing since `start`."""
+        """Whether the thread has compiled nothing since `start`."""
 
 
 class Executables(Protocol):
-    """Which executables there are. A `run` is a watched call, by number as in `StepEnded.runs`."""
+    """The job's executables. A `run` is a watched call, by number as in `StepEnded.runs`."""
 
     @property
     def peaks(self) -> Peaks | None:
-        """What their runs are held against; None before a backend was found."""
+        """The device's peaks, which their runs are compared with; None before a backend was found."""
 
     def get(self, run: int) -> Executable | None:
-        """None where it is not visible which one ran."""
+        """The executable that ran; None where it is not visible which one did."""
 
     def of_fingerprint(self, fingerprint: str) -> Executable | None:
-        """The newest with this content."""
+        """The newest executable with this content."""
 
     def title_of(self, run: int) -> str:
-        """Its function, told apart from others of that name; empty where it is not known."""
+        """The function of a run, distinguished from others of that name; empty where it is not known."""
 
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""
 
     def why_unseen(self, runs: Iterable[int]) -> str | None:
-        """Where it is not visible which executable ran: the watched function, and why."""
+        """The watched function of a run whose executable is not visible, and why; None where all are visible."""
 
 
 class Runs(Protocol):
@@ -56,45 +56,45 @@ class Runs(Protocol):
 
     @property
     def local_devices(self) -> int:
-        """At least one."""
+        """Devices of this process, at least one."""
 
     def ran_in_loop(self, run: int, calls: int = 1) -> object:
-        """Calls whose seconds the loop tells (`spent`)."""
+        """Add calls whose device seconds the loop will report by `spent`."""
 
     def seconds_of(self, run: int) -> float | None:
-        """Device seconds of one run, where some were timed."""
+        """Device seconds of one run; None where none was timed."""
 
     def spent(self, run: int, seconds: float) -> None:
-        """Device seconds of runs in a loop."""
+        """Add device seconds of runs in a loop."""
 
     def fitted(self, run: int, share: float) -> None:
-        """The loop recently had room for that share of the seconds of its timed runs."""
+        """Note that the loop's wall time recently had room for that share of the seconds of its timed runs."""
 
     def samples_of(self, run: int) -> int:
-        """How many runs were timed as they were, and not only while the profiler traced them."""
+        """How many runs were timed by polling, rather than traced by the profiler."""
 
     def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
-        """Steps that ran these, and nothing else, completed so many seconds apart."""
+        """Note that steps which each ran these and nothing else completed `spacing` seconds apart."""
 
 
 class ProfilerWindows(Protocol):
     """What profiler windows saw of a loop, by its name."""
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
-        """Executables of these functions were made in a step of the loop."""
+        """Executables of these functions were compiled in a step of the loop."""
 
     def steps_ended(self, loop: str, steps: StepSpan | PlainSteps) -> None:
-        """One step, or many."""
+        """Add one step, or many."""
 
     def of(self, loop: str, time: int) -> LoopProfile | None:
-        """What holds at `time`, if anything does."""
+        """The profile of the loop that is still valid at `time`, if any."""
 
     def why_none(self, loop: str) -> str:
-        """Why nothing does."""
+        """Why there is no valid profile of the loop."""
 
 
 class Collaborators(NamedTuple):
-    """What every loop of the job is given."""
+    """The other rooms that every loop of the job uses."""
 
     compilations: Compilations
     executables: Executables

@@ -20,32 +20,33 @@ from jaxobs.report.units import percent
 from jaxobs.vocabulary.labels import EAGER
 
 PAUSE = 60 * NANOSECONDS
-"""A loop that has ended no step for this long holds the charging back no longer, nor does a job that reports nothing. It
-is the longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
+"""Longest time for which a loop that ends no step, or a job that reports nothing, holds the charging back. It is the
+longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
 
 LONGEST_COMPILE = 3600 * NANOSECONDS
-"""A compile or phase under way holds the charging back no longer: its end may have been dropped."""
+"""Longest time for which a compile or phase under way holds the charging back: its end may have been dropped."""
 
-TELLING = 2.0
-"""Seconds of steps, or of a run outside any, from which on they are the job's work: as long as a run is that is reported
-while it lasts (`LONG_RUN` of the probe)."""
+ENOUGH_SECONDS = 2.0
+"""Least seconds of steps, or of a run outside steps, that count as the job's work: as long as a run must last to be
+reported while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
 
 IN_ADVANCE = ("productive", "stalled")
-"""Categories that a long run or a long step is charged to while it lasts: its step tells of those seconds at its end."""
+"""Categories to which a long run or step is charged while it lasts: its step reports those seconds again at its end."""
 
 MOST_LOST = 0.01
-"""Share of the events: what is dropped is mostly steps, whose time then seems to be spent outside them."""
+"""Share of dropped events above which there is no goodput: most are steps, whose time then seems to lie elsewhere."""
 
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 class _Running(NamedTuple):
-    """A loop that has not said it is over. `iterated`: its end will be reported, as each step begins where one ended.
+    """A loop whose end was not reported; `end` is that of its newest step.
 
-    `found`: nobody marked it, so that it is over when a step of another one begins: a call belongs to one of them alone.
+    `iterated`: each step begins where one ended, as in an iteration, whose end will be reported. `found`: nobody marked
+    the loop, so it is over when a step of another such loop begins: a call belongs to one of them alone.
     """
 
     end: int
@@ -54,17 +55,17 @@ class _Running(NamedTuple):
 
 
 class RunTime:
-    """Time is charged up to the last moment of which it is known what it was spent on.
+    """Charges the process's time to categories, up to the last moment of which it is known what it was spent on.
 
-    That is the end of the last step of each loop that runs, the beginning of a compile or phase under way, else the job's
-    last report.
-    What no event explains is `initialisation` before the first step or the first executable of the user's own, whichever
-    is earlier, and `other` after it. So no category ever falls, and together they are the age at that moment.
+    That moment is the earliest of: the end of the last step of each loop that runs, the beginning of a compile or phase
+    under way, and the job's last report. Time that no event explains is `initialisation` before the first step or the
+    first executable of the user's own, whichever is earlier, and `other` after it. So no category ever falls, and
+    together they are the process's age at that moment.
 
-    `stalled` is what steps took beyond their usual time for no reason that was seen, `other` has what they took while
-    something was seen to go on (`Stalls`). While a long step is under way both grow already, if the loop is an iteration,
-    whose end would have been reported: all but the last seconds, which a usual step takes. What the step then says of
-    that time comes too late.
+    `stalled` is what steps took beyond their usual time for no reason that was seen; what they took beyond it while
+    something was seen to happen is `other` (`Stalls`). Both grow while a long step is under way, if the loop is an
+    iteration, whose end would have been reported: by all of the step but its last seconds, as many as a usual step
+    takes. Whatever that step reports of this time at its end comes too late.
     """
 
     def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
@@ -77,33 +78,35 @@ class RunTime:
         self._heard_until: int | None = None
         self._lost = 0.0
         self._open_phases: dict[int, str | None] = {}
-        """By when they began, the loops that they are inside of."""
+        """The loop that each open phase is inside of, None outside steps; by when the phase began."""
         self._charged = dict.fromkeys(OF_LOOPS, 0.0)
-        """Of what loops have spent on each category, the seconds that need not be charged any more."""
+        """The seconds of each category that loops have reported and that need not be charged any more."""
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Charged so far, by category."""
+        """Seconds charged so far, by category."""
         return self._spent.by_category
 
     def reported(self, time: int, lost: float) -> None:
-        """All that happened in the job up to `time` has arrived, but for the share `lost` of the events."""
+        """All events of the job up to `time` have arrived, but for a share `lost` that was dropped."""
         self._heard_until = max(time, self._heard_until or time)
         self._lost = lost
 
     def step_ended(self, event: StepEnded, *, found: bool = False) -> None:
-        """`found`: nobody marked the loop. A marked one that is an iteration goes on until its end is reported."""
+        """Add a step; `found`: nobody marked its loop. A marked iteration runs on until its end is reported."""
         before = self._running.get(event.loop)
         follows = before is not None and event.start == before.end
-        self._goes_on(event.loop, event.start, _Running(event.end, follows and not found, found))
+        self._note_running(event.loop, event.start, _Running(event.end, follows and not found, found))
 
     def steps_ended(self, steps: PlainSteps, *, found: bool = False) -> None:
-        """Add many steps at once, none of which lies far from the next."""
+        """Add many steps of one loop at once, none of which lies far from the next."""
         follows = steps.starts[-1] == steps.ends[-2]
-        self._goes_on(steps.loop, steps.starts[0], _Running(steps.ends[-1], follows and not found, found))
+        self._note_running(
+            steps.loop, steps.starts[0], _Running(steps.ends[-1], follows and not found, found)
+        )
 
-    def _goes_on(self, loop: str, start: int, running: _Running) -> None:
-        """The loop has ended steps, the first of which began at `start`."""
+    def _note_running(self, loop: str, start: int, running: _Running) -> None:
+        """Note that the loop has ended steps, the first of which began at `start`."""
         if self._first_step is None:
             self._first_step = start
         if running.found:
@@ -116,7 +119,7 @@ class RunTime:
         self._signs.seen(running.end)
 
     def job_ended(self) -> None:
-        """Nothing more will be told: no loop, phase or compile under way holds the charging back any longer."""
+        """No more events will come: no loop or phase under way holds the charging back any longer."""
         self._running.clear()
         self._open_phases.clear()
 
@@ -149,13 +152,13 @@ class RunTime:
         running_since: int | None = None,
         undecided_since: int | None = None,
     ) -> None:
-        """Charge what is known by now: no later than the job's last report, as what came after it is still on its way.
+        """Charge what is known by now: no later than the job's last report, as later events are still on their way.
 
-        `running_since`: when a run of the device began that lasts for long, and still does. The step that it is part of
-        ends after it, and what it reports as productive is then charged already. `undecided_since`: when the first of the
-        calls began of which it is not known yet whether they are a loop's; they hold the charging back for `PAUSE`.
+        `running_since`: start of a long device run that is still under way. The step that it is part of ends later, and
+        the seconds that the step then reports as productive are charged already. `undecided_since`: start of the first
+        call that may yet turn out to be a loop's; such calls hold the charging back for `PAUSE` at most.
         """
-        told_at, now = now, self._reported_until(now)
+        observed_at, now = now, self._reported_until(now)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
             compiling_since = None
         self._open_phases = {
@@ -163,7 +166,7 @@ class RunTime:
         }
         usual = None
         if compiling_since is None and not self._open_phases:
-            usual = self._usual_of_the_stalled(now, loops)
+            usual = self._usual_step_if_stalled(now, loops)
         if usual is not None:
             until, rest, running_since = now - usual, "stalled", None
         else:
@@ -172,18 +175,18 @@ class RunTime:
             until, rest = self._known_until(now, loops, compiling_since), "other"
             if running_since is not None and _hangs(now - running_since, loops):
                 running_since = None
-        self._charge(until, rest, running_since, seconds_by_category(loops), told_at)
+        self._charge(until, rest, running_since, seconds_by_category(loops), observed_at)
         self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
     def _charge(
-        self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], told_at: int
+        self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], observed_at: int
     ) -> None:
-        """Charge the time up to `until`, of which loops have told the seconds `known` since they began.
+        """Charge the time up to `until`; `known` is what loops have reported by category since they began.
 
-        What nothing explains is `initialisation` at first, then `rest`, and from `running_since` on `productive`.
+        Unexplained time is `initialisation` at first, then `rest`, and from `running_since` on `productive`.
         """
         if rest != "stalled":
-            # The step has ended, or something else has: what it says of its time comes too late.
+            # The stall is over. What was charged in advance stays so, and is not set against later stalls.
             self._charged["stalled"] = min(self._charged["stalled"], known["stalled"])
         before, spent = self._charged, dict(self.seconds)
         new = {word: max(0.0, amount - before[word]) for word, amount in known.items()}
@@ -195,8 +198,8 @@ class RunTime:
             new = self._spent.charge(min(until, running_since), new, rest)
             rest = "productive"
         over = self._spent.charge(until, new, rest)
-        # What is left over lies after `until`, or ran beside what was charged, on another thread: that is dropped.
-        left_over, ahead = sum(over.values()), seconds(told_at - until)
+        # What is left over lies after `until`, or was spent on another thread at the same time, and then is dropped.
+        left_over, ahead = sum(over.values()), seconds(observed_at - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
         self._charged = {word: amount - over[word] * kept for word, amount in known.items()}
         for word in IN_ADVANCE:
@@ -208,11 +211,11 @@ class RunTime:
         return now
 
     def goodput(self) -> Figure[float]:
-        """The productive share of the process's age; absent where too little says what was productive."""
+        """The productive share of the process's age; absent where too little is known of what was productive."""
         total = sum(self.seconds.values())
         long = self._first_step is not None and total >= seconds(PAUSE)
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
-        known = (long or steps >= TELLING) and self._lost <= MOST_LOST and total > 0
+        known = (long or steps >= ENOUGH_SECONDS) and self._lost <= MOST_LOST and total > 0
         return figure(self.seconds["productive"] / total if known else None, self._why_no_goodput())
 
     def _why_no_goodput(self) -> str:
@@ -221,7 +224,7 @@ class RunTime:
         return NOT_MARKED if self._first_step is None else TOO_SHORT
 
     def _known_until(self, now: int, loops: Mapping[str, LoopTime], compiling_since: int | None) -> int:
-        """The earliest of: the last step of a loop that runs, or sign of life in a long one, what is under way, now."""
+        """The earliest of `now`, the start of what is under way, and each running loop's last step or sign of life."""
         held = [start for start, loop in self._open_phases.items() if loop is None]
         held += [compiling_since] if compiling_since is not None else []
         for name, running in self._running.items():
@@ -229,23 +232,26 @@ class RunTime:
             if name in self._open_phases.values() or now - running.end <= patience:
                 held.append(running.end)
             elif running.iterated and now - self._signs.last <= patience:
-                held.append(self._signs.last)  # something goes on in a long step; what follows may be a stall
+                held.append(self._signs.last)  # a long step was alive until then; what follows may be a stall
         return min([now, *held])
 
-    def _usual_of_the_stalled(self, now: int, loops: Mapping[str, LoopTime]) -> int | None:
-        """Nanoseconds of a usual step, where an iteration has ended none for too long, and nothing else has either."""
-        judged = [
+    def _usual_step_if_stalled(self, now: int, loops: Mapping[str, LoopTime]) -> int | None:
+        """Nanoseconds of a usual step of the iterations that have stalled; None where none has.
+
+        They have where nothing has happened in the job for longer than any of their steps may take.
+        """
+        known = [
             loops[name].stalls
             for name, running in self._running.items()
             if running.iterated and name in loops and loops[name].stalls.limit is not None
         ]
-        if not judged or seconds(now - self._signs.last) <= max(stalls.limit or 0.0 for stalls in judged):
+        if not known or seconds(now - self._signs.last) <= max(stalls.limit or 0.0 for stalls in known):
             return None
-        return round(max(stalls.usual for stalls in judged) * NANOSECONDS)
+        return round(max(stalls.usual for stalls in known) * NANOSECONDS)
 
 
 def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
-    """Whether a run of so many nanoseconds takes longer than any loop's steps may: a collective that waits for a rank."""
+    """Whether a run has `lasted` longer than any loop's steps may, as a collective does that waits for a hung rank."""
     limits = [loop.stalls.limit for loop in loops.values() if loop.stalls.limit is not None]
     return bool(limits) and seconds(lasted) > max(limits)
 
@@ -253,7 +259,7 @@ def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
 def _patience(running: _Running, loop: LoopTime | None) -> float:
     """Nanoseconds for which the end of a loop's last step holds the charging back.
 
-    An iteration says that it is over, so there is time for a step of the length that its steps have.
+    The end of an iteration is reported, so it is waited for as long as one of its steps may take.
     """
     if not running.iterated or loop is None:
         return PAUSE

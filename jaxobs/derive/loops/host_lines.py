@@ -1,4 +1,4 @@
-"""The lines at which the main thread was seen: a table for the snapshot, and metrics of the largest."""
+"""The lines at which the main thread was sampled: a table for the snapshot, and series for those with the most time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from jaxobs.vocabulary.activities import ACTIVITIES
 from jaxobs.vocabulary.labels import OTHER
 
 LINES_KEPT: Final = 300
-"""Lines by activity; the seconds of more go to OTHER. A program has some dozens that take time."""
+"""Most rows kept; the seconds of others go to OTHER. A program has some dozens of lines that take time."""
 
 LINES_SHOWN: Final = 20
 """Rows of the table: what has less time than the first twenty is not worth reading."""
 
 SERIES: Final = 12
-"""Lines with series of their own, in each loop: those that came to LEAST_SHARE first. They are never taken back."""
+"""Rows with series of their own, in each loop: those that reached LEAST_SHARE first. They are never taken back."""
 
 LEAST_SHARE: Final = 0.01
+"""Share of a loop's sampled time from which on a row may have a series of its own."""
 
 MOST_CARRIED: Final = 60.0
-"""Seconds by which the rows of an event may be longer than it: those that waited for their line."""
+"""Seconds by which the rows of an event may exceed its length: samples that waited for their line to be known."""
 
 NOT_SAMPLED: Final = (
     "no sample of the main thread's stack is known: it has just begun, the setting host_lines is off, "
@@ -52,7 +53,7 @@ class HostLineView:
 
 
 def check_row(activity: str, seconds: float, samples: int) -> float:
-    """The seconds of a row. Raises ValueError where they are no amount, or the activity is none that there is."""
+    """Give the seconds of a row. Raises ValueError where they are no amount, or where the activity does not exist."""
     require(activity in ACTIVITIES, "an activity that there is not")
     require(is_amount(seconds) and samples >= 0, "sampled time that is no duration")
     return seconds
@@ -62,7 +63,7 @@ OTHERS: Final = HostLine(OTHER, OTHER, OTHER)
 
 
 class HostLines:
-    """Sampled seconds of one loop, or of what lies outside loops (`loop` is then empty)."""
+    """Sampled seconds of the main thread in one loop, or outside loops (`loop` is then empty)."""
 
     def __init__(self, loop: str, series: Series) -> None:
         self._loop = loop
@@ -73,7 +74,7 @@ class HostLines:
         self._in_series: set[HostLine] = set()
 
     def add(self, line: HostLine, seconds: float, samples: int) -> None:
-        """So much time was sampled there."""
+        """Add `seconds` that were sampled at this line."""
         kept = line if line in self._seconds or len(self._seconds) < LINES_KEPT else OTHERS
         for amounts in (self._seconds, self._new):
             amounts[kept] = amounts.get(kept, 0.0) + seconds
@@ -91,11 +92,11 @@ class HostLines:
 
     @property
     def samples(self) -> int:
-        """How many there are in the rows."""
+        """How many samples the rows hold."""
         return self._samples if any(self._seconds.values()) else 0
 
     def rows(self) -> Figure[list[HostLineView]]:
-        """The largest first."""
+        """The rows with the most seconds, largest first; or why there are none."""
         total = sum(self._seconds.values())
         if total <= 0:
             return Figure(None, NOT_SAMPLED)

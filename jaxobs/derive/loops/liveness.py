@@ -16,17 +16,17 @@ from jaxobs.model.events import (
 )
 
 SHORTEST: Final = 30 * NANOSECONDS
-"""A shorter stretch is none: it lies within the half minute that a loop's bottleneck speaks of. Sampled completions come
-twice a second while watched functions are called, memory statistics once a second, counts of arrays every ten or more."""
+"""Shortest silence: a shorter one lies within the half minute that a loop's bottleneck covers. Sampled completions come
+twice a second while watched functions are called, memory statistics each second, counts of arrays every ten or more."""
 
 KEPT: Final = 100
-"""Stretches remembered: those of the longest step under way, in which something is seen now and then."""
+"""Newest silences remembered: those of a long step under way, in which something is seen now and then."""
 
 
 class SignsOfLife:
-    """What is seen to happen while a step is under way: a run that the device finished, a compile, a value recorded.
+    """The newest sign that the job goes on (a finished run, a compile, a recorded value), and the silences before it.
 
-    Neither a busy device nor a busy core is a sign: who waits in a collective for a rank that hangs keeps both busy.
+    Neither a busy device nor a busy core is a sign: to wait in a collective for a hung rank keeps both busy.
     """
 
     def __init__(self, began: int) -> None:
@@ -36,21 +36,21 @@ class SignsOfLife:
         self._arrays: tuple[int | None, int | None] | None = None
 
     def seen(self, time: int) -> None:
-        """Something happened; what arrives late, after something later, changes nothing."""
+        """Note a sign at `time`; one that is older than the newest changes nothing."""
         if time - self.last > SHORTEST:
             self._silences.append((self.last, time))
         self.last = max(self.last, time)
 
     def is_near(self, time: int) -> bool:
-        """Whether no silence lies before a sign at that time."""
+        """Whether no silence lies between the newest sign and `time`."""
         return time - self.last <= SHORTEST
 
     def happened(self, event: StepCompleted | ExecutableRan | FunctionCalled | Recorded) -> None:
-        """A watched function was called, the device finished a run, or a value was recorded."""
+        """Note a sign: a watched function was called, the device finished a run, or a value was recorded."""
         self.seen(event.time)
 
     def memory_sampled(self, event: MemorySampled) -> None:
-        """Programs take and give back a device's memory as they run. That of the process moves without the job, too."""
+        """Note a sign where a device's memory in use changed. The process's own memory changes without the job, too."""
         if event.device >= 0:
             before = self._memory.get(event.device)
             self._memory[event.device] = event.in_use
@@ -58,13 +58,13 @@ class SignsOfLife:
                 self.seen(event.time)
 
     def arrays_counted(self, event: LiveArraysCounted) -> None:
-        """Whoever computes makes arrays and lets go of them."""
+        """Note a sign where the live arrays changed: a program that computes creates and frees arrays."""
         before, self._arrays = self._arrays, (event.arrays, event.bytes)
         if before is not None and event.arrays is not None and before != self._arrays:
             self.seen(event.time)
 
     def silent(self, start: int, end: int, longest: int) -> int:
-        """Nanoseconds of [start, end] in stretches of more than `longest` in which nothing was seen."""
+        """Nanoseconds of [start, end] in silences of more than `longest` nanoseconds."""
         stretches = [*self._silences, (self.last, end)]
         lengths = [min(stop, end) - max(begin, start) for begin, stop in stretches]
         return sum(length for length in lengths if length > longest)

@@ -1,4 +1,4 @@
-"""One loop of the user's: its steps, where their time went, and how well the device was used."""
+"""One of the user's loops: its steps, where their time went, and how well the device was used."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
 
 NAMES = 200
-"""At most so many names of the user's own values in a loop: they become a label, and are no step's number."""
+"""Most names of the user's own values in a loop: they become a label, so they must not contain step numbers."""
 
 STARTING_STEPS = 2
-"""A jitted function compiles at its first call, and often again at its second, whose arguments are its own results."""
+"""First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its
+second, whose arguments are its own results."""
 
 LATE = 3
-"""A loop that has ended no step for the window's length, and this many times as long as its steps take, has no rates any
-more: what a step of an hour does is not known before it ends."""
+"""A loop that has ended no step for the window's length, and for this many times as long as its steps take, has no
+rates any more. The latter is for long steps: what a step of an hour does is not known before it ends."""
 
 
 class Loop:
@@ -54,12 +55,12 @@ class Loop:
         self._series = series
         self._signs = signs
         self.inferred = False
-        """Whether it was found by what repeats, as nobody marked it."""
+        """Whether nobody marked the loop, and it was found by what repeats."""
         self.steps = 0
         self.failed = 0
         self.amounts = Amounts(name, series.refuse)
         self.wall = 0.0
-        """Seconds of the host in the loop, and of the device after it with what the loop had dispatched."""
+        """Seconds of the host in the loop, and of the device after it with runs that the loop had dispatched."""
         self._host_wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
@@ -70,7 +71,7 @@ class Loop:
         self._device_time = LoopDeviceTime(self._runs)
         self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
-        self._owed: Mapping[str, float] = {}
+        self._unattributed: Mapping[str, float] = {}
         self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self.quiet: str | None = None
         self.profile: LoopProfile | None = None
@@ -85,13 +86,11 @@ class Loop:
         turn = event.gap + event.end - event.start - event.nested
         parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
-        waiting = self._compilations.overlap(
-            event.thread, event.start, event.start + event.input_wait, forget=False
-        )
-        compiling = min(
-            turn, self._compilations.overlap(event.thread, event.start - event.gap, event.end, forget=True)
-        )
-        functions = self._compilations.compiled_within(event.thread, event.start - event.gap, event.end)
+        overlap, began = self._compilations.overlap, event.start - event.gap
+        waiting = overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
+        in_gap = overlap(event.thread, began, event.start, forget=False)
+        compiling = min(turn, overlap(event.thread, began, event.end, forget=True))
+        functions = self._compilations.compiled_within(event.thread, began, event.end)
         if functions:
             self._compiled_here |= functions
             self._windows.compiled(self.name, functions, event.end)
@@ -107,7 +106,13 @@ class Loop:
             self._pending.start.add(piece)
         self._pending.checkpoint += seconds(event.checkpoint)
         self._pending.input_wait += seconds(max(0, event.input_wait - waiting))
-        own = turn - event.gap - compiling - event.checkpoint - max(0, event.input_wait - waiting)
+        own = (
+            turn
+            - event.gap
+            - max(0, compiling - in_gap)
+            - event.checkpoint
+            - max(0, event.input_wait - waiting)
+        )
         self._judge(event, max(0, own))
         for run in event.runs:
             self._work.ran(run)
@@ -117,7 +122,7 @@ class Loop:
         self.times.step_ended(event, turn, compiling)
 
     def steps_ended(self, steps: PlainSteps) -> None:
-        """Add many steps at once. Raises NotPlainError, and changes nothing, where they must be handled one by one."""
+        """Add many steps at once. Raises NotPlainError, and changes nothing, where they must be added one by one."""
         apart = self._compilations.is_apart(steps.thread, steps.starts[0] - steps.gaps[0])
         if not (apart and steps.is_sound()) or steps.are_interrupted():
             raise NotPlainError
@@ -141,7 +146,7 @@ class Loop:
         self.times.steps_ended(steps)
 
     def _judge(self, event: StepEnded, own: int) -> None:
-        """Note the step if it was a stall. What is explained of its time may have been silent, too."""
+        """Add a step with `own` nanoseconds to the stalls. Its other time is explained, and may be silent, too."""
         silent = 0
         if self.stalls.is_long(seconds(own)):
             explained = event.end - event.start - own
@@ -154,16 +159,16 @@ class Loop:
         self._device_time.completed(event)
 
     def unseen(self) -> None:
-        """No output of its newest step can be asked."""
+        """No output of the loop's newest step can be polled."""
         self.times.unseen()
 
     def sampled(self, run: int) -> None:
-        """A run was timed by polling: if it is one of this loop's, at the pace that its steps have now."""
+        """A run was timed by polling: if it is one of this loop's, it was at the pace of the slice under way."""
         if run in self._pending.runs or run in self.recent.runs:
             self._pending.samples += 1
 
     def main_thread_seen(self, line: HostLine, spent: float, samples: int) -> None:
-        """The main thread was at this line for so many seconds while a step of this loop was under way."""
+        """The main thread spent `spent` seconds at this line while a step of this loop was under way."""
         self.host.add(line, spent, samples)
         self._pending.host[line.activity] = self._pending.host.get(line.activity, 0.0) + spent
 
@@ -180,7 +185,7 @@ class Loop:
         self._device_time.loop_ended(event.time)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
-        """A span was made of a step."""
+        """Attach the exemplar of a step's span to the step's times."""
         self.times.exemplify(exemplar, step)
 
     def record(self, event: Recorded) -> None:
@@ -189,7 +194,7 @@ class Loop:
         self._series.set(loop_metrics.RECORDED, (self.name, event.name), event.value)
 
     def update(self, now: int) -> None:
-        """Close the slice since the last time: charge its wall time, count its work."""
+        """Close the slice since the last update: charge its wall time, count its work."""
         self.profile = self._windows.of(self.name, now)
         self.why_no_profile = self._windows.why_none(self.name)
         self._host_wall += self._pending.wall
@@ -202,8 +207,8 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
-        charged = self._charged(piece, self._owed)
-        components, self._owed = charged.components, charged.owed
+        charged = self._charged(piece, self._unattributed)
+        components, self._unattributed = charged.components, charged.unattributed
         self.wall += piece.wall
         piece.apart = sum(components[word] for word in ("compile", "checkpoint", "input"))
         for word, amount in components.items():
@@ -214,11 +219,11 @@ class Loop:
         self.window.append(piece)
         self._settle(now)
 
-    def _charged(self, piece: Slice, owed: Mapping[str, float] | None = None) -> Charged:
+    def _charged(self, piece: Slice, unattributed: Mapping[str, float] | None = None) -> Charged:
         host = host_shares(piece.host, piece.wall, self.recent.host)
         return components_of(
             piece, self._executables.get, self.profile, all_watched=self._unwatched() is None,
-            ahead=host_is_ahead(self.profile, self.recent), owed=owed, host=host,
+            ahead=host_is_ahead(self.profile, self.recent), unattributed=unattributed, host=host,
         )  # fmt: skip
 
     def _settle(self, now: int) -> None:
@@ -230,7 +235,7 @@ class Loop:
             self.recent = Slice(now)
         self.settled = self.recent.settled()
         self.did = work_of(self.settled.runs, self._executables.get)
-        # By what is known now: a window tells what the steps before it did, too.
+        # By what is known now: a profiler window shows what the steps before it did, too.
         self.charged = self._charged(self.recent)
 
     def verdict(self) -> Verdict:
@@ -239,7 +244,7 @@ class Loop:
             return Verdict("unknown", 0.0, None, reason=self.quiet)
         recent, charged = self.recent, self.charged
         off = charged.doubtful + charged.sampled * self._change_of_pace()
-        # While the host was seen to wait for the device, that was at work, however long its runs are thought to take.
+        # While the host was seen to wait for the device, the device was busy, whatever the sampled times of runs are.
         waited = recent.wall * host_shares(recent.host, recent.wall, recent.host).waiting
         doubtful = max(0.0, min(charged.sampled, off, recent.wall - waited))
         return bottleneck.decide(charged.components, recent.steps, charged.by_operation, doubtful)
@@ -247,7 +252,7 @@ class Loop:
     def _change_of_pace(self) -> float:
         """Share by which runs follow each other faster or slower now than while some of them were timed.
 
-        Whether that is the device's doing or the host's is not known before new runs are timed.
+        Until new runs are timed it is not known whether the device or the host is the reason.
         """
         pace = self.window.pace()
         if pace is None or not self._sampled_paces:
@@ -265,12 +270,12 @@ class Loop:
         )  # fmt: skip
 
     def ran(self) -> Iterator[Executable]:
-        """The executables that ran in the last window, as far as it is visible which did."""
+        """The executables that ran in the last window, as far as it is visible which ones ran."""
         found = map(self._executables.get, self.recent.runs)
         return (executable for executable in found if executable is not None)
 
     def elapsed(self) -> float:
-        """Seconds of the settled steps: the host's, and those that the device still worked when it had made them.
+        """Seconds of the settled steps: the host's, and those for which the device worked on after the host.
 
         0 where it is not known how far the device was behind.
         """
@@ -280,14 +285,14 @@ class Loop:
         return max(wall, least, min(self.did.device_seconds, wall + self._device_time.behind()))
 
     def _unwatched(self) -> str | None:
-        """A function that runs in this loop without being watched, so that not all of the device's time is known."""
+        """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""
         return next(
             (name for name in sorted(self._compiled_here) if not self._executables.is_watched(name)), None
         )
 
 
 def _quiet(recent: Slice, now: int) -> str | None:
-    """Why the last window says nothing of now; None where it does."""
+    """Why the last window is too old to describe the loop now; None where it is not."""
     silence = now - recent.end
     longest = LATE * recent.wall / recent.steps if recent.steps else 0.0
     if recent.end == 0 or silence <= WINDOW or seconds(silence) <= longest:

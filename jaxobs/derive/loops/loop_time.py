@@ -1,4 +1,4 @@
-"""Where the process's time went, as far as its loops know."""
+"""Where the process's time went, as far as its loops show."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import NamedTuple
 from jaxobs.derive.loops.wall_time.stalls import Stalls
 
 OF_LOOPS = ("productive", "input", "checkpoint", "stalled", "other")
-"""Categories of which loops know the seconds."""
+"""Categories whose seconds come from loops."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
 
 class LoopTime(NamedTuple):
-    """What one loop has taken so far: wall seconds, its components, and its stalls.
+    """The time of one loop so far: wall seconds, seconds by component, and stalls.
 
-    `saves_are_phases`: its checkpoints are also reported as phases of the run, as those of a loop that nobody marked are.
+    `saves_are_phases`: the loop's checkpoints are phases of the run as well, as in a loop that nobody marked; they are
+    not counted a second time here.
     """
 
     wall: float
@@ -26,7 +27,7 @@ class LoopTime(NamedTuple):
 
 
 def seconds_by_category(loops: Mapping[str, LoopTime]) -> dict[str, float]:
-    """Seconds of each of these categories in all loops."""
+    """Seconds of each category in `OF_LOOPS`, summed over all loops."""
     known = dict.fromkeys(OF_LOOPS, 0.0)
     for loop in loops.values():
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.found.inferred import InferredLoops
 from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
@@ -13,11 +15,11 @@ from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
 
 MOST_LOOPS = 20
-"""At most so many loops by name; the steps of more are refused and counted: a loop's name is no step's number."""
+"""Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
 
 
 class Loops:
-    """Makes a loop when it is first named."""
+    """All loops by name, each created when it is first named."""
 
     def __init__(self, series: Series, signs: SignsOfLife, collaborators: Collaborators) -> None:
         self._series = series
@@ -32,6 +34,7 @@ class Loops:
         self.outside = HostLines("", series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
+        """Newest recorded values, by name, that name no loop while one may still be found."""
 
     @property
     def steps(self) -> int:
@@ -47,20 +50,30 @@ class Loops:
             loop = self.by_name[name] = Loop(name, self._series, self._signs, self._collaborators)
         return loop
 
+    def infer(self, name: str) -> bool:
+        """Mark the loop of that name as inferred. False, with the reason noted, where there are too many already."""
+        try:
+            self.named(name).inferred = True
+        except ValueError as error:
+            self._series.refusals.note(f"{name}: {error}")
+            return False
+        return True
+
     def recorded(self, event: Recorded) -> None:
-        """A value of the user's; one that names no loop belongs to the loop that is found, or else to `train`."""
+        """Record a value of the user's; one that names no loop belongs to the loop that was found, else to `train`."""
         name = event.loop or self.inferred.current
         if name is None and self.inferred.is_searching and not self.by_name:
             self._unplaced[event.name] = event  # its loop may be found yet
             return
-        for waiting in [*self._unplaced.values(), event]:
-            self.named(name or "train").record(waiting)
-        self._unplaced.clear()
+        values, self._unplaced = [*self._unplaced.values(), event], {}
+        for value in values:
+            self.named(name or "train").record(value)
 
     def place_recorded(self) -> None:
-        """No loop will be found any more for the values that wait for one."""
-        for event in list(self._unplaced.values()):
-            self.recorded(event)
+        """Place the values that wait for a loop: no further loop will be found."""
+        with contextlib.suppress(ValueError):  # there are too many loops for one more to hold them
+            for event in list(self._unplaced.values()):
+                self.recorded(event)
 
     def main_thread_sampled(self, event: MainThreadSampled) -> None:
         sampled = sum(check_row(activity, spent, count) for *_, activity, spent, count in event.rows)

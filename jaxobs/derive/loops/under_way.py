@@ -1,4 +1,4 @@
-"""A run that lasts for long is known of while it lasts: a training that is one call would be nothing until its end."""
+"""Long runs are shown while they last: otherwise a training in one call would show nothing until its end."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.model.figure import Figure
 
 FRESH = 5 * NANOSECONDS
-"""A run that was not seen for this long may have ended. It is reported once a second, and arrives a second later."""
+"""Nanoseconds after its last report from which on a run may have ended. It is reported once a second, and the report
+arrives a second later."""
 
 NONE_SEEN = "no run of a watched function is known to have lasted for two seconds by now"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningView:
-    """A run that is under way."""
+    """The function of a run that is under way, and for how many seconds it is known to have run."""
 
     function: str
     seconds: float
 
 
 class RunsUnderWay:
-    """The newest of them: a device runs one after the other."""
+    """The newest run under way; one is enough, as a device runs one after the other."""
 
     def __init__(self) -> None:
         self._newest: RunUnderWay | None = None
@@ -33,17 +34,17 @@ class RunsUnderWay:
         self._newest = event
 
     def ended(self, event: ExecutableRan | StepCompleted) -> None:
-        """The device was done with a run, and so with all that it was given before."""
+        """The device was done with a run, and so with all runs dispatched before it."""
         if self._newest is not None and event.time >= self._newest.time:
             self._newest = None
 
     def at(self, now: int) -> RunUnderWay | None:
-        """What was under way a moment ago."""
+        """The run that was under way within `FRESH` nanoseconds before `now`, if any."""
         newest = self._newest
         return newest if newest is not None and now - newest.time <= FRESH else None
 
     def view(self, now: int, function_of: Callable[[int], str]) -> Figure[RunningView]:
-        """The function that runs, and for how long it is known to have run."""
+        """The run under way, with its function named by `function_of`; or why none is known."""
         newest = self.at(now)
         if newest is None:
             return Figure(None, NONE_SEEN)

@@ -20,7 +20,7 @@ from jaxobs.report.units import rough_percent
 from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
 
 MENTIONED = 0.05
-"""Share of the device's time in what is not counted from which on MFU says so: sampled times are off by as much."""
+"""Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""
 
 NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
 
@@ -29,9 +29,9 @@ SAMPLED = "how often what is not watched runs in a step is known from profiler w
 
 @dataclass(slots=True)
 class Work:
-    """What the runs of a window come to, by what is known of their executables now; on one device.
+    """The work of a window's runs on one device, by what is known of their executables now.
 
-    `device_seconds` is the time that the runs take by their samples, which may be some per cent off.
+    `device_seconds` is the time of the runs by their samples, which may be some per cent off.
     """
 
     cost: Cost = field(default_factory=Cost)
@@ -58,7 +58,7 @@ def work_of(runs: Mapping[int, int], executable_of: Callable[[int], Executable |
 
 
 class LoopWork:
-    """Counters of one loop. A module may be decoded, and peaks found, after its first runs: those wait."""
+    """Counters of one loop's work. Runs wait to be counted until their module is decoded, and the peaks are found."""
 
     def __init__(self, name: str, series: Series, executables: Executables, runs: Runs) -> None:
         self._name = name
@@ -71,7 +71,7 @@ class LoopWork:
         """The user's own count of a step's FLOPs, on all local devices."""
 
     def ran(self, run: int, calls: int = 1) -> None:
-        """Watched calls, by number as in `StepEnded.runs`."""
+        """Add watched calls, by number as in `StepEnded.runs`."""
         self._waiting_for_cost[run] += calls
         self._waiting_for_bound[run] += calls
 
@@ -101,7 +101,7 @@ class LoopWork:
         unwatched: str | None,
         times: StepTimes,
     ) -> Utilization:
-        """MFU and HFU of `recent`, whose watched runs `did` that work in `elapsed` seconds.
+        """MFU and HFU of the slice `recent`: `did` is the work of its watched runs, done in `elapsed` seconds.
 
         `unwatched` names a function that runs in the loop without being watched.
         """
@@ -129,7 +129,7 @@ class LoopWork:
         return used._replace(reason=reason or used.reason or (SAMPLED if sampled is not None else None))
 
     def _count_bounds(self) -> None:
-        """Bound times wait for the device's peaks too. Without peaks there are none, not 0 s."""
+        """Count the bound times of runs whose executable has a bound. Without peaks there are none, rather than 0 s."""
         for run, count in list(self._waiting_for_bound.items()):
             executable = self._executables.get(run)
             if executable is None or executable.bound is None:
@@ -146,7 +146,7 @@ class LoopWork:
 
 
 def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Matrix FLOPs, and the rematerialised ones, by the type whose peak they are set against."""
+    """Matrix FLOPs, and the rematerialised ones among them, by the element type whose peak they are compared with."""
     every, repeated = work.matrix_flops_by_type, work.rematerialized_flops_by_type
     if peaks is None:
         return every, repeated
@@ -159,7 +159,7 @@ def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapp
 def _why_unknown(
     recent: Slice, did: Work, executables: Executables, unwatched: str | None, *, any_watched: bool
 ) -> str | None:
-    """Why watched runs do not tell all work of the loop; None where they do."""
+    """Why watched runs do not account for all work of the loop; None where they do."""
     if unwatched is not None:
         return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
     if did.uncosted_runs:
@@ -172,7 +172,7 @@ def _why_unknown(
 def _why_more(
     recent: Slice, executables: Executables, profile: LoopProfile | None, *, sampled: bool
 ) -> str | None:
-    """Why there is more work than was counted: that of programs outside jit, say. None where windows saw little of it."""
+    """Why there is more work than was counted, as of programs outside jit; None where windows saw little of it."""
     if profile is None or profile.busy_seconds <= 0:
         return None
     ran = map(executables.of_fingerprint, profile.parts) if sampled else map(executables.get, recent.runs)
@@ -192,7 +192,7 @@ def _why_more(
 
 
 def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile | None) -> Cost | None:
-    """The work of these steps, if they ran what those in the windows ran; None where that is not known of every one."""
+    """The work of these steps if they ran what traced steps ran; None where not every executable's work is known."""
     if profile is None or profile.whole_steps < ENOUGH_STEPS:
         return None
     cost = Cost()
@@ -202,7 +202,7 @@ def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile 
             return None
         if executable is None or executable.work is None or not executable.work.matrix_flops:
             continue
-        if not part.calls:  # called through something that leaves no note, or in turns with its namesakes
+        if not part.calls:  # its calls were not recorded, or it takes turns with others of its function
             return None
         cost += executable.work.scaled(part.calls / profile.whole_steps * recent.steps)
     return cost

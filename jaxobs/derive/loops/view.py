@@ -1,4 +1,4 @@
-"""What is shown of a loop: each figure, or why it is not known; and the series of these figures."""
+"""What is shown of a loop: each figure, or why it is not known; and the series made from these figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxobs.vocabulary.wall_time import COMPONENTS, IDLE
 NOT_FINITE = "the value recorded last is no finite number"
 
 MENTIONED = 0.05
-"""Share of compiles in the time of rates from which on they say so: they miss step time by as much."""
+"""Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
 
 NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched and was timed"
 
@@ -37,7 +37,7 @@ NO_ITERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class LoopView:
-    """Rates, utilisation and bottleneck are of the last window (`WINDOW`), totals of all steps."""
+    """The figures of one loop: rates, utilisation and bottleneck of the last window (`WINDOW`), totals of all steps."""
 
     inferred: bool
     iterations_per_step: Figure[int]
@@ -100,7 +100,7 @@ def loop_view(loop: Loop) -> LoopView:
 
 
 def _iterations(loop: Loop) -> Figure[int]:
-    """Turns of the loop within a step of a call that is itself a training, or an epoch: none of a short step's."""
+    """Iterations inside one step, where a step is a long call that holds a whole training or an epoch."""
     step_seconds, _, _ = loop.times.step_seconds()
     turns = next((executable.iterations for executable in loop.ran() if executable.iterations), None)
     if not loop.inferred or step_seconds is None or step_seconds < LONG_TURN:
@@ -109,7 +109,7 @@ def _iterations(loop: Loop) -> Figure[int]:
 
 
 def _step_time(loop: Loop) -> tuple[Figure[float], Figure[str]]:
-    """Seconds of a step, and where they come from."""
+    """Seconds of a step, and their source."""
     step_seconds, source, timed = loop.times.step_seconds()
     few = f"of {timed} step{'s' * (timed > 1)} alone" if timed < ENOUGH_STEPS else None
     return Figure(step_seconds, few if step_seconds is not None else NOT_TIMED), figure(source, NOT_TIMED)
@@ -122,7 +122,7 @@ def _device_seconds(loop: Loop) -> Figure[float]:
 
 
 def _why_no_rate(loop: Loop) -> str | None:
-    """Why there is no rate, or that compiles are in its seconds."""
+    """Why there is no rate; or, beside a rate, that its seconds have compiles in them."""
     no_rate = _with_compiles(loop.settled)
     if no_rate is None and loop.settled.wall <= 0:
         return loop.quiet or "no step has ended yet, but for its compiles"
@@ -137,7 +137,7 @@ def _rate(total: Figure[float], amount: float, elapsed: float, no_rate: str | No
 
 
 def _with_compiles(settled: Slice) -> str | None:
-    """That compiles took much of the time which rates and utilisation are over; None where they did not."""
+    """The note that compiles took much of the time of rates and utilisation; None where they did not."""
     if settled.compiling <= MENTIONED * settled.wall:
         return None
     share = rough_percent(settled.compiling / settled.wall)
@@ -145,7 +145,7 @@ def _with_compiles(settled: Slice) -> str | None:
 
 
 def _utilization(loop: Loop) -> tuple[Figure[float], Figure[float]]:
-    """MFU and HFU."""
+    """MFU and HFU, each with why it is unknown, or what to know of it."""
     used, cost = loop.utilization(), loop.did.cost
     lower_bound = lower_bound_reason(cost)
     if lower_bound is None and MEASURED in cost.inexact_reasons:
@@ -155,7 +155,7 @@ def _utilization(loop: Loop) -> tuple[Figure[float], Figure[float]]:
 
 
 def _idle(loop: Loop) -> Figure[float]:
-    """Share of the last window in which the device had nothing to do."""
+    """Share of the last window in which the device was idle."""
     charged, wall = loop.charged, loop.recent.wall
     if charged.idle_unknown is None or wall <= 0:
         reason = (
@@ -170,7 +170,7 @@ def _idle(loop: Loop) -> Figure[float]:
 
 
 def _profile(loop: Loop) -> Figure[ProfileView]:
-    """Seconds of a step outside the windows are those of late, without compiles and checkpoints."""
+    """The loop's profile, beside the recent seconds of an untraced step without compiles and checkpoints."""
     if loop.profile is None:
         return Figure(None, loop.why_no_profile)
     apart = sum(loop.charged.components.get(word, 0.0) for word in ("compile", "checkpoint"))
@@ -180,9 +180,9 @@ def _profile(loop: Loop) -> Figure[ProfileView]:
 
 
 def show_loop(name: str, view: LoopView, last_step: float | None, series: Series) -> None:
-    """Bring the counters of steps and the gauges of one loop up to what is shown of it.
+    """Set the counters of steps and the gauges of one loop from its view.
 
-    `last_step`: when its last step ended, in Unix time; None where none has.
+    `last_step`: when the loop's last step ended, in Unix seconds; None where none has.
     """
     for metric, amount in (
         (loop_metrics.STEPS, view.steps),
@@ -202,7 +202,7 @@ def show_loop(name: str, view: LoopView, last_step: float | None, series: Series
 
 
 def show_bottlenecks(views: Mapping[str, LoopView], series: Series) -> None:
-    """What limits each loop; what limited it before goes."""
+    """Set the series of each loop's bottleneck, and remove those of earlier bottlenecks."""
     verdicts = {name: view.bottleneck for name, view in views.items()}
     series.replace(
         loop_metrics.BOTTLENECK_INFO,

@@ -1,1 +1,1 @@
-"""Memory of the devices and of the process: what holds it, and when it runs out."""
+"""Memory of the devices and of the process: how much is in use, what holds it, and when it runs out."""

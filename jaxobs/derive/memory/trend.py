@@ -1,10 +1,10 @@
-"""Whether memory in use grows steadily, and when it will reach its limit if that goes on.
+"""Tells whether memory in use grows steadily, and when it will reach its limit if that goes on.
 
-The highest use in each of the last minutes' stretches is taken, because it is the highest use that runs out, and because
-what comes and goes within a step is not growth. The slope is Theil and Sen's (the median of the slopes between all
-pairs: H. Theil 1950, P. K. Sen 1968), which up to 29 % of outliers do not move; whether there is a trend at all is asked
-by Mann and Kendall's test (H. B. Mann 1945, M. G. Kendall 1948), and of the newer half alone as well: what has grown and
-then stopped is no trend.
+The highest use in each 10 s stretch of the last ten minutes is taken, because it is the highest use that hits the
+limit, and because what comes and goes within a step is not growth. The slope is Theil and Sen's (the median of the
+slopes between all pairs: H. Theil 1950, P. K. Sen 1968), which up to 29 % of outliers do not move. Mann and Kendall's
+test (H. B. Mann 1945, M. G. Kendall 1948) decides whether there is a trend. The newer half alone must rise as well:
+memory that has grown and then stopped growing has no trend.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from itertools import combinations
 
 STRETCH_SECONDS = 10.0
 STRETCHES = 60
-"""Ten minutes: shorter than a leak that ends a run takes, longer than the ups and downs of evaluation and checkpoints."""
+"""Stretches kept: ten minutes, shorter than a leak takes to end a run, longer than evaluation and checkpoints vary."""
 
 LEAST_STRETCHES = 18
-"""Three minutes. Kendall's statistic is close to normal from ten values on (Kendall 1948, 4.6), each half has nine."""
+"""Three minutes. Kendall's statistic is close to normal from ten values on (Kendall 1948, 4.6); each half has nine."""
 
 CLEAR = 3.0
-"""Standard deviations of Kendall's statistic: one series in 740 without a trend passes by chance."""
+"""Standard deviations of Kendall's statistic that make a trend: one series in 740 without a trend passes by chance."""
 
 STILL_GOING = 0.5
-"""The newer half must rise at least so fast, compared with the whole: what levels off is no steady growth."""
+"""Least slope of the newer half over that of the whole: what levels off is no steady growth."""
 
 FURTHEST_SECONDS = 7 * 86_400.0
-"""A forecast further ahead than a thousand times what was watched says nothing."""
+"""Furthest forecast, a thousand times the ten minutes that were watched: a longer one would say nothing."""
 
 TOO_FEW = f"watched for less than {LEAST_STRETCHES * STRETCH_SECONDS / 60:.0f} minutes"
 NO_TREND = "memory in use does not grow steadily"
@@ -40,7 +40,7 @@ TOO_FAR = f"further ahead than {FURTHEST_SECONDS / 86_400:.0f} days"
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`seconds` until the limit is reached at `bytes_per_second`; None with its reason where that cannot be told."""
+    """The `seconds` until the limit is reached at a growth of `bytes_per_second`; `reason` says why one is None."""
 
     seconds: float | None
     bytes_per_second: float | None
@@ -54,7 +54,7 @@ class Highest:
         self._stretches: deque[tuple[float, float]] = deque(maxlen=STRETCHES + 1)
 
     def add(self, second: float, value: float) -> bool:
-        """Take a value in; times never fall. Whether a new stretch has begun with it."""
+        """Add a value, at a time no earlier than the last one; return whether it begins a new stretch."""
         stretch = math.floor(second / STRETCH_SECONDS) * STRETCH_SECONDS
         if self._stretches and self._stretches[-1][0] == stretch:
             self._stretches[-1] = (stretch, max(self._stretches[-1][1], value))
@@ -63,12 +63,12 @@ class Highest:
         return True
 
     def complete(self) -> list[tuple[float, float]]:
-        """(begin in seconds, highest value) of the stretches that are over."""
+        """The stretches that are over, as (begin in seconds, highest value)."""
         return list(self._stretches)[:-1]
 
 
 def forecast(highest: Sequence[tuple[float, float]], limit: float | None) -> Forecast:
-    """From (second, bytes) in the order of time, one for each stretch that is over."""
+    """The forecast from (second, bytes) of each stretch that is over, in the order of time."""
     if len(highest) < LEAST_STRETCHES:
         return Forecast(None, None, TOO_FEW)
     slope = steady_growth(highest)
@@ -83,7 +83,7 @@ def forecast(highest: Sequence[tuple[float, float]], limit: float | None) -> For
 
 
 def steady_growth(points: Sequence[tuple[float, float]]) -> float | None:
-    """The rise in units of the value a second where it is clear and still going on, else None."""
+    """The slope, in units of the value per second, if the growth is clear and still going on; else None."""
     half = len(points) // 2
     slope = median_slope(points)
     if slope <= 0 or kendall(points) < CLEAR:
@@ -94,7 +94,7 @@ def steady_growth(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def median_slope(points: Sequence[tuple[float, float]]) -> float:
-    """Theil and Sen's estimate, of at least two points at different times."""
+    """Theil and Sen's estimate of the slope, from at least two points at different times."""
     return statistics.median(
         (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in combinations(points, 2)
     )
@@ -103,7 +103,7 @@ def median_slope(points: Sequence[tuple[float, float]]) -> float:
 def kendall(points: Sequence[tuple[float, float]]) -> float:
     """Mann and Kendall's statistic in standard deviations, positive where values rise; 0 where all are equal.
 
-    With Kendall's correction for equal values: var = (n(n-1)(2n+5) - sum t(t-1)(2t+5)) / 18.
+    Its variance has Kendall's correction for equal values: (n(n-1)(2n+5) - sum t(t-1)(2t+5)) / 18.
     """
     values = [value for _, value in points]
     score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))

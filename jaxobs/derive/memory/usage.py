@@ -1,4 +1,4 @@
-"""Memory: of each device and of the process, what holds it, which executable needs the most, and when it runs out."""
+"""Memory of each device and of the process as it was sampled last, what holds it, and when it runs out."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.labels import OTHER
 
 DEVICES = 1_024
-"""More local devices than this have no host."""
+"""Largest number of local devices: no host has more."""
 
 GROUPS = 20
 LINES = 10
-"""Groups of live arrays, and lines that made them, with series of their own; the rest is one series more."""
+"""Groups of live arrays, and lines that made them, with series of their own; the rest are summed in one more series."""
 
 CENSUS_KEPT_SECONDS = 600.0
-"""So long the last count of live arrays is shown where no newer one could be made. A job with many arrays is counted only
-while it compiles or writes a checkpoint, which are minutes apart."""
+"""How long the last count of live arrays is shown where no newer one could be made. Where a job has many arrays, they
+are counted only while it compiles or writes a checkpoint, which are minutes apart."""
 
 NOT_SAMPLED = "not sampled yet"
 UNKNOWN_LINE = "(unknown)"
 
 
 class Memory:
-    """What was sampled last, and how it has gone on."""
+    """The last samples of memory, the last count of live arrays, and the forecasts."""
 
     def __init__(self, series: Series) -> None:
         self._series = series
@@ -53,11 +53,11 @@ class Memory:
         require(all(amount is None or amount >= 0 for amount in amounts), "a negative amount of memory")
         self._last[event.device] = event
         if event.in_use is None:
-            self._highest.pop(event.device, None)  # what comes after a gap is another story
+            self._highest.pop(event.device, None)  # a trend must not run across a gap
             self._forecasts.pop(event.device, None)
         else:
             highest = self._highest.setdefault(event.device, Highest())
-            # A data set read through `mmap` does not fill the memory.
+            # Pages of files, such as a data set read through `mmap`, are given back when memory runs short.
             kept = max(0, event.in_use - (event.files or 0))
             if highest.add(seconds(event.time), kept) or event.device not in self._forecasts:
                 self._forecasts[event.device] = forecast(highest.complete(), event.limit)
@@ -69,7 +69,7 @@ class Memory:
         last = self._arrays
         if event.arrays is None and last is not None and last.arrays is not None:  # noqa: SIM102  # two thoughts
             if seconds(event.time - last.time) < CENSUS_KEPT_SECONDS:
-                return  # it is shown with its age
+                return  # the last count is shown, with its age
         self._arrays = event
         groups, lines = event.groups[:GROUPS], event.lines[:LINES]
         counts = {group[:3]: group[3] for group in groups}
@@ -98,7 +98,7 @@ class Memory:
         return Figure(self._process)
 
     def live_arrays(self, now: int) -> Figure[LiveArrays]:
-        """Arrays as they were counted last."""
+        """The live arrays as they were counted last."""
         event = self._arrays
         if event is None or event.arrays is None:
             return Figure(None, event.reason if event else "not counted yet")

@@ -1,4 +1,4 @@
-"""What is shown of memory: of a device, of the process, of live arrays; each figure, or why it is not known."""
+"""What is shown of memory: of devices, the process and live arrays; each figure has a value or a reason for none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYSTEM_SILENT = "the system does not tell it"
 
 @dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """Memory of the whole process, and when it runs out at the rate at which it grows."""
+    """Memory of the whole process, and the seconds until it runs out at its present growth."""
 
     in_use_bytes: Figure[int]
     peak_bytes: Figure[int]
@@ -28,7 +28,7 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory(ProcessMemory):
-    """Memory of a device; `fragmented_bytes` are free outside the largest free block."""
+    """Memory of a device; `fragmented_bytes` are the free bytes outside the largest free block."""
 
     largest_free_block_bytes: Figure[int]
     free_bytes: Figure[int]
@@ -38,7 +38,7 @@ class DeviceMemory(ProcessMemory):
 
 @dataclass(frozen=True, slots=True)
 class LiveArrays:
-    """Arrays of the job as they were counted, by shape, type and sharding, and by the line that made them."""
+    """The job's live arrays when last counted, by shape, type and sharding, and by the line that made them."""
 
     count: int | None
     bytes: int | None
@@ -58,7 +58,7 @@ class PeakExecutable:
 
 
 def process_memory(event: MemorySampled, ahead: Forecast | None) -> ProcessMemory:
-    """`ahead` is None where it is not known what is in use."""
+    """The view of the process's memory; `ahead` is None where the memory in use is not known."""
     return ProcessMemory(
         figure(event.in_use, NOT_TOLD),
         figure(event.peak, SYSTEM_SILENT),
@@ -68,7 +68,7 @@ def process_memory(event: MemorySampled, ahead: Forecast | None) -> ProcessMemor
 
 
 def device_memory(event: MemorySampled, ahead: Forecast | None) -> DeviceMemory:
-    """`ahead` is None where it is not known what is in use."""
+    """The view of a device's memory; `ahead` is None where the memory in use is not known."""
     free, largest, fragmented, reason = fragmentation(event)
     ratio = fragmented / free if fragmented is not None and free else None
     return DeviceMemory(
@@ -91,7 +91,7 @@ def _forecast(ahead: Forecast | None) -> tuple[Figure[float], Figure[float]]:
 
 
 def live_arrays(event: LiveArraysCounted, now: int) -> LiveArrays:
-    """What was counted last; `now` is the time of the snapshot."""
+    """The view of the last count of live arrays; `now` is the time of the snapshot."""
     groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
     names = ("line", "count", "bytes")
     lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None
@@ -108,8 +108,8 @@ def live_arrays(event: LiveArraysCounted, now: int) -> LiveArrays:
 def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | None, str]:
     """(free bytes, the largest free block, free bytes outside it, why one of the latter two is None).
 
-    Free is what the allocator holds and nobody uses: of its pool, or of its limit where it tells no pool. XLA's BFC
-    allocator tells 0 for the largest free block in versions before it filled that in (`BFCAllocator::GetStats`).
+    Free is what is not in use of the allocator's pool, or of its limit where it reports no pool. Older versions of
+    XLA's BFC allocator report 0 for the largest free block, as they did not fill it in (`BFCAllocator::GetStats`).
     """
     whole = event.pool if event.pool is not None else event.limit
     if whole is None or event.in_use is None or whole < event.in_use:
@@ -123,6 +123,6 @@ def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | N
 
 
 def memory_need(memory: Mapping[str, int]) -> int:
-    """Bytes of device memory that one run takes, by XLA's memory analysis: an aliased output is an argument's memory."""
+    """Bytes of device memory that one run takes by XLA's memory analysis; an aliased output shares its argument's."""
     kinds = ("argument", "output", "temporary", "code")
     return sum(memory.get(kind, 0) for kind in kinds) - memory.get("alias", 0)

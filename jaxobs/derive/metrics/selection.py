@@ -1,4 +1,4 @@
-"""Which functions and executables keep series of their own, and are listed, when there are more than may be shown."""
+"""Chooses the functions and executables that have series of their own, or are listed, where there are too many."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 HYSTERESIS = 2.0
-"""A newcomer displaces the least of the chosen only with this many times its weight: the choice is sticky, since a series
-that comes and goes makes `rate()` untrue."""
+"""How many times the weight of the least of the chosen a newcomer needs to displace it. The choice is sticky, since a
+series that comes and goes makes `rate()` wrong."""
 
 
 class Selection(Generic[Key]):
-    """At most `limit` keys, by weight (device seconds, else FLOPs), never by who came first."""
+    """A sticky choice of at most `limit` keys by weight (device seconds, else FLOPs), not by who came first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -23,15 +23,15 @@ class Selection(Generic[Key]):
     def choose(
         self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key] | None = None
     ) -> frozenset[Key]:
-        """`weights` are compared left to right: device seconds first, then what stands in for them.
+        """Choose among `weights`, which are compared left to right: device seconds first, then what stands in for them.
 
-        `changed`: those whose weight is another than the last time, where none has gone. Only they can come in, so it
-        takes as long as these are many; one that has fallen keeps its place until another rises.
+        `changed`: the keys whose weight differs from the last call, if no key has gone since. Only they can come in, so
+        the cost grows with their number; a key whose weight has fallen keeps its place until another rises.
         """
         if changed is None:
             self._chosen &= weights.keys()
             changed = weights
-        # A newcomer never displaces one that weighs more, so no more than `limit` come in.
+        # A newcomer never displaces a heavier key, so no more than `limit` of them come in.
         newcomers = [key for key in changed if key not in self._chosen]
         waiting = heapq.nlargest(self._limit, newcomers, key=weights.__getitem__)
         while waiting and len(self._chosen) < self._limit:
@@ -46,14 +46,17 @@ class Selection(Generic[Key]):
 
 
 class Largest(Generic[Key]):
-    """The `limit` keys of the most weight, in order. Weights that fall are noticed when they change."""
+    """The `limit` heaviest keys, in order.
+
+    A key outside them is compared only when its weight changes, not when that of one of them falls.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._keys: list[Key] = []
 
     def update(self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key]) -> list[Key]:
-        """`changed`: those whose weight is another than the last time; of equals those that were there stay first."""
+        """The heaviest keys, of equal ones the old first. `changed`: keys whose weight differs from the last call."""
         candidates = dict.fromkeys(self._keys)
         candidates.update(dict.fromkeys(changed))
         self._keys = heapq.nlargest(self._limit, candidates, key=weights.__getitem__)

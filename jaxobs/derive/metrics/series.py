@@ -1,4 +1,4 @@
-"""The values of all metrics, by labels, within a limit on how many series there are."""
+"""The values of all metrics by their labels, within a limit on the number of series."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Labels = tuple[str, ...]
 _DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
 
 PLUGIN_SHARE = 0.25
-"""Of the limit, for each plugin: NVML's has some 60 series for each of eight devices."""
+"""Share of the limit that each plugin has on top: NVML's has some 60 series for each of eight devices."""
 
 NONE: Mapping[Labels, float] = MappingProxyType({})
 
 LARGEST = sys.float_info.max
-"""Where a sum would become infinite it stays here: a counter neither falls nor says infinity."""
+"""Where a sum would become infinite it stays at this: a counter neither falls nor becomes infinite."""
 
 
 @dataclass(slots=True)
@@ -49,14 +49,14 @@ class Histogram:
     exponential: Counter[int] = field(default_factory=Counter)
 
     def add(self, value: float, count: int) -> None:
-        """To the exponential buckets."""
+        """Add `count` observations of a value to the exponential buckets."""
         if value > 0:
             self.exponential[bucket_index(value)] += count
         else:
             self.zeros += count
 
     def add_ordered(self, values: Sequence[float]) -> None:
-        """Add many values, the smallest first, a bucket at a time: a second may have a thousand, in a few buckets."""
+        """Add many sorted values a bucket at a time: a thousand may come in a second, in a few buckets."""
         begin = bisect.bisect_right(values, 0.0)
         self.zeros += begin
         while begin < len(values):
@@ -74,9 +74,9 @@ class Histogram:
 class Series:
     """Counters, gauges and histograms of the catalogue. Values that are no finite number are refused and counted.
 
-    The core may have `limit` series, and each plugin a share of it on top: none takes the place of another. Beyond that,
-    counters go to a series whose labels are all `__other__`, gauges and histograms are dropped; both are counted in
-    `jaxobs_series_limited_total`. Who deserves a series is decided before (`selection.py`).
+    The core may have `limit` series, and each plugin a share of it on top, so that none takes the place of another.
+    Beyond that, counters go to a series whose labels are all `__other__`, gauges and histograms are dropped; both are
+    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`selection.py`).
     """
 
     def __init__(self, catalogue: Catalogue, limit: int) -> None:
@@ -84,20 +84,20 @@ class Series:
         self.refused = 0
         self.refusals = Refusals()
         self._limit = limit
-        self._counts: Counter[str] = Counter()  # by owner
+        self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
         self._plain: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
-        """Those of the last snapshot that still hold: a series that changes takes its family out."""
+        """Families of the last snapshot that are still valid: a change in a series removes its family."""
 
     def refuse(self, reason: str) -> None:
         self.refused += 1
         self.refusals.note(reason)
 
     def add(self, metric: Metric, labels: Labels, value: float) -> None:
-        """To a counter. A negative value is refused: a counter never falls."""
+        """Add to a counter. A negative value is refused, as a counter never falls."""
         if not (math.isfinite(value) and value >= 0):
             self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
@@ -108,21 +108,22 @@ class Series:
         series[labels] = min(series.get(labels, 0.0) + value, LARGEST)
 
     def total(self, metric: Metric, labels: Labels, value: float, of: Labels | None = None) -> None:
-        """A counter that is kept elsewhere; it only ever rises.
+        """Raise a counter to a total that is kept elsewhere; a total that is lower than before adds nothing.
 
-        `of`: whose it is, where that may get other labels. What is new goes to those it has now, so that no series falls.
+        `of` identifies what is counted, where its labels may change: the rise goes to the labels it has now, so that no
+        series falls.
         """
         if not math.isfinite(value):
             self.refuse(f"{metric.name}: {value:g} is no finite number")
             return
-        # Compared with what was given, not with the series: beyond the limit that is everybody's.
+        # Compared with the last total given, not with the series, which beyond the limit is shared with others.
         key = (metric.name, labels if of is None else of)
         before = self._totals.get(key, 0.0)
         self.add(metric, labels, max(0.0, value - before))
         self._totals[key] = max(before, value)
 
     def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
-        """A gauge; None or a value that is no finite number takes the series away."""
+        """Set a gauge; None, or a value that is no finite number, removes the series."""
         known = self._plain.get(metric.name, NONE)
         if value is None or not math.isfinite(value):
             if (gone := clean(labels)) in known:
@@ -135,7 +136,7 @@ class Series:
                 series[admitted] = float(value)
 
     def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
-        """All series of a gauge at once: those not given go."""
+        """Set all series of a gauge at once; those not given are removed."""
         known = self._plain.get(metric.name, NONE)
         given = {labels: value for labels, value in values if value is not None and math.isfinite(value)}
         if given == known:
@@ -146,14 +147,14 @@ class Series:
             self.set(metric, labels, value)
 
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
-        """`count` observations of a value in a histogram."""
+        """Add `count` observations of a value to a histogram."""
         histogram = self._histogram(metric, labels, value)
         if histogram is not None:
             self._count(histogram, metric, value, count)
             histogram.add(value, count)
 
     def _histogram(self, metric: Metric, labels: Labels, value: float) -> Histogram | None:
-        """Where a value is observed; None where it is refused, or beyond the limit."""
+        """The histogram in which to observe a value; None where the value is refused, or the limit reached."""
         if not (math.isfinite(value) and value >= 0):
             self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return None
@@ -175,7 +176,7 @@ class Series:
         histogram.sum = min(histogram.sum + value * count, LARGEST)
 
     def observe_all(self, metric: Metric, labels: Labels, values: Sequence[float]) -> None:
-        """One observation of each value, none of which may be refused for another."""
+        """Observe each of the values, of which there is at least one; refusing one does not affect the others."""
         ordered = sorted(values)
         if not math.isfinite(sum(ordered)) or ordered[0] < 0:
             for value in values:
@@ -195,7 +196,7 @@ class Series:
         histogram.add_ordered(ordered)
 
     def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
-        """Point the bucket of a value that was observed to its trace; a bucket without observations gets none."""
+        """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
         histogram = self._histograms.get(metric.name, {}).get(clean(labels))
         bucket = bisect.bisect_left(metric.buckets, exemplar.value)
         if histogram is not None and histogram.counts[bucket] > 0:
@@ -203,9 +204,9 @@ class Series:
             histogram.exemplars[bucket] = exemplar
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
-        """A plugin's value, by the type that its metric was declared with.
+        """Take a plugin's value: add, set or observe it, by the kind that its metric was declared with.
 
-        Refused where it was not declared so, and where the metric is one that the core derives.
+        It is refused where no metric was declared with such labels, and where the core derives the metric.
         """
         metric = self.catalogue.get(name)
         if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
@@ -218,11 +219,11 @@ class Series:
             self.observe(metric, labels, value)
 
     def gauges(self, name: str) -> Mapping[Labels, float]:
-        """The series of a counter or gauge as they are now."""
+        """The present series of a counter or gauge."""
         return self._plain.get(name, {})
 
     def families(self) -> tuple[Family, ...]:
-        """All that have series, in the order of names. They stay as they are now, whatever changes later."""
+        """All metrics that have series, in the order of names, as they are now: later changes do not affect them."""
         if self._limited:
             limited = self._changing(process_metrics.SERIES_LIMITED)
             limited.update({(name,): float(count) for name, count in self._limited.items()})
@@ -238,7 +239,7 @@ class Series:
         return family
 
     def _changing(self, metric: Metric) -> dict[Labels, float]:
-        """The series of a counter or gauge, to be changed: a copy where a snapshot holds them as they were."""
+        """The series of a counter or gauge, to be changed: a copy where a snapshot holds the old ones."""
         if self._families.pop(metric.name, None) is not None:
             self._plain[metric.name] = dict(self._plain.get(metric.name, NONE))
         return self._plain.setdefault(metric.name, {})
@@ -247,7 +248,7 @@ class Series:
         self, metric: Metric, labels: Labels, series: dict[Labels, float] | dict[Labels, Histogram]
     ) -> Labels | None:
         if labels in series:
-            return labels  # what stands there is clean, and so is what equals it
+            return labels  # labels of a series are clean, and so are labels equal to them
         labels = clean(labels)
         if labels in series:
             return labels

@@ -1,1 +1,1 @@
-"""Who is observed, how the observer fares, and what happened last."""
+"""The observed process, how jaxobs itself is doing, and the newest steps and compiles."""

@@ -1,4 +1,4 @@
-"""How jaxobs itself fares: what became of the events, what observing costs, and which plugins work."""
+"""How jaxobs itself is doing: what became of the events, what observing costs, and which plugins work."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Observation:
         """Events that did not come from the job."""
         self.address: str | None = None
         self.last_heard: int | None = None
-        """When the job last said something, in monotonic nanoseconds; None before it did."""
+        """When something last arrived from the job, in monotonic nanoseconds; None before that."""
         self.agent_pid: int | None = None
-        """The agent's own process; None where it is a thread of the job."""
+        """The agent's process id; None where the agent is a thread of the job."""
         self._sources: dict[str, SourceReported] = {}
         self._dropped_by: dict[str, tuple[int, str]] = {}
         self._probe = ProbeReported(0, 0, 0, 0, 0.0, began)
@@ -37,22 +37,22 @@ class Observation:
         self._resident: int | None = None
 
     def agent_measured(self, cpu_seconds: float | None, resident_bytes: int | None) -> None:
-        """None where the agent is a thread of the job, whose own they are not."""
+        """Take the agent's own cost; None where the agent is a thread of the job, so that it cannot be told apart."""
         self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
 
     def exporter_dropped(self, exporter: str, events: int, unknown: str = "") -> None:
-        """So many events and spans it is known to have lost so far; `unknown` says why there may be more."""
+        """Take how many events and spans an exporter has lost so far; `unknown` says why there may be more."""
         self._dropped_by[exporter] = (events, unknown)
         self._series.total(process_metrics.EXPORTER_DROPPED, (exporter,), float(events))
 
     def source_reported(self, event: SourceReported) -> None:
         require(is_amount(event.seconds), "time spent that is no duration")
         name = event.source
-        if (held := self._sources.get(name)) is not None and held.kind != event.kind:
+        if (previous := self._sources.get(name)) is not None and previous.kind != event.kind:
             name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
-            held = self._sources.get(name)
+            previous = self._sources.get(name)
         self._sources[name] = event
-        if held is not None and held[:-1] == event[:-1]:
+        if previous is not None and previous[:-1] == event[:-1]:
             return  # nothing but the time of the report is new
         self._series.set(process_metrics.SOURCE_UP, (name,), is_up(event))
         self._series.total(process_metrics.SOURCE_SECONDS, (name,), event.seconds)
@@ -63,7 +63,7 @@ class Observation:
             self._series.total(process_metrics.EXPORTER_FAILURES, (event.source,), event.failures)
 
     def probe_reported(self, event: ProbeReported) -> bool:
-        """Whether more events were lost since the last report."""
+        """Take a report of the probe side; return whether events were lost since the one before it."""
         require(is_amount(event.cpu_seconds), "CPU time that is no duration")
         lost = event.dropped > self._probe.dropped
         self._probe = event
@@ -72,7 +72,7 @@ class Observation:
     def update(
         self, resource: Mapping[str, str], facts: Mapping[str, Any], backend: BackendFound | None
     ) -> None:
-        """Bring the series up to what was folded."""
+        """Bring the series up to date with the events that were folded."""
         self._series.replace(
             process_metrics.BUILD_INFO,
             [(
@@ -121,14 +121,14 @@ class Observation:
 
 
 def run_labels(resource: Mapping[str, str]) -> tuple[str, ...]:
-    """Labels of `jaxobs_run_info`: run, attempt, rank, host, user; empty where the resource does not say."""
+    """Labels of `jaxobs_run_info`: run, attempt, rank, host and user, each empty where the resource lacks it."""
     return tuple(resource.get(name, "") for name in _LABELS)
 
 
 def run_attributes(
     resource: Mapping[str, str], steps: int, goodput: float | None, *, by_itself: bool
 ) -> Attributes:
-    """Attributes of the span of the whole run; `by_itself` is false where it died without a word."""
+    """Attributes of the span of the whole run; `by_itself` is false where the job died without reporting its end."""
     known: Attributes = tuple((name, resource[name]) for name in _LABELS[:3] if name in resource)
     known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "killed"))
     return known if goodput is None else (*known, ("jax.run.goodput", goodput))

@@ -1,4 +1,4 @@
-"""The newest steps and compiles one by one, for whoever asks what happened just before."""
+"""The newest steps and compiles one by one, to show what happened just before a snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEPT = 20
 
 @dataclass(frozen=True, slots=True)
 class RecentStep:
-    """A step, which ended `ago` seconds before the snapshot."""
+    """A step that ended `ago` seconds before the snapshot."""
 
     loop: str
     step: int
@@ -30,7 +30,7 @@ class RecentStep:
 
 @dataclass(frozen=True, slots=True)
 class RecentCompilation:
-    """A compile of the executable `number`; `recompilation` is its cause."""
+    """A compile of the executable `number`; `recompilation` is the cause of a recompile."""
 
     function: str
     number: int
@@ -41,18 +41,18 @@ class RecentCompilation:
 
 @dataclass(frozen=True, slots=True)
 class RecentView:
-    """The newest of each, newest last."""
+    """The newest steps and compiles, the newest last."""
 
     steps: Sequence[RecentStep]
     compilations: Sequence[RecentCompilation]
 
 
 class Recent:
-    """The last KEPT of each, newest last."""
+    """Remembers the last KEPT steps and compiles, the newest last."""
 
     def __init__(self) -> None:
         self._steps: deque[StepEnded | StepRows] = deque(maxlen=KEPT)
-        """A row for each of many that came together."""
+        """A step as its event, or as its row where it came together with many others."""
         self._compilations: deque[Compilation] = deque(maxlen=KEPT)
 
     def step_ended(self, event: StepEnded) -> None:
@@ -66,7 +66,7 @@ class Recent:
         self._compilations.append(event)
 
     def view(self, now: int) -> Later[RecentView]:
-        """`ago`: seconds from the end of a step or of a compile to now."""
+        """What is shown at `now`. It is built only when it is written."""
         steps, compilations = tuple(self._steps), tuple(self._compilations)
         return Later(lambda: _view(steps, compilations, now))
 

@@ -1,4 +1,4 @@
-"""What is shown of the process that is observed, and of how the observer fares."""
+"""What is shown of the observed process, and of how the observer itself is doing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
 
 @dataclass(frozen=True, slots=True)
 class IdentityView:
-    """Who is observed, and in which versions."""
+    """Which process is observed, and its versions of JAX."""
 
     service_name: Figure[str]
     host_name: Figure[str]
@@ -48,7 +48,7 @@ class ProcessView:
     address: Figure[str]
     """Where `/metrics` is served."""
     host_lines: Figure[Sequence[HostLineView]]
-    """Where the main thread was outside loops."""
+    """Lines that the main thread was at outside loops."""
     host_samples: int
     memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
     peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
@@ -58,7 +58,7 @@ class ProcessView:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """How a plugin fares; `reason` is why it is not up or tells nothing."""
+    """How a plugin is doing; `reason` says why it is not up, or why it has nothing to report."""
 
     kind: str
     up: Figure[bool]
@@ -69,14 +69,14 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class ExporterView(SourceView):
-    """`dropped`: events that it is known to have lost."""
+    """How an exporter is doing; `dropped` are the events and spans that it is known to have lost."""
 
     dropped: Figure[int]
 
 
 @dataclass(frozen=True, slots=True)
 class CpuView:
-    """CPU seconds that observing took, in the job and in the agent."""
+    """CPU seconds that observing took: `probe` in the job, and `agent` beside it."""
 
     probe: float
     agent: Figure[float]
@@ -84,7 +84,10 @@ class CpuView:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """What observing costs, and what became of the events: once nothing is on its way they add up to the emitted."""
+    """What observing costs, and what became of the events.
+
+    Accepted, dropped and refused events add up to the emitted ones, once none is on its way.
+    """
 
     events_emitted: int
     events_accepted: int
@@ -97,7 +100,7 @@ class AgentView:
 
 
 def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> IdentityView:
-    """What the environment does not tell is absent."""
+    """The identity of the process; what the environment does not provide is absent, with a reason."""
     pid, attempt = resource.get("process.pid", ""), resource.get("jaxobs.attempt", "")
     return IdentityView(
         service_name=figure(resource.get("service.name"), "the resource has no service.name"),
@@ -115,12 +118,15 @@ def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> 
 
 
 def is_up(source: SourceReported) -> bool | None:
-    """None of one that works and has nothing to read here: a driver or a library that is not installed."""
+    """Whether a source works; None for one that has nothing to read here, as its driver or library is not installed."""
     return None if source.up and source.reason else source.up
 
 
 def source_view(source: SourceReported, dropped: tuple[int, str] | None) -> SourceView:
-    """`dropped` is what an exporter is known to have lost, and why there may be more; None where it is given nothing."""
+    """The view of a source.
+
+    `dropped` is how much an exporter is known to have lost and why there may be more; None where it is sent nothing.
+    """
     up = figure(is_up(source), source.reason)
     if source.kind != "exporter":
         return SourceView(source.kind, up, source.seconds, source.failures, source.reason or None)

@@ -1,1 +1,1 @@
-"""What profiler windows say: of a loop, of its steps, and of single operations."""
+"""What profiler windows show of loops, their steps, and single operations."""

@@ -1,4 +1,4 @@
-"""What profiler windows say of one loop: how long the device was busy in a step, with what, and in which executables."""
+"""What profiler windows show of one loop: how long the device was busy in its steps, and what it was busy with."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
 from jaxobs.vocabulary.labels import EAGER
 
 OLDEST = 600 * NANOSECONDS
-"""What a window found holds for ten minutes: a job that changes what it does, changes its executables or its pace."""
+"""How long a window's result is used. A job that changes what it does changes its executables or its pace as well."""
 
 IDLE_DEVICE = 0.1
-"""A device that was busy for less than this share of the busiest one's time takes no part in the loop."""
+"""Share of the busiest device's busy time below which a device counts as taking no part in the loop."""
 
 MAIN = 0.1
-"""Executables with this share of a loop's device time tell whether it is still the same loop."""
+"""Least share of a loop's device time of its main executables, by which it is recognised as the same loop."""
 
 AHEAD = 0.25
-"""Share by which runs and calls differ at least, where the device did the work of other steps than the windows' own."""
+"""Share by which runs must differ from calls to show that the device did the work of steps outside the windows."""
 
 INPUT = "\0input"
 CALLS = "\0calls"
@@ -34,12 +34,12 @@ class Part:
     function: str = ""
     runs: float = 0.0
     seconds: Counter[str] = field(default_factory=Counter)
-    """Of its operations, by what they are charged to."""
+    """Seconds of its operations, by what they are charged to."""
     run_seconds: float | None = 0.0
-    """From the first operation of each run to the end of its last; None where the traces do not tell runs apart."""
+    """Seconds from each run's first operation to its last one's end; None where the traces do not tell runs apart."""
 
     calls: float | None = 0.0
-    """Of its function in the whole steps; None where the function ran with several executables in one window."""
+    """Calls of its function in the whole steps; None where it ran with several executables in one window."""
 
     @property
     def seconds_per_run(self) -> float | None:
@@ -50,7 +50,10 @@ class Part:
 
 @dataclass(slots=True)
 class LoopProfile:
-    """Seconds are of one device, the average of those that took part, in the steps inside one or several windows."""
+    """What one or several windows show of a loop's steps in them.
+
+    Seconds are of one device: the average of the devices that took part.
+    """
 
     time: int = 0
     """End of the newest window, in monotonic nanoseconds."""
@@ -61,21 +64,21 @@ class LoopProfile:
     input_seconds: float = 0.0
     busy_seconds: float = 0.0
     gap_seconds: float = 0.0
-    """A run of an executable was under way and no operation ran."""
+    """Seconds in which a run of an executable was under way and no operation ran."""
     input_busy_seconds: float = 0.0
-    """The device worked while the loop waited for its input."""
+    """Seconds in which the device worked while the loop waited for its input."""
     communication_seconds: float = 0.0
     operations: float = 0.0
-    """How many ran."""
+    """How many operations ran."""
     whole_steps: float = 0.0
-    """Steps that lay wholly in a window: those in which calls were counted."""
+    """Steps that lay wholly in a window, in which calls were counted."""
     uneven: bool = False
-    """A window cut steps that are much longer than the whole ones in it: what it holds is no number of usual steps."""
+    """Whether a window cut steps that are much longer than the whole ones in it, so that it holds no typical steps."""
     parts: dict[str, Part] = field(default_factory=dict)
-    """By fingerprint; what belongs to no executable under the empty one."""
+    """Executables by fingerprint; what belongs to no executable is under the empty fingerprint."""
 
     def labels(self) -> dict[str, float]:
-        """Seconds by what they are charged to; gaps inside a run are `latency`."""
+        """Seconds by what they are charged to; gaps inside a run are charged to `latency`."""
         total: Counter[str] = Counter({"latency": self.gap_seconds} if self.gap_seconds else {})
         for part in self.parts.values():
             total.update(part.seconds)
@@ -83,10 +86,10 @@ class LoopProfile:
 
     @property
     def host_is_ahead(self) -> bool:
-        """Whether the device did other steps' work than the host dispatched meanwhile, so that these are not its steps.
+        """Whether the device worked on other steps than those that the host dispatched in the windows.
 
-        In steady steps each executable runs as often as it is called, but for one at either edge of a window. A host that
-        runs ahead dispatches many in a moment, and waits for the device in one long step.
+        In steady steps each executable runs as often as it is called, give or take one at either edge of a window. A
+        host that runs ahead dispatches many steps in a moment, and then waits for the device in one long step.
         """
         main = self.main()
         return self.uneven or any(
@@ -101,11 +104,11 @@ class LoopProfile:
 
     @property
     def device_seconds(self) -> float:
-        """Busy, or between two operations of a run."""
+        """Seconds in which the device was busy or between two operations of a run."""
         return self.busy_seconds + self.gap_seconds
 
     def main(self) -> frozenset[str]:
-        """Fingerprints of the executables that take most of the device's time."""
+        """Fingerprints of the executables that take at least the share MAIN of the device's time."""
         return frozenset(
             name
             for name, part in self.parts.items()
@@ -113,11 +116,12 @@ class LoopProfile:
         )
 
     def leave_out(self, edges: float) -> None:
-        """So many seconds at the window's edges say nothing."""
+        """Scale the window down by the `edges` seconds at its edges in which nothing could be recorded."""
         kept = 1 - edges / self.seconds if self.seconds > 0 else 1.0
         self.seconds *= kept
         self.steps *= kept
         self.active_seconds *= kept
+        self.input_seconds *= kept
 
     def add(self, other: LoopProfile) -> None:
         self.time = max(self.time, other.time)
@@ -151,11 +155,11 @@ class LoopProfiles:
         self._windows.append(window)
 
     def compiled(self, functions: Iterable[str], time: int) -> None:
-        """Executables of these functions were made inside the loop."""
+        """Note that executables of these functions were made inside the loop."""
         self._recompiled |= dict.fromkeys((name for name in functions if name != EAGER), time)
 
     def at(self, time: int) -> LoopProfile | None:
-        """The windows that hold at `time`, summed: not too old, and of the executables that the newest one saw."""
+        """The sum of the windows that are valid at `time`: not too old, and with the newest one's main executables."""
         while self._windows and self._windows[0].time < time - OLDEST:
             self._windows.popleft()
         if not self._windows:
@@ -168,7 +172,7 @@ class LoopProfiles:
         return None if self._is_of_old_executables(whole) else whole
 
     def _is_of_old_executables(self, whole: LoopProfile) -> bool:
-        """A function that matters was compiled again, and is none that runs with several executables by habit."""
+        """Whether a main function was recompiled since, unless it ran with several executables in the windows."""
         known = Counter(part.function for part in whole.parts.values())
         return any(
             known[whole.parts[name].function] == 1
@@ -180,9 +184,9 @@ class LoopProfiles:
 def loop_profile(
     name: str, part: LoopPart, profiled: Profiled, functions: Mapping[str, str], end: int
 ) -> LoopProfile | None:
-    """What one window says of a loop, or None where no device did anything in it, or nothing whole (`only_parts_of`).
+    """What one window shows of a loop; None where no device ran anything in it, or only parts (`only_parts_of`).
 
-    `functions` gives the function of each executable's fingerprint, `end` is the window's.
+    `functions` gives the function of each executable's fingerprint; `end` is the end of the window.
     """
     devices = [device for device in profiled.devices if name in device.trace.stretches]
     most = max((device.trace.stretches[name].busy_seconds for device in devices), default=0.0)
@@ -210,9 +214,9 @@ def loop_profile(
 
 
 def only_parts_of(name: str, profiled: Profiled) -> str | None:
-    """The module of which a device ran only parts in the loop's steps; None where there is none.
+    """A module of which the trace holds only parts of runs in the loop's steps; None where there is none.
 
-    Then the device seems idle while the operation runs that is longer than the window, and was not recorded.
+    Such a trace is useless: an operation that is longer than the window is not recorded, so the device seems idle.
     """
     for device in profiled.devices:
         if name not in device.trace.stretches:
@@ -228,9 +232,9 @@ def only_parts_of(name: str, profiled: Profiled) -> str | None:
 
 
 def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[str, str]) -> None:
-    """How often the steps called each executable, by its function's name.
+    """Set how often the steps called each executable, by its function's name.
 
-    Runs on the device are no count of it: a host that runs ahead calls in one moment what runs in another.
+    Runs on the device do not tell: a host that runs ahead calls at one time what runs at another.
     """
     by_function: dict[str, list[str]] = {}
     for fingerprint, part in found.parts.items():
@@ -256,7 +260,7 @@ def _add_device(
     functions: Mapping[str, str],
     share: float,
 ) -> None:
-    """Add one device's `share`."""
+    """Add what one device did, multiplied by `share`: one over the number of devices."""
     stretch = device.trace.stretches[name]
     found.busy_seconds += share * stretch.busy_seconds
     found.gap_seconds += share * stretch.gap_seconds

@@ -1,4 +1,4 @@
-"""Operations as the profiler windows saw them, all windows together: time, work and efficiency of each."""
+"""Time, work and efficiency of each operation, summed over all profiler windows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OTHER
 
 KEPT = 5_000
-"""Operations remembered; of more, those with the least time go. A large model's step has some thousand."""
+"""Most operations remembered; when there are more, the half of this with the most time is kept. A large model's step
+has some thousand."""
 
 SHOWN = 100
-"""Rows of the snapshot: the largest operations, and the largest scopes."""
+"""Operations, and scopes, listed in a snapshot: those with the most time."""
 
 NO_WINDOW = "single operations are seen in profiler windows only, and none has been read yet"
 
@@ -42,7 +43,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class WorkView:
-    """Time, work and efficiency of operations, all windows together; an efficiency above 1 has a reason too."""
+    """Time, work and efficiency of operations, summed over all windows; an efficiency above 1 has a reason too."""
 
     seconds: float
     self_seconds: float
@@ -82,7 +83,7 @@ class ScopeView(WorkView):
 
 
 class Operations:
-    """`limit` operations, and as many functions, keep series of their own."""
+    """The operations of all windows so far. `limit` operations, and as many functions, have series of their own."""
 
     def __init__(self, series: Series, limit: int) -> None:
         self._series = series
@@ -93,14 +94,14 @@ class Operations:
         self._unmodelled: Counter[str] = Counter()
         self.operations: Figure[list[OperationView]] = Figure(None, NO_WINDOW)
         self.scopes: Figure[list[ScopeView]] = Figure(None, NO_WINDOW)
-        """Each with the most time first."""
+        """Operations and scopes are listed with the most time first."""
 
     def add(self, profiled: Profiled, functions: Mapping[str, str]) -> None:
-        """One window. `functions` gives the function of each executable's fingerprint."""
+        """Add one window. `functions` gives the function of each executable's fingerprint."""
         only_parts = profiled.only_parts()
         for (module, identity, _), operation in profiled.operations.items():
             if (module, identity) in only_parts:
-                continue  # what is longer than the window is not in it
+                continue  # operations longer than the window were not recorded, so its time is not representative
             fingerprint = operation.fingerprint or ""
             function = functions.get(fingerprint) or (operation.module or "").removeprefix("jit_")
             key = (function, fingerprint, operation.name)
@@ -118,7 +119,7 @@ class Operations:
         self._draw()
 
     def _count(self) -> None:
-        """Series of what is new; an operation of a function is one series, in whichever of its executables it ran."""
+        """Bring the series up to date. An operation of a function is one series for all executables of the function."""
         weights: dict[tuple[str, str, str], tuple[float, ...]] = {}
         groups: dict[tuple[str, str, str], list[Seen]] = {}
         for seen in self._seen.values():
@@ -148,7 +149,7 @@ class Operations:
         self._series.replace(profile_metrics.UNMODELLED, ratios.items())
 
     def _draw(self) -> None:
-        """The rows of the snapshot, drawn when something is new."""
+        """Build the rows of the snapshot, which change only with a new window."""
         everything = sorted(self._seen.values(), key=lambda seen: -seen.work.seconds)
         busy = sum(seen.work.seconds for seen in everything)
         self.operations = Figure([_operation(seen, busy) for seen in everything[:SHOWN]])
@@ -185,15 +186,17 @@ def _operation(seen: Seen, busy: float) -> OperationView:
 
 
 def _figures(work: Work, busy: float) -> dict[str, Any]:
-    """The fields of `WorkView`."""
-    every = work.figures(busy)
-    why = every["reason"] or "no floating-point work or no byte of device memory in it"
-    near = every["efficiency"]
-    return {name: figure(every[name], why) for name in _FIGURES} | {
-        "seconds": every["seconds"],
-        "self_seconds": every["self_seconds"],
-        "efficiency": Figure(near, every["efficiency_reason"] or (why if near is None else None)),
-        "reason": every["reason"],
+    """The values of the fields of `WorkView`."""
+    figures = work.figures(busy)
+    why = figures["reason"] or "no floating-point work or no byte of device memory in it"
+    efficiency = figures["efficiency"]
+    return {name: figure(figures[name], why) for name in _FIGURES} | {
+        "seconds": figures["seconds"],
+        "self_seconds": figures["self_seconds"],
+        "efficiency": Figure(
+            efficiency, figures["efficiency_reason"] or (why if efficiency is None else None)
+        ),
+        "reason": figures["reason"],
     }
 
 

@@ -1,4 +1,4 @@
-"""Which parts of a profiler window belong to which loop: its steps, without the loops and phases inside them."""
+"""Divides a profiler window among the loops: to each its steps, without the loops and phases nested in them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from jaxobs.model.events import StepEnded
 from jaxobs.model.intervals import Span, joined
 
 LONGER = 2
-"""Steps cut by a window's edges that take this many times as long as the longest whole one are of another kind: the host
-dispatched in the whole ones, and waits for the device in that one, say. Whole ones alone would not tell of it."""
+"""How many times as long as the longest whole step a step at a window's edge may take for the whole ones to represent
+it. A longer one is of another kind: it may be the one that waits for the device, while the whole ones only
+dispatched."""
 
 STEPS_REMEMBERED = 20_000
-"""Steps of a loop whose times are kept until a window comes that may hold them: two seconds of steps of 0.1 ms."""
+"""Steps of a loop whose times are kept, as a window that holds them may arrive later: two seconds of 0.1 ms steps."""
 
 
 class StepSpan(NamedTuple):
-    """When a step was, in monotonic nanoseconds; `start` with the gap before it. `turn` is without what is nested."""
+    """The times of a step in monotonic nanoseconds, and parts of its length in nanoseconds.
+
+    `start` includes the gap before the step; it waits for input from `waiting` to `ready`. `turn` is its length without
+    nested loops and phases, `apart` the part of that in compiles and checkpoints.
+    """
 
     start: int
     waiting: int
@@ -35,7 +40,7 @@ class StepSpan(NamedTuple):
 
     @classmethod
     def of(cls, event: StepEnded, turn: int, compiling: int) -> StepSpan:
-        """`compiling` nanoseconds of the turn were spent in compiles on its thread."""
+        """The span of a step of which `compiling` nanoseconds of `turn` were spent in compiles on its thread."""
         start = event.start - event.gap
         apart = min(turn, compiling + event.checkpoint)
         ready = event.start + event.input_wait
@@ -43,7 +48,7 @@ class StepSpan(NamedTuple):
 
 
 class PhaseSpan(NamedTuple):
-    """A phase inside a step of a loop, whose time is not the loop's."""
+    """The times of a phase inside a step, in monotonic nanoseconds. A phase's time is not its loop's."""
 
     start: int
     end: int
@@ -51,34 +56,35 @@ class PhaseSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoopPart:
-    """What of a window lies in steps of one loop. Spans are monotonic nanoseconds."""
+    """The part of a window that lies in steps of one loop. Spans are monotonic nanoseconds."""
 
     spans: tuple[Span, ...]
     inputs: tuple[Span, ...]
-    """The waits for input among them."""
+    """The waits for input in these spans."""
     steps: float
-    """Steps; of one that lies half in the window, half a step."""
+    """Number of steps; one that lies half in the window counts as half a step."""
     active_seconds: float
-    """Their wall time without compiles and checkpoints."""
+    """Wall time of the steps without compiles and checkpoints."""
     input_seconds: float
     whole: bool
-    """Whether only whole steps are in it."""
+    """Whether all these steps lie wholly in the window."""
     whole_steps: float = 0.0
-    """Where there are others as well: how many, and where. The calls in them are those of so many steps."""
+    """How many steps lie wholly in the window; where others do not, calls are counted in these alone."""
     whole_spans: tuple[Span, ...] = ()
+    """The spans of the steps that lie wholly in the window."""
 
 
 class LoopSpans:
-    """The newest steps of a loop, and the phases in them."""
+    """The newest steps of a loop, and the phases inside them."""
 
     def __init__(self) -> None:
         self._steps: StepLog[StepSpan] = StepLog(STEPS_REMEMBERED)
         self.phases: deque[PhaseSpan] = deque(maxlen=STEPS_REMEMBERED)
         self.over = False
-        """Its iteration ended, and no step has come since."""
+        """Whether the loop's iteration has ended and no step has come since."""
 
     def append(self, steps: StepSpan | PlainSteps) -> None:
-        """A step, or many of which nothing is nested or compiled."""
+        """Add a step, or many steps in which nothing was nested or compiled."""
         self._steps.append(steps)
         self.over = False
 
@@ -88,7 +94,7 @@ class LoopSpans:
         return newest.ends[-1] if isinstance(newest, PlainSteps) else newest.end
 
     def within(self, start: int, end: int) -> list[StepSpan]:
-        """Steps that lie in [start, end], or partly."""
+        """The steps that lie wholly or partly in [start, end]."""
         found = []
         for steps in self._steps:
             if isinstance(steps, PlainSteps):
@@ -104,10 +110,11 @@ class LoopSpans:
 
 
 def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:
-    """The parts of a window from `start` to `end`; a loop without any step in it has none.
+    """The parts of a window from `start` to `end`, by loop; a loop without any step in it has none.
 
-    Only whole steps count where there are any, and those at the edges are no longer than these: the profiler does not
-    record an operation that was under way when the window began or ended, so the device seems idle at its edges.
+    Where there are whole steps, and the steps at the edges are not far longer than these, the whole steps alone count:
+    the profiler does not record an operation that was under way when the window began or ended, so the device seems
+    idle at its edges.
     """
     within = {name: spans.within(start, end) for name, spans in loops.items()}
     found = {}
@@ -150,7 +157,7 @@ def _lies_in(inner: StepSpan, outer: StepSpan) -> bool:
 
 
 def _without(span: Span, holes: Iterable[Span]) -> list[Span]:
-    """What of a span lies in none of the holes."""
+    """The pieces of a span that lie in none of the holes."""
     start, end = span
     left = []
     for begin, stop in sorted(holes):

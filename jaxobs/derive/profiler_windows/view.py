@@ -1,4 +1,4 @@
-"""What a loop's profiler windows amount to, as it is shown."""
+"""What is shown of a loop's profiler windows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ProfileView:
     unmodelled_ratio: Figure[float]
     host_is_ahead: bool
     slowdown: Figure[float]
-    """Time of a step in the windows over that of a step outside them."""
+    """The time of a step in the windows over that of a step outside them."""
 
 
 def profile_view(profile: LoopProfile, untraced_step: float | None, *, host_is_ahead: bool) -> ProfileView:
-    """`untraced_step` is a step's time outside the windows, s; None where no such step is known."""
+    """The view of a loop's windows; `untraced_step` is a step's time outside them, s, None where not known."""
     labels = profile.labels()
     busy = profile.device_seconds
     traced = profile.active_seconds / profile.steps if profile.steps else None

@@ -1,4 +1,4 @@
-"""Profiler windows: which have come, what may be read by now, and what reading them said."""
+"""Profiler windows: those that wait to be read, and the results of those that were read."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
 
 PATIENCE = 300 * NANOSECONDS
-"""A window waits so long for the steps in it to end, which may take minutes: whose time it holds is known only then."""
+"""How long a window waits for the steps in it to end, which may take minutes: only then its time can be attributed."""
 
 WAITING = 4
-"""Windows that wait to be read; when more come, the oldest is read as it is."""
+"""Most windows that wait to be read; when more come, the oldest is read with the steps that are known."""
 
 NO_PEAKS = "no backend has been found yet"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowToRead:
-    """A window whose steps are known. `stretches` are seconds since its start, by the names that reading gives back."""
+    """A window whose steps are known, with what is needed to read it."""
 
     event: ProfileWindow
     parts: Mapping[str, LoopPart]
@@ -47,6 +47,10 @@ class WindowToRead:
 
     @property
     def stretches(self) -> dict[str, list[tuple[float, float]]]:
+        """Stretches of the window in seconds since its start, by the name under which the trace is summed over them.
+
+        A loop's name stands for its steps; with INPUT for its waits for input, with CALLS for its whole steps.
+        """
         start = self.event.start
         spans = {name: part.spans for name, part in self.parts.items()}
         spans |= {name + INPUT: part.inputs for name, part in self.parts.items() if part.inputs}
@@ -61,12 +65,12 @@ class WindowToRead:
         }
 
     def without_trace(self) -> WindowToRead:
-        """This window without the bytes of its trace, which are not needed once they are read."""
+        """This window without the bytes of its trace, which are not needed once read."""
         return replace(self, event=self.event._replace(xspace=None))
 
 
 class Profiles:
-    """All windows of the job. `limit` operations keep series of their own."""
+    """All profiler windows of the job. `limit` operations have series of their own."""
 
     def __init__(self, series: Series, executables: Executables, limit: int) -> None:
         self._series = series
@@ -81,7 +85,7 @@ class Profiles:
             series.add(profile_metrics.PROFILE_WINDOWS, (outcome,), 0.0)
 
     def steps_ended(self, loop: str, steps: StepSpan | PlainSteps) -> None:
-        """One step, or many of which nothing is nested or compiled."""
+        """Add one step, or many steps in which nothing was nested or compiled."""
         self._spans.setdefault(loop, LoopSpans()).append(steps)
 
     def loop_ended(self, event: LoopEnded) -> None:
@@ -93,11 +97,11 @@ class Profiles:
             self._spans[event.inside].phases.append(PhaseSpan(event.start, event.end))
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
-        """Executables of these functions were made in a step of the loop."""
+        """Note that executables of these functions were made in a step of the loop."""
         self._of_loops.setdefault(loop, LoopProfiles()).compiled(functions, time)
 
     def ended(self, event: ProfileWindow) -> None:
-        """A window is over. What it holds is read when its steps are known."""
+        """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
         require(event.end >= event.start and event.cost >= 0, "a profiler window of negative duration")
         require(event.outcome in OUTCOMES, "an outcome that is none")
         if event.xspace:
@@ -106,7 +110,7 @@ class Profiles:
             self._count(event.outcome)
 
     def to_read(self, now: int, *, final: bool) -> list[WindowToRead]:
-        """Windows that may be read now; `final`: nothing more will be known of their steps."""
+        """Take the windows that may be read now; `final`: nothing more will be known of their steps."""
         found = []
         while self._waiting and (
             final or len(self._waiting) > WAITING or self._is_known(self._waiting[0], now)
@@ -118,7 +122,7 @@ class Profiles:
         return found
 
     def read(self, window: WindowToRead, profiled: Profiled | None, reason: str) -> None:
-        """What reading a window gave; None and why where it could not be read."""
+        """Take the result of reading a window: None, with a reason, where it could not be read."""
         if profiled is None:
             self._count("unreadable")
             self._why |= dict.fromkeys(window.parts, f"the last window could not be read: {reason}")
@@ -142,7 +146,7 @@ class Profiles:
             self._series.add(profile_metrics.PROFILED_STEPS, (name,), profile.steps)
 
     def of(self, loop: str, time: int) -> LoopProfile | None:
-        """What the windows say of a loop at `time`; None where none holds."""
+        """What the windows show of a loop at `time`; None where no window is valid for it."""
         profiles = self._of_loops.get(loop)
         return profiles.at(time) if profiles is not None else None
 
@@ -150,7 +154,7 @@ class Profiles:
         return self._why.get(loop, "no profiler window that holds for this loop has been read")
 
     def _is_known(self, window: ProfileWindow, now: int) -> bool:
-        """Whether every loop that was running has ended a step after the window's end."""
+        """Whether each loop that ran has ended a step after the window's end, or the wait for that is over."""
         if now - window.end > PATIENCE:
             return True
         return all(

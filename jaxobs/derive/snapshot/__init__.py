@@ -1,1 +1,1 @@
-"""A snapshot: what is shown of all rooms at one moment, without what contradicts itself."""
+"""A snapshot: what is shown of all rooms at one moment, without figures that contradict each other."""

@@ -1,4 +1,4 @@
-"""Brings all rooms up to a moment, in the order in which one needs the other, and gives what is shown of them."""
+"""Brings all rooms up to date, in the order in which one needs the other, and builds the view of a snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jaxobs.model.figure import Figure, figure
 
 
 class Rooms(Protocol):
-    """What a snapshot is made of."""
+    """The rooms of state that a snapshot is made from; the fold has them."""
 
     series: Series
     clock: ClockAnchor
@@ -51,7 +51,7 @@ class Rooms(Protocol):
 
 
 def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotView:
-    """All rooms as of now, and their series; what contradicts itself is in neither."""
+    """The view of all rooms as of `now`; their series are brought up to date. Contradicting figures are in neither."""
     loops = _loops(rooms, validation, now)
     executables = _executables(rooms, validation, seconds(now - rooms.began))
     rooms.compiles.update(now)
@@ -89,11 +89,11 @@ def _loops(rooms: Rooms, validation: Validation, now: int) -> dict[str, LoopView
 
 
 def _executables(rooms: Rooms, validation: Validation, age: float) -> list[ExecutableView]:
-    """Views of the executables that are listed; `age` is that of the process, s."""
+    """Views of the executables that are listed; `age` is the age of the process, s."""
     table = rooms.executable_table
     table.update()
     backend = rooms.devices.backend
-    # Different devices may run one executable side by side, each for itself.
+    # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
     room = age * max(1, len(backend.devices) if backend else 0)
     views = {number: validation.executable(view, room) for number, view in table.views.items()}
     show_executables((views[number] for number in table.shown), rooms.series)
@@ -101,7 +101,7 @@ def _executables(rooms: Rooms, validation: Validation, age: float) -> list[Execu
 
 
 def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
-    """Charge all time of a job that is over; its goodput."""
+    """Charge all time of a job that is over, and return its goodput."""
     rooms.run_time.job_ended()
     for loop in rooms.loops.by_name.values():
         loop.update(now)

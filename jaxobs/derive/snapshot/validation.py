@@ -1,7 +1,7 @@
-"""Numbers of a snapshot that contradict each other are not shown: each is withheld, with a reason that names both.
+"""Withholds numbers of a snapshot that contradict each other, with a reason that names both.
 
-The tolerances are what the figures may be off by, and no more. A contradiction is a fault of ours, of a clock or of
-a peak, and which of the two numbers is wrong cannot be told from them.
+The tolerances are what the figures may be off by, and no more. A contradiction is a fault of jaxobs, of a clock or of a
+peak, and the two numbers do not tell which of them is wrong.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from jaxobs.report.units import duration
 from jaxobs.roofline_model.bottleneck import Verdict
 
 CLOCKS: Final = 1.1
-"""Sums of sampled times against the wall clock: samples are right to within some per cent."""
+"""Largest ratio of sums of sampled times to the wall clock: samples are right to within a few per cent."""
 
 PEAK: Final = 1.5
-"""What may be above a peak: clocks above the nominal one (a third on processors), a peak measured on a machine that was a
-little busy. One that was very busy gave a fifth of the true peak: nothing is shown against such a peak."""
+"""Largest ratio to a peak. Clocks may be above the nominal one (by a third on processors), and a peak may have been
+measured on a machine that was a little busy. A very busy machine gave a fifth of the true peak: nothing is shown
+against such a peak."""
 
 CACHE: Final = 30.0
-"""What may be above the peak of memory where data stays in cache. `jaxobs calibrate` saw a factor of 8 between working
-sets of 256 KiB and 256 MiB on two cores; a host of many has as many private caches for one memory."""
+"""Largest ratio to the memory peak where data stays in cache. `jaxobs calibrate` saw a factor of 8 between working sets
+of 256 KiB and 256 MiB on two cores; a host with many cores has as many private caches for one memory."""
 
 SAMPLES: Final = 2.0
-"""Sampled runs of a step against the step: samples are of other moments, and on a loaded machine the same step was seen
-to take 7 s and 13 s within a minute."""
+"""Largest ratio of a step's sampled runs to the step. Samples are from other moments, and on a loaded machine the same
+step was seen to take 7 s and 13 s within a minute."""
 
 WHOLE: Final = 0.01
-"""By how much shares may miss one, and the components of a loop its wall time."""
+"""By what share the sum of shares may differ from 1, and the sum of a loop's components from its wall time."""
 
 PACE: Final = 2.0 + 1e-9
-"""Rate times step time, where nothing but steps is in the rate's seconds. Where it is just two, as of two steps of which
-one was timed, rounding decides nothing."""
+"""Largest product of rate and step time, where nothing but steps is in the rate's seconds. It may be exactly two, as
+for two steps of which one was timed; the small term keeps rounding from deciding then."""
 
 RATES: Final = ("steps_per_second", "examples_per_second", "tokens_per_second")
-"""Of a host that has dispatched many steps, which its device has not begun, these are too high."""
+"""Figures that are too high where the host has dispatched many steps that its device has not begun."""
 
 PEAKS_AGAIN: Final = (
     "peaks that were measured on a busy machine are too low: `jaxobs calibrate` measures them again"
@@ -51,7 +52,7 @@ RESIDENT: Final = "stayed in cache"
 
 
 class Contradiction(NamedTuple):
-    """The figures `keys` of a loop or of an executable say what cannot be."""
+    """A contradiction between the figures `keys` of a loop or of an executable, or with another one."""
 
     keys: tuple[str, ...]
     why: str
@@ -66,15 +67,15 @@ class Validation:
     def __init__(self, series: Series) -> None:
         self._series = series
         self._found: dict[tuple[tuple[str, ...], str], None] = {}
-        """Each contradiction so far, by the labels of what it was found in and its key, in that order."""
+        """The contradictions so far in the order found: labels of the loop or executable, and key of the figure."""
         self._counted = 0
 
     def loop(self, name: str, view: LoopView) -> LoopView:
-        """The loop of that name as it may be shown."""
+        """The view of the loop of that name, without contradictions."""
         return self._checked((name,), view, loop_contradictions(view))
 
     def executable(self, view: ExecutableView, room: float) -> ExecutableView:
-        """The executable as it may be shown; its runs had `room` seconds, on all devices together."""
+        """The view of an executable, without contradictions; its runs had `room` seconds, on all devices together."""
         return self._checked(view.labels, view, executable_contradictions(view, room))
 
     def _checked(self, labels: tuple[str, ...], view: View, contradictions: Iterator[Contradiction]) -> View:
@@ -83,24 +84,24 @@ class Validation:
         return withheld(view, found)
 
     def count(self) -> None:
-        """Bring the counter up to what was found."""
+        """Bring the counter up to the contradictions found so far."""
         for _, key in list(self._found)[self._counted :]:
             self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
         self._counted = len(self._found)
 
 
 def withheld(view: View, found: Iterable[Contradiction]) -> View:
-    """The view without these figures, each of which has the contradiction as its reason."""
+    """The view without the figures in contradictions, each with the contradiction as its reason."""
     for keys, why in found:
         absent: dict[str, Any] = {key: Figure(None, why) for key in keys}
-        if {"seconds_per_run", "bottleneck"} & set(keys):  # what it was limited by was found from its time
+        if {"seconds_per_run", "bottleneck"} & set(keys):  # the bottleneck was derived from the time of a run
             absent["bottleneck"] = Verdict("unknown", 0.0, None, reason=why)
         view = replace(view, **absent)
     return view
 
 
 def executable_contradictions(view: ExecutableView, room: float) -> Iterator[Contradiction]:
-    """Device time that does not fit into `room` seconds, or that is far too short for the work."""
+    """Contradictions of an executable: device time too long for `room` seconds, or too short for the work."""
     of_time = ("seconds", "seconds_per_run", "achieved_flops_per_second", "efficiency")
     spent, near, per_run = view.seconds.value, view.efficiency, view.seconds_per_run.value or 0.0
     if spent is not None and spent > CLOCKS * room:
@@ -115,7 +116,7 @@ def executable_contradictions(view: ExecutableView, room: float) -> Iterator[Con
 
 
 def loop_contradictions(view: LoopView) -> Iterator[Contradiction]:
-    """Utilisation above the peak, parts that are not the whole, and times and rates that do not agree."""
+    """Contradictions of a loop: utilisation above a peak, parts that miss the whole, times and rates that disagree."""
     for key, ratio in (("mfu", view.mfu.value), ("hfu", view.hfu.value)):
         if ratio is not None and ratio > PEAK:
             yield Contradiction((key,), f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}")
@@ -130,7 +131,7 @@ def loop_contradictions(view: LoopView) -> Iterator[Contradiction]:
     step, rate, device = (
         each.value for each in (view.step_seconds, view.steps_per_second, view.device_seconds_per_step)
     )
-    by_completions = view.step_seconds_source.value == "completions"  # which are the device's own
+    by_completions = view.step_seconds_source.value == "completions"  # measured on the device
     if step is not None and rate is not None and step * rate > PACE:
         why = f"steps of {duration(step)} and {rate:.3g} a second contradict each other"
         yield Contradiction(RATES if by_completions else ("step_seconds",), why)

@@ -1,4 +1,4 @@
-"""The view of a snapshot: all that is shown of a job at one moment, before it is written."""
+"""The view of a snapshot: all that is shown of a job at one moment, before it is written as a document."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jaxobs.model.figure import Figure, Later, Rows, plain
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """What contradicts itself is withheld from it already."""
+    """All that is shown of a job at one moment. Figures that contradict each other are withheld already."""
 
     identity: IdentityView
     facts: Mapping[str, Any]
-    """Plain data that stands beside them under `process`."""
+    """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
     process: ProcessView
     loops: Mapping[str, LoopView]
     functions: Mapping[str, FunctionView]
@@ -44,7 +44,7 @@ class DocumentWriter:
         self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
 
     def outline(self, view: SnapshotView) -> dict[str, Any]:
-        """The parts that are drawn over time, each where it stands in the document."""
+        """The parts of the document that are drawn over time, each in its place."""
         devices = view.devices.value or ()
         return {
             "process": {"memory": plain(view.process.memory.value)},
@@ -57,7 +57,7 @@ class DocumentWriter:
         }
 
     def document(self, view: SnapshotView, advice: list[dict[str, Any]]) -> dict[str, Any]:
-        """All keys of a snapshot; `advice` is drawn from the view."""
+        """The whole document of a snapshot, with the `advice` that was derived from its view."""
         functions = self._functions.written(view.functions.values())
         return {
             "process": plain(view.identity) | plain(view.facts) | plain(view.process),

@@ -1,4 +1,4 @@
-"""The spans that are finished, in the order in which they became so, and the exemplars that lead to them."""
+"""The finished spans, in the order in which they finished, and the exemplars that point to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxobs.model.spans import Span
 
 
 class SteppingLoop(Protocol):
-    """What of a loop is needed: its step time leads to the span of a step."""
+    """A loop whose step time metric can point to the span of a step."""
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None: ...
 
@@ -25,7 +25,7 @@ class SteppingLoop(Protocol):
 class FinishedSpans:
     """Collects finished spans until they are taken.
 
-    `instance` is this process, `job` what it shares with the other ranks (None where nothing tells).
+    `instance` identifies this process, `job` the start of the job on all its ranks; None where that is not known.
     """
 
     def __init__(self, series: Series, clock: ClockAnchor, instance: str, job: str | None) -> None:
@@ -36,7 +36,7 @@ class FinishedSpans:
         self._unattributed = UnattributedCompiles()
 
     def take(self) -> list[Span]:
-        """Spans since this was last asked."""
+        """Take the spans that finished since the last call."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -60,14 +60,14 @@ class FinishedSpans:
         self._finished += self._spans.of_phase(event)
 
     def compiled(self, event: events.Compilation) -> None:
-        """Its span waits for that of the step it delayed."""
+        """Take a compile. Its span is made when that of the step it delayed is known."""
         self._unattributed.add(event)
 
     def window_ended(self, event: events.ProfileWindow) -> None:
         self._finished.append(self._spans.of_window(event, self._clock.wall_time(event.start)))
 
     def settle(self, now: int, patience: int = PATIENCE) -> None:
-        """Compilations that have waited for a step for so long get their spans without one."""
+        """Finish, without a step, the spans of compilations that have waited for one longer than `patience`."""
         for compilation in self._unattributed.ended_before(now - patience):
             self._finish_compilation(compilation, None)
 
@@ -81,7 +81,7 @@ class FinishedSpans:
             loop.exemplify(self._exemplar(span, span.end - span.start), step)
 
     def _finish_compilation(self, event: events.Compilation, step: Span | None) -> None:
-        """`step`: the span of the step in which it lay."""
+        """Make the spans of a compilation; `step`: the span of the step that it lay in."""
         spans = self._spans.of_compilation(event, step)
         self._finished += spans
         for phase, start, end in event.phases:

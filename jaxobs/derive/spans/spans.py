@@ -1,6 +1,6 @@
-"""Spans out of events: compiles, the steps they delayed, sampled and slow steps, phases, profiler windows, and the run.
+"""Makes spans of events: compiles, the steps they delayed, sampled and slow steps, phases, profiler windows, the run.
 
-Identities are derived, not drawn, so that the ranks of a job put the same step into the same trace.
+Trace and span ids are derived and not random, so that the ranks of a job put the same step into the same trace.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ from jaxobs.vocabulary.labels import EAGER
 
 SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS
-"""At most one span of a sampled step in ten seconds and one of a slow step a second, for each loop: a trace store is no
-place for every step of a month."""
+"""Least nanoseconds between two spans of sampled steps, and of slow steps, of one loop: a trace store is no place for
+every step of a month."""
 
 LONG_PHASE = 1 * NANOSECONDS
-"""Each phase of at least this length gets a span, and of shorter ones one a second for each name."""
+"""Nanoseconds from which on each phase gets a span; of shorter ones one a second does, for each name."""
 
 SLOW = 3.0
 """A step this many times slower than its loop's average gets a span."""
 
 AVERAGED = 0.1
-"""Share of a step's turn in the loop's moving average."""
+"""Weight of a new step in the moving average of its loop's step times."""
 
 STEPS_REMEMBERED = 512
-"""Steps of a loop among which that of a completion is looked for."""
+"""Steps of a loop that are remembered, to find the step that a completion belongs to."""
 
 PHASE_NAMES = {"backend": "backend_compile"}
 
 
 class Spans:
-    """`instance` is this process, `job` what it shares with the other ranks (None where nothing tells)."""
+    """Makes spans, and decides which steps and phases get one.
+
+    `instance` identifies this process, `job` the start of the job on all its ranks; None where that is not known.
+    """
 
     def __init__(self, instance: str, job: str | None) -> None:
         self._instance = instance
@@ -68,7 +71,7 @@ class Spans:
         return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
 
     def of_compilation(self, event: Compilation, step: Span | None) -> list[Span]:
-        """`jax.compile` first, then its children.
+        """The spans of a compilation: `jax.compile` first, then its phases as its children.
 
         It is a child of the step it delayed, unless the application has a span of its own inside that step.
         """
@@ -97,7 +100,7 @@ class Spans:
         return spans
 
     def of_window(self, event: ProfileWindow, wall_time: int) -> Span:
-        """Windows that were asked for in the same minute of a job share a trace: the ranks were asked at once."""
+        """The span of a profiler window. Windows requested in one minute share a trace: all ranks are asked at once."""
         minute = wall_time // (60 * NANOSECONDS)
         if self._job is not None and event.kind == "requested":
             trace = _hash(128, self._job, "profile", minute)
@@ -116,7 +119,7 @@ class Spans:
         return Span("jax.profile", trace, own, None, event.start, event.end, attributes)
 
     def of_phase(self, event: PhaseEnded) -> Iterator[Span]:
-        """A span of a phase that took long, and of short ones now and then."""
+        """A span for each phase that took long, and for a short one now and then."""
         is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
         if not is_due and event.end - event.start < LONG_PHASE:
             return
@@ -128,15 +131,15 @@ class Spans:
         yield Span("jax.phase", trace, own, None, event.start, event.end, attributes)
 
     def of_run(self, start: int, end: int, attributes: Attributes) -> Span:
-        """The whole run, when it is over; the ranks of a job put theirs into one trace."""
+        """The span of the whole run, when it is over; the ranks of a job put theirs into one trace."""
         job = self._job
         trace = self._identity(128, "run", start) if job is None else _hash(128, job, "run")
         return Span("jax.run", trace, self._identity(64, "run", start), None, start, end, attributes)
 
     def of_step(self, event: StepEnded, *, compiled: bool = False) -> Iterator[Span]:
-        """A span where something was compiled in the step or it was unusually slow.
+        """The span of a step in which something was compiled, or that was unusually slow.
 
-        Or where it was sampled and its completion is known already.
+        A step whose completion was sampled, and is known already, gets one as well.
         """
         turn = event.end - event.start
         average = self._average.get(event.loop, float(turn))
@@ -154,7 +157,7 @@ class Spans:
                 yield self._step(event, completed, "sampled")
 
     def of_steps(self, steps: PlainSteps) -> Iterator[tuple[int, Span]]:
-        """The spans of many steps, each with its step: the slowest may have one, and those known to be completed."""
+        """The spans of many steps, each with its step number: of the slowest, and of those with a known completion."""
         loop = steps.loop
         turns = steps.lengths
         average = self._average.get(loop, float(turns[0]))
@@ -174,7 +177,7 @@ class Spans:
 
     def of_completion(self, event: StepCompleted) -> Iterator[Span]:
         if event.step in self._shown.get(event.loop, ()):
-            return  # it has its span
+            return  # it has a span already
         if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             return
         step = self._remembered(event.loop, event.step)
@@ -184,7 +187,7 @@ class Spans:
         self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
 
     def _remember(self, loop: str, steps: StepEnded | PlainSteps) -> int:
-        """Returns how many are remembered now."""
+        """Remember steps of a loop; return how many are remembered now."""
         log = self._steps.setdefault(loop, StepLog(STEPS_REMEMBERED))
         log.append(steps)
         return len(log)
@@ -240,11 +243,11 @@ class Spans:
 
 
 def context_of(span: Span) -> SpanContext:
-    """The context that makes others its children; sampled as its own parent was."""
+    """The context by which other spans become children of this one; it is sampled if this span's parent was."""
     return SpanContext(span.trace_id, span.span_id, span.parent.trace_flags if span.parent else 1)
 
 
 def _hash(bits: int, *parts: object) -> int:
-    """Never 0, which OpenTelemetry takes for invalid."""
+    """A hash of the parts as an id of so many bits; never 0, which OpenTelemetry takes for invalid."""
     text = "\0".join(str(part) for part in parts).encode("utf-8", "replace")
     return int.from_bytes(hashlib.blake2b(text, digest_size=bits // 8).digest()) or 1

@@ -1,4 +1,4 @@
-"""Compiles that wait for the step they delayed: it is known only when it ends, and then becomes their parent."""
+"""Compiles that wait for the step they delayed, which is known only when it ends and is the parent of their spans."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import Compilation
 
 PATIENCE = 60 * NANOSECONDS
-"""After this a compile is shown without a step: there is no loop, or the first run of what was compiled takes longer."""
+"""Time after which a compile is shown without a step: there is no loop, or its first step takes longer than this."""
 
 
 class UnattributedCompiles:
-    """By thread, in the order in which they ended: a step looks at those that ended since it began, and no others."""
+    """Waiting compiles by thread, in the order in which they ended: a step looks only at those since it began."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, deque[Compilation]] = {}
@@ -21,7 +21,7 @@ class UnattributedCompiles:
         self._waiting.setdefault(compilation.thread, deque()).append(compilation)
 
     def within(self, thread: int, start: int, end: int) -> list[Compilation]:
-        """Take the compilations that lay inside a step of that thread. The innermost step asks first."""
+        """Take the compilations that lay in a thread's step [start, end]. The innermost step asks first."""
         waiting = self._waiting.get(thread)
         inside: list[Compilation] = []
         others: list[Compilation] = []
@@ -33,7 +33,7 @@ class UnattributedCompiles:
         return inside[::-1]
 
     def ended_before(self, time: int) -> list[Compilation]:
-        """Take the compilations that have waited since then."""
+        """Take the compilations that ended before that time."""
         late = []
         for thread, waiting in list(self._waiting.items()):
             while waiting and ended(waiting[0]) < time:
@@ -44,10 +44,10 @@ class UnattributedCompiles:
 
 
 def began(compilation: Compilation) -> int:
-    """When its first phase began."""
+    """When the compilation's first phase began."""
     return min((begin for _, begin, _ in compilation.phases), default=compilation.time)
 
 
 def ended(compilation: Compilation) -> int:
-    """When its last phase ended, or it was reported."""
+    """When the compilation's last phase ended or it was reported, whichever is later."""
     return max([compilation.time, *(stop for _, _, stop in compilation.phases)])

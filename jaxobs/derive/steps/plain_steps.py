@@ -1,4 +1,4 @@
-"""Many steps at once, as columns: what is summed, counted or compared is done in C, at a twentieth of the time."""
+"""Many steps at once, as columns: sums, counts and comparisons run in C, in a twentieth of the time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from operator import add, ge, sub
 from jaxobs.model.events import ROW_LENGTH, StepEnded, StepRows, steps_of_rows
 
 MOST_ELSEWHERE = 0.02
-"""Share of the time of steps that may lie between them; what is less, no figure is as exact as."""
+"""Most time between steps, as a share of their whole time, that may be ignored: no figure is as exact as that."""
 
 FEWEST = 4
-"""Fewer steps than this are folded one by one."""
+"""Fewest steps that are folded together; fewer still are folded one by one."""
 
 
 class NotPlainError(Exception):
-    """There is something to tell of single steps: they have to be folded one by one."""
+    """Raised where steps have properties that columns do not hold: they have to be folded one by one."""
 
 
 @dataclass(frozen=True)
 class PlainSteps:
-    """Consecutive steps of one loop on one thread, of which there is nothing to tell but their times and runs.
+    """Consecutive steps of one loop on one thread, with no more to them than times, amounts and runs.
 
-    Times are monotonic nanoseconds; lists have one entry a step, in order.
+    Times are monotonic nanoseconds; lists have one entry per step, in order.
     """
 
     rows: StepRows
@@ -67,7 +67,7 @@ class PlainSteps:
 
     @cached_property
     def waits(self) -> list[int]:
-        """For input, at the beginning of each step."""
+        """How long each step waited for input at its beginning, in nanoseconds."""
         return self.rows[5::ROW_LENGTH]
 
     @cached_property
@@ -82,12 +82,12 @@ class PlainSteps:
 
     @cached_property
     def turns(self) -> list[int]:
-        """Each step with the gap before it."""
+        """How long each step took with the gap before it, in nanoseconds."""
         return list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
 
     @cached_property
     def runs(self) -> Counter[int]:
-        """How often each executable or function ran."""
+        """How often each executable ran, or watched function whose executable is not visible; by number."""
         counted: Counter[int] = Counter()
         ran = self.rows[10::ROW_LENGTH]
         same = ran.count(ran[0]) == len(ran)
@@ -98,16 +98,16 @@ class PlainSteps:
 
     @property
     def each_ran(self) -> tuple[int, ...] | None:
-        """What every step ran, in order; None where that is not the same for all."""
+        """The runs of each step, in order; None where they are not the same for all steps."""
         ran = self.rows[10]
         if self.rows[10::ROW_LENGTH].count(ran) != len(self):
             return None
         return ran if isinstance(ran, tuple) else (ran,) if ran else ()
 
     def total(self, column: int) -> float | None:
-        """The sum of examples (7) or tokens (8). None where no step has any.
+        """The sum of a column of amounts: examples (7) or tokens (8). None where no step has any.
 
-        Raises NotPlainError where they are not all finite numbers from 0 on.
+        Raises NotPlainError where some are absent, negative or not finite.
         """
         amounts = self.rows[column::ROW_LENGTH]
         first, count = amounts[0], len(amounts)
@@ -131,31 +131,32 @@ class PlainSteps:
         return starts == ends or all(map(ge, starts, ends))
 
     def are_interrupted(self) -> bool:
-        """Whether the host was elsewhere between some of them for so long that the device's time there matters."""
+        """Whether the host was outside the loop between steps for more than MOST_ELSEWHERE of their whole time."""
         whole = self.ends[-1] - self.starts[0] + self.gaps[0]
         return whole - sum(self.turns) > MOST_ELSEWHERE * whole
 
-    def events(self, newest: int | None = None) -> list[StepEnded]:
-        """The steps one by one, or the newest of them."""
-        rows = self.rows if newest is None else self.rows[-newest * ROW_LENGTH :]
-        return list(steps_of_rows(rows))
+    def events(self) -> list[StepEnded]:
+        """The steps as single events."""
+        return list(steps_of_rows(self.rows))
 
     def event(self, step: int) -> StepEnded:
-        """The step of that number, which must be among them."""
+        """The step of that number, as a single event. It must be among these steps."""
         at = (step - self.first) * ROW_LENGTH
         return next(steps_of_rows(self.rows[at : at + ROW_LENGTH]))
 
 
 def grouped(rows: StepRows) -> Iterator[PlainSteps]:
-    """Rows in their order, in groups that can be folded as columns. Raises ValueError where the last row is cut."""
+    """Split rows, in order, into groups that can be folded as columns. Raises ValueError where the last row is cut."""
     if len(rows) % ROW_LENGTH:
         raise ValueError(f"{len(rows)} values are no whole rows of {ROW_LENGTH}")
+    if not rows:
+        return
     count = len(rows) // ROW_LENGTH
     loops, steps, threads = rows[0::ROW_LENGTH], rows[1::ROW_LENGTH], rows[9::ROW_LENGTH]
     if loops.count(loops[0]) == threads.count(threads[0]) == count and _is_range(steps):
         yield PlainSteps(rows)
         return
-    # A number that does not follow on the one before it begins a group of its own.
+    # A step number that does not follow the one before it begins a new group.
     keys = [
         (loop, thread, step - at)
         for at, (loop, thread, step) in enumerate(zip(loops, threads, steps, strict=True))

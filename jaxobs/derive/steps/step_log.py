@@ -1,4 +1,4 @@
-"""The newest steps of a loop, one by one or many together, up to a number of steps."""
+"""A log of a loop's newest steps, in entries of one step or of many, up to a number of steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Step = TypeVar("Step")
 
 
 class StepLog(Generic[Step]):
-    """Holds no more than `most` steps, but for those that came together last."""
+    """Holds at most `most` steps, or the newest entry alone where that has more."""
 
     def __init__(self, most: int) -> None:
         self._most = most

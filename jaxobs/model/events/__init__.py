@@ -1,7 +1,7 @@
 """Events: immutable facts, each with monotonic time in nanoseconds, that travel from the training process to the agent.
 
-An event holds only `str`, `bytes`, `int`, `float`, `bool`, `None` and tuples of these, because that is what crosses the
-pipe (`flow/wire.py`). Third-party plugins emit `Measured` and `SpanEnded`; the rest is what the core folds.
+An event holds only `str`, `bytes`, `int`, `float`, `bool`, `None` and tuples of these, because only these can cross the
+pipe (`flow/wire.py`). Third-party plugins emit `Measured` and `SpanEnded`; the others are jaxobs's own.
 """
 
 from __future__ import annotations
@@ -125,4 +125,4 @@ Event = (
 )
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
-"""Every event type by its number on the wire. Both ends are started from the same installation."""
+"""All event types; the index of each is its number on the wire. Both ends run the same installation."""

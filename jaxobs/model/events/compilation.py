@@ -1,4 +1,4 @@
-"""Compilations, and the executables that they made."""
+"""Events of compilations, and of the executables that they made."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ MISS_OLD = "jax.recompilation.old"
 MISS_NEW = "jax.recompilation.new"
 MISS_DIFFERENCES = "jax.recompilation.differences"
 MISS_REASON = "jax.recompilation.reason"
-"""Attributes of a `Compilation` that was needed again: which argument changed, from what to what, how many things differ
-in all, and why the cause is `other`. `differences` is 1 where nothing but the argument changed."""
+"""Attributes of a recompilation: the argument that changed, its old and new values, the number of differences, and why
+the cause is `other`. `differences` is 1 where nothing but the argument changed."""
 
 CALL_FILE = "code.file.path"
 CALL_LINE = "code.line.number"
 CALL_FUNCTION = "code.function.name"
-"""Where the user's program called the function: OpenTelemetry's names."""
+"""Attributes of the place where the user's program called the function, under OpenTelemetry's names."""
 
 CACHE_SECONDS_SAVED = "jax.persistent_cache.seconds_saved"
-"""What JAX says that reading the executable saved: its compile time less the time of reading; may be negative."""
+"""Attribute of the time saved by reading the executable, according to JAX: the compile
+time less that of reading, which may be negative."""
 
 
 class CompilePhaseStarted(NamedTuple):
@@ -33,7 +34,7 @@ class CompilePhaseStarted(NamedTuple):
 
 
 class CompilePhaseEnded(NamedTuple):
-    """`exclusive` is the phase's own time, without what was nested in it. `outermost`: nothing is around it."""
+    """A phase ended. `exclusive` is its own time without nested phases. `outermost`: it is nested in no other phase."""
 
     function: str
     phase: str
@@ -45,10 +46,10 @@ class CompilePhaseEnded(NamedTuple):
 
 
 class Compilation(NamedTuple):
-    """One executable was made: by the compiler, or read from the persistent cache.
+    """An executable was compiled, or read from the persistent cache.
 
-    `phases` are those that led to it on this thread, as (phase, start, end). `recompilation` is None for a function's
-    first compile, else a cause from the closed set of `jaxobs_recompilations_total`.
+    `phases` are the phases that led to it on this thread, as (phase, start, end). `recompilation` is None for a
+    function's first compile, else a cause from the closed set of `jaxobs_recompilations_total`.
     """
 
     function: str
@@ -63,10 +64,11 @@ class Compilation(NamedTuple):
 
 
 class ExecutableCreated(NamedTuple):
-    """What is known of a new executable when it was made; `proto` is its serialised `HloModuleProto`.
+    """The properties of a new executable; `proto` is its serialised `HloModuleProto`.
 
-    `memory` holds (kind, bytes) of XLA's memory analysis, per device. `devices` counts the local devices it runs on.
-    `definition` is where the function's source is, which tells functions of one name apart; empty if that is not known.
+    `memory` holds (kind, bytes) of XLA's memory analysis, per device. `devices` is the number of local devices it runs
+    on. `definition` is the place of the function's source, which tells functions of one
+    name apart; empty where unknown.
     """
 
     executable: int

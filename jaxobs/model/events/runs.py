@@ -1,4 +1,4 @@
-"""Calls of watched functions, and runs of executables."""
+"""Events of calls of watched functions, and of runs of executables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class FunctionWatched(NamedTuple):
-    """`number` (negative) stands for this watched function where it is not visible which executable ran, and why."""
+    """A function is watched. Its `number` (negative) stands for runs whose executable is unknown (`reason`)."""
 
     number: int
     function: str
@@ -15,7 +15,7 @@ class FunctionWatched(NamedTuple):
 
 
 class FunctionCalled(NamedTuple):
-    """Calls of a watched function outside any step, since the last such event. `run` as in `StepEnded.runs`."""
+    """The calls of a watched function outside any step since the last such event. `run` as in `StepEnded.runs`."""
 
     run: int
     calls: int
@@ -32,7 +32,7 @@ class ExecutableRan(NamedTuple):
 
 
 class RunUnderWay(NamedTuple):
-    """A run that was dispatched at `start` had not ended at `time`. Told once a second of those that last."""
+    """A run that was dispatched at `start` had not ended at `time`. Emitted once a second for a run that lasts."""
 
     run: int
     start: int

@@ -1,4 +1,4 @@
-"""What plugins measure and finish, and how they and the probe side fare."""
+"""Events of plugins: their values and spans, their state, and that of the probe side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Measured(NamedTuple):
 
 
 class SpanEnded(NamedTuple):
-    """A finished span that a plugin wants to be exported as it is."""
+    """A finished span of a plugin, which is exported unchanged."""
 
     name: str
     start: int
@@ -27,9 +27,9 @@ class SpanEnded(NamedTuple):
 
 
 class SourceReported(NamedTuple):
-    """How a plugin fares: seconds spent in it, failures, when it last worked, and why it is set aside if it is.
+    """The state of a plugin: seconds spent in it, failures, its last success, and why it failed or is set aside.
 
-    One that is `up` and has a `reason` did not fail: there is nothing for it to tell of, and the reason says why.
+    One that is `up` and has a `reason` did not fail: it has nothing to measure, and the reason says why.
     """
 
     source: str
@@ -45,8 +45,8 @@ class SourceReported(NamedTuple):
 class ProbeReported(NamedTuple):
     """Running totals of the probe side: events emitted, dropped and refused, listeners put back, CPU of its threads.
 
-    What was emitted and neither dropped nor refused is in the events that the agent got before this one, which is among
-    them, but for what was emitted while it was made.
+    Events that were emitted and neither dropped nor refused reached the agent up to and including this one, except
+    those emitted while this one was made.
     """
 
     emitted: int

@@ -1,4 +1,4 @@
-"""Loops, steps and phases as the user marked them, and the values that the user recorded."""
+"""Events of the loops, steps and phases that the user marked, and of the values that the user recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxobs.model.events.attributes import SpanContext
 
 
 class StepEnded(NamedTuple):
-    """One turn of the user's loop.
+    """One iteration of the user's loop.
 
     `gap` lies before `start`: time since the loop's previous step when the user's code came between the two.
     `nested` nanoseconds of [start, end] belong to inner loops and to phases other than a checkpoint.
@@ -35,7 +35,7 @@ class StepEnded(NamedTuple):
 
 
 class StepCompleted(NamedTuple):
-    """The device finished what step `step` of `loop` had dispatched, seen by polling; late by at most `uncertainty`.
+    """The device finished the work of a step; found by polling, so `time` is late by at most `uncertainty`.
 
     Where `loop` is `UNMARKED`, `step` is the number of a call.
     """
@@ -47,9 +47,9 @@ class StepCompleted(NamedTuple):
 
 
 class StepUnseen(NamedTuple):
-    """No output of a call in step `step` of `loop` can be asked, so that nobody sees when the device is done with it.
+    """No output of a call in step `step` of `loop` can be polled, so the end of its work on the device is unknown.
 
-    Told once a second at most. `loop` as in `StepCompleted`.
+    Emitted at most once a second. `loop` as in `StepCompleted`.
     """
 
     loop: str
@@ -58,7 +58,7 @@ class StepUnseen(NamedTuple):
 
 
 class LoopDeclared(NamedTuple):
-    """The user's own count of a loop's work: model FLOPs of one step, of all this process's devices together."""
+    """The user's own count of a loop's work: model FLOPs of one step on all of this process's devices together."""
 
     loop: str
     model_flops: float
@@ -74,7 +74,7 @@ class LoopEnded(NamedTuple):
 
 
 class PhaseStarted(NamedTuple):
-    """A stretch that the user named began; `inside` as in `PhaseEnded`, whose `start` is this `time`."""
+    """A phase that the user named began; `inside` as in `PhaseEnded`, whose `start` is this `time`."""
 
     phase: str
     inside: str | None
@@ -82,7 +82,7 @@ class PhaseStarted(NamedTuple):
 
 
 class PhaseEnded(NamedTuple):
-    """A stretch of the run that the user named: `checkpoint`, `evaluation`, `initialisation` or any other word.
+    """A phase that the user named ended: `checkpoint`, `evaluation`, `initialisation` or any other word.
 
     `inside` is the loop in whose step the phase lay, None outside steps. `nested` belongs to loops inside the phase.
     """
@@ -95,7 +95,7 @@ class PhaseEnded(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A value that the user recorded beside ours."""
+    """A value that the user recorded, such as a loss."""
 
     loop: str
     name: str
@@ -104,20 +104,20 @@ class Recorded(NamedTuple):
 
 
 StepRows = list[Any]
-"""Plain steps as the hot path notes them, one after the other, each as a row of ROW_LENGTH values: `loop`, `step`,
-`start`, `end`, `gap`, `input_wait`, `dispatch`, `examples`, `tokens`, `thread` of `StepEnded`, and `runs`, which is 0
-where nothing ran and a bare number where one thing did. A plain step is one of which there is nothing else to tell."""
+"""Plain steps as the hot path notes them: consecutive rows of ROW_LENGTH values, which are `loop`, `step`, `start`,
+`end`, `gap`, `input_wait`, `dispatch`, `examples`, `tokens`, `thread` of `StepEnded`, and `runs`, which is 0 where
+nothing ran and a bare number where one thing did. A plain step is one whose other fields have their defaults."""
 
 ROW_LENGTH = 11
 
 UNMARKED = ""
-"""In place of a loop's name in a row: no step, but a call of a watched function outside any, on the main thread or on one
-that trains in its place. `step` then counts such calls from 1 on, `dispatch` is the call, and the agent finds the loops
-that the calls make."""
+"""Value of `loop` in a row that is no step but a call of a watched function outside any, on the main thread or on one
+that trains in its place. `step` then counts such calls from 1 on, `dispatch` is the time of the call, and the agent
+finds the loops that the calls form."""
 
 
 def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:
-    """The steps in whole rows. Raises ValueError where the last one is cut."""
+    """The steps in these rows. Raises ValueError where the last row is incomplete."""
     if len(rows) % ROW_LENGTH:
         raise ValueError(f"{len(rows)} values are no whole rows of {ROW_LENGTH}")
     for at in range(0, len(rows), ROW_LENGTH):

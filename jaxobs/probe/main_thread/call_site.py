@@ -1,8 +1,8 @@
-"""What a frame is calling at this moment, where that is no Python function: read from the frame's bytecode.
+"""Reads from a frame's bytecode what it is calling at this moment, where the callee has no Python frame.
 
-A frame that waits in `queue.get()` of C, in `x.block_until_ready()` or in a jitted function is the innermost one there
-is. What it calls is named by the instructions before the call. Names are looked up in the module's globals alone, which
-are a plain dictionary: nothing of the user's is called, and no frame's locals are touched.
+A frame that waits in a C function such as `queue.get()` or `x.block_until_ready()`, or in a jitted function, is the
+innermost one. The instructions before the call name the callee. Names are looked up in the module's globals alone,
+which are a plain dictionary: nothing of the user's is called, and no frame's locals are read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
 SITES_KEPT = 2_000
-"""Places in code whose instructions were read; each takes some hundred bytes."""
+"""Most places in code whose reading is remembered; each takes some hundred bytes."""
 
 LONGEST_CODE = 20_000
-"""Bytes of a function's code that are read at most: 10 000 instructions take 2 ms, during which the job waits."""
+"""Bytes of the longest code that is read: its 10 000 instructions take 2 ms, during which the job waits."""
 
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_METHOD", "LOAD_ATTR", "LOAD_CLOSURE"}
 _ATTRIBUTES = {"LOAD_METHOD", "LOAD_ATTR"}
@@ -26,13 +26,13 @@ _NEW_ATTRIBUTES = sys.version_info >= (3, 12)
 
 
 class Site(NamedTuple):
-    """What the instruction under way is: `iteration` for a `for` that asks its iterator, or a call by its names."""
+    """The instruction under way: `iteration` for a `for` that advances its iterator, or a call and its callee."""
 
     iteration: bool = False
     names: tuple[str, ...] = ()
     """`("numpy", "dot")` for `numpy.dot(…)`; empty where the callee has no name."""
     is_global: bool = False
-    """Whether the first of the names is looked up in the module."""
+    """Whether the first of the names is a global of the module."""
     is_call: bool = False
 
 
@@ -40,13 +40,13 @@ NOWHERE = Site()
 
 
 class CallSites:
-    """Remembers what was read, by file, line, name and instruction: no code object of the user's is kept."""
+    """A cache of sites by file, first line, function name and instruction: no code object of the user's is kept."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str, int], Site] = {}
 
     def at(self, frame: FrameType) -> Site:
-        """What this frame is in the midst of."""
+        """The instruction that this frame is executing."""
         code, position = frame.f_code, frame.f_lasti
         key = (code.co_filename, code.co_firstlineno, code.co_name, position)
         found = self._known.get(key)
@@ -105,7 +105,7 @@ def _name(code: CodeType, loaded: str, argument: int) -> str:
 
 
 def kind_of_callee(site: Site, names: dict[str, object]) -> str | None:
-    """The name of the type of what is called, from the globals `names`; None where that cannot be told from them."""
+    """The name of the callee's type, found through the module's globals `names`; None where they do not lead to it."""
     if not site.is_global or not site.names:
         return None
     found: object = names.get(site.names[0])

@@ -11,15 +11,15 @@ STANDARD_LIBRARY = "(standard library)"
 OWN = "jaxobs"
 
 FILES_KEPT = 4_096
-"""Names of files whose owner is remembered; a program that makes more files of code than that is asked about anew."""
+"""Most file names whose owner is remembered; all are forgotten when a program has more files of code."""
 
 _OWN_FILES = tuple(str(Path(__file__).parents[2] / room) + "/" for room in ("probe", "jax_compat", "measure"))
-"""Not the commands': the model that `jaxobs demo` trains is a user's as any other."""
+"""Folders of our own code. The commands are not among them: the model that `jaxobs demo` trains counts as a user's."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class Packages:
-    """Remembers the owner of each file name. A name is all that is looked at: no file is opened."""
+    """A cache of the owner of each file, by its name alone: no file is opened."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -47,6 +47,6 @@ def owner(file: str) -> str:
 
 
 def module(file: str) -> str:
-    """The name of a module in a line for a reader: `queue` of `/usr/lib/python3.11/queue.py`."""
+    """The name of a file's module, for display: `queue` for `/usr/lib/python3.11/queue.py`."""
     path = PurePath(file)
     return path.parent.name if path.stem == "__init__" else path.stem

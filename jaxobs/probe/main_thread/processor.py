@@ -1,4 +1,4 @@
-"""Whether the main thread is on a processor, as the system accounts for it; Linux tells, others do not."""
+"""Whether the main thread is on a processor, by the accounts of the operating system, which Linux alone offers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from jaxobs.model.clock import monotonic
 
 BEHIND = 1
-"""In `schedstat`: nanoseconds that a task was ready to run and had no processor, the second of its three numbers. The
-first are those that it ran."""
+"""Position in `schedstat` of the nanoseconds for which a task was ready to run and had no processor. The number before
+it counts those for which it ran."""
 
 
 class MainThreadClock:
-    """Answers for the main thread of this process, from any thread. Each question takes one to three microseconds."""
+    """The main thread's state and processor time, read from any thread. Each reading takes one to three µs."""
 
     def __init__(self) -> None:
         main = threading.main_thread()
@@ -26,17 +26,17 @@ class MainThreadClock:
         self._runnable_before, self._asked = self._runnable(), monotonic()
 
     def is_on_processor(self) -> bool | None:
-        """Whether it runs, or would if a processor were free; None where the system does not tell."""
+        """Whether the main thread runs, or would if a processor were free; None where the system does not say."""
         text = _read(self._state)
         # The program's name stands in brackets before the state and may hold any character.
         return text.rpartition(b") ")[2][:1] == b"R" if text else None
 
     def processor_seconds(self) -> float | None:
-        """Processor time that it has had so far."""
+        """Processor time of the main thread so far; None where the system does not say."""
         return None if self._processor_time is None else self._processor_time()
 
     def runnable_share(self) -> float | None:
-        """Share of the time since this was last asked in which it was on a processor, or ready for one."""
+        """Share of the time since the last call in which it was on a processor or ready for one; None if not known."""
         before, asked = self._runnable_before, self._asked
         self._runnable_before, self._asked = self._runnable(), monotonic()
         if before is None or self._runnable_before is None or self._asked <= asked:
@@ -48,14 +48,14 @@ class MainThreadClock:
         return (int(text[0]) + int(text[BEHIND])) / 1e9 if len(text) > BEHIND else None
 
     def close(self) -> None:
-        """Give the files back; nothing is known any more."""
+        """Close the files. Every later reading is None."""
         _close(self._state)
         _close(self._accounts)
         self._state = self._accounts = self._processor_time = None
 
 
 class WaitForProcessor:
-    """How long the thread that made it has been ready to run without a processor."""
+    """Measures how long the thread that makes it is ready to run but has no processor."""
 
     def __init__(self) -> None:
         self._file = _opened("/proc/thread-self/schedstat")
@@ -63,7 +63,7 @@ class WaitForProcessor:
         self.seconds()
 
     def seconds(self) -> float:
-        """Seconds since this was last asked; 0 where the system does not tell."""
+        """Seconds of such waiting since the last call; 0 where the system does not say."""
         text = _read(self._file).split()
         if len(text) <= BEHIND:
             return 0.0
@@ -71,7 +71,7 @@ class WaitForProcessor:
         return self._before - before
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         _close(self._file)
         self._file = None
 

@@ -1,7 +1,8 @@
-"""A thread that looks at the main thread's Python stack some times a second, within a budget of processor time.
+"""Samples the main thread's Python stack some times a second, from a thread with a budget of processor time.
 
-A sample is due at a random moment, so that no loop is always met at the same line, and stands for the time since the one
-before. It needs the interpreter lock, and so comes late where the main thread runs Python; how late says for how long.
+A sample is due at a random moment, so that no loop is always met at the same line, and stands for the time since the
+one before. Taking it needs the interpreter lock, so it is late where the main thread runs Python: its lateness shows
+for how long the lock was held.
 """
 
 from __future__ import annotations
@@ -21,31 +22,32 @@ from jaxobs.probe.main_thread.tally import Row, Tally
 from jaxobs.vocabulary.activities import PROCESSOR
 
 BUDGET = 0.0008
-"""Share of a core. A sample costs 0.05 to 0.2 ms, half of it waking up (`make benchmark NAME=host_lines`)."""
+"""Share of a core that sampling may take. A sample costs 0.05 to 0.2 ms, half of it for waking up
+(`make benchmark NAME=host_lines`)."""
 
 SHORTEST, LONGEST = 0.03, 1.0
-"""Seconds between samples, on average: thirty a second where they are cheap, one where a machine is very slow."""
+"""Limits of the average seconds between samples: thirty a second where they are cheap, one on a very slow machine."""
 
 BEFORE = "Python before it"
-"""In place of what a line waits in: which lines ran in the milliseconds before it is not seen, but that Python ran is."""
+"""Shown in place of the call in which a line waits, where Python ran just before it: in which lines is not seen."""
 
 PROMPT = 0.0003
-"""Seconds that a sample is late by without anybody having held the interpreter lock: timers and waking up take 0.1 ms."""
+"""Seconds by which a sample may be late though the interpreter lock was free: timers and waking up take 0.1 ms."""
 
 FORCED = 0.9
-"""Share of the switch interval after which a late sample has taken the lock from whoever held it."""
+"""Share of the switch interval from which on a late sample got the lock because its holder was made to release it."""
 
 HELD = 0.8
-"""Share of its lateness for which the main thread must have run since the sample before, or it was not what kept it."""
+"""Share of a sample's lateness for which the main thread must have run since the last sample to count as the holder."""
 
 SITES_KEPT = 500
-"""Calls that were seen to block."""
+"""Most calls that are remembered as blocking."""
 
 COSTS_AVERAGED = 10
 
 
 class MainThreadSampler:
-    """`loop` gives the name of the loop whose step is under way on the main thread, empty where there is none."""
+    """The sampler. `loop` returns the loop whose step is under way on the main thread, empty where there is none."""
 
     def __init__(
         self, step_iterator: CodeType, dispatch: CodeType, loop: Callable[[], str], log: Callable[[str], None]
@@ -83,12 +85,12 @@ class MainThreadSampler:
             self._ended.release()
 
     def take(self) -> list[MainThreadSampled]:
-        """What was sampled since this was last asked."""
+        """The samples since the last call, as one event or none."""
         clock = self._clock
         return self._guard.call(self._tally.take, None if clock is None else clock.runnable_share()) or []
 
     def _turn(self, waited: WaitForProcessor) -> bool:
-        """Sleep and take a sample. False at the end."""
+        """Sleep and take a sample. False after `stop`."""
         before = thread_time()
         pause = min(LONGEST, max(SHORTEST, self._cost / BUDGET)) * self._random.uniform(0.5, 1.5)
         late = self._sleep(pause, waited)
@@ -100,14 +102,14 @@ class MainThreadSampler:
         return True
 
     def _sleep(self, pause: float, waited: WaitForProcessor) -> float | None:
-        """Seconds for which somebody else kept the interpreter lock when the time was over; None at the end."""
+        """Sleep. Returns the seconds for which another thread then still held the lock; None after `stop`."""
         waited.seconds()
         due = monotonic() + pause
         if self._ended.acquire(timeout=pause):
             self._ended.release()
             return None
         self._delay = late = monotonic() - due
-        # Waiting for a processor is nobody's keeping the lock.
+        # While this thread waits for a processor it is not the lock that it waits for.
         return late if late <= PROMPT else late - waited.seconds()
 
     def _sample(self, late: float) -> None:
@@ -120,14 +122,15 @@ class MainThreadSampler:
             return
         held = held or self._has_just_let_go(place, on_processor)
         if held and not forced:
-            # It ran Python for a while shorter than the switch interval, and now is in a call that lets go of the lock.
+            # It ran Python for less than the switch interval, and is now in a call that releases the lock.
             place, on_processor = Place(place.line, BEFORE, PROCESSOR), True
         self._tally.add(begin, self._last, Row(self._loop(), place, bool(on_processor)), spent)
 
     def _has_just_let_go(self, place: Place, on_processor: bool | None) -> bool:
-        """Whether it is about to block: on a processor in a call that blocks, while this sample is late for any reason.
+        """Whether the main thread has just entered a call that blocks, is still on a processor, and the sample is late.
 
-        Where every core is taken, the sampler gets one when the main thread wakes it by letting go of the lock.
+        Where every core is taken, the sampler gets one when the main thread wakes it by releasing the lock. Calls that
+        block are those in which the main thread was seen off the processor before.
         """
         site = place.line, place.waits_in
         if on_processor is False and place.waits_in and len(self._blocking) < SITES_KEPT:
@@ -135,13 +138,13 @@ class MainThreadSampler:
         return bool(on_processor) and self._delay > PROMPT and site in self._blocking
 
     def _held(self, late: float) -> tuple[bool, bool]:
-        """Whether the main thread kept the lock, and whether it was then made to let go of it: else it did in a call."""
+        """Whether the main thread held the lock, and whether it was made to release it (else it did so in a call)."""
         ran = self._ran()
         held = late > PROMPT and (ran is None or ran >= HELD * late)
         return held, held and late >= FORCED * sys.getswitchinterval()
 
     def _ran(self) -> float | None:
-        """Processor time of the main thread since this was last asked. Another thread may have held the lock."""
+        """Processor seconds of the main thread since the last call; None if not known. It shows who held the lock."""
         clock = self._clock
         now_ran = None if clock is None else clock.processor_seconds()
         if now_ran is None:

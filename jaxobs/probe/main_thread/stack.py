@@ -1,6 +1,6 @@
-"""A Python stack in the words of its user: the line they know, what a library waits for below it, and what that means.
+"""Describes a Python stack to the user: the line of theirs, what a library waits for below it, and the activity.
 
-Only code objects are looked at: names of files and functions, flags and instructions. Nothing of the user's is called.
+Only code objects are read: names of files and functions, flags and instructions. Nothing of the user's is called.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from jaxobs.vocabulary.activities import (
 )
 
 DEEPEST = 40
-"""Frames that are looked at: those of a model's layers while JAX traces are many, and the innermost are enough."""
+"""Most frames that are read: while JAX traces there are many, of a model's layers, and the innermost are enough."""
 
 BEYOND = 8
-"""Frames outside the user's innermost that are looked at: a generator that it is called in, and who asks that."""
+"""Most frames read outside the innermost of the user's: they show a generator that calls it, and what iterates that."""
 
 STACKS_KEPT = 500
-"""Stacks whose words are remembered, by names and numbers. A loop has some dozens, and each takes a kilobyte or two."""
+"""Most stacks whose description is remembered. A loop has some dozens, and each takes a kilobyte or two."""
 
 JAX = frozenset({"jax", "jaxlib"})
 
 LOADERS = frozenset(
     {"grain", "tensorflow_datasets", "datasets", "webdataset", "mosaicml_streaming", "streaming"}
 )
-"""Packages that do nothing but load data."""
+"""Packages that only load data."""
 
 LOADER_FILES = ("/torch/utils/data/", "/tensorflow/python/data/", "/keras/src/trainers/data_adapters/")
 """Parts of larger packages that load data."""
@@ -60,13 +60,13 @@ PLACING = frozenset(
         "make_array_from_process_local_data",
     }
 )
-"""Functions of JAX's that bring a batch to the device, as a loader does: they compute nothing."""
+"""Functions of JAX that bring a batch to the device, as a loader does, and compute nothing."""
 
 ITERATORS_KEPT = 1_000
 
 
 class Place(NamedTuple):
-    """Where the main thread is: `line` as the user knows it, and below it `waits_in`, empty where that is all."""
+    """Where the main thread is: the user's `line`, the call `waits_in` below it (empty for none), and the activity."""
 
     line: str
     waits_in: str
@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """What names a function without holding it."""
+    """Identifies a function without a reference to its code."""
 
     file: str
     line: int
@@ -82,7 +82,7 @@ class _Code(NamedTuple):
 
 
 class Stack:
-    """Puts stacks into words. `step_iterator` and `dispatch` are the code of `obs.steps()` and of watched calls."""
+    """Turns stacks into places. `step_iterator` and `dispatch` are the code of `obs.steps()` and of watched calls."""
 
     def __init__(self, step_iterator: CodeType, dispatch: CodeType) -> None:
         self._packages = Packages()
@@ -94,7 +94,7 @@ class Stack:
     def place(self, frame: FrameType, *, on_processor: bool | None, in_python: bool) -> Place:
         """Where the main thread is, by its innermost frame.
 
-        `in_python`: it held the interpreter lock, so it ran Python or C code that never lets go of the lock.
+        `in_python`: it held the interpreter lock, so it ran Python, or C code that does not release the lock.
         """
         frames, owners, key = self._outward(frame, on_processor, in_python)
         known = self._known.get(key)
@@ -108,7 +108,7 @@ class Stack:
     def _outward(
         self, frame: FrameType, on_processor: bool | None, in_python: bool
     ) -> tuple[list[FrameType], list[str], tuple[object, ...]]:
-        """The frames from this one on, whose code they are, and what tells this stack from others."""
+        """The frames from this one outwards, their owners, and a key that tells this stack from others."""
         frames: list[FrameType] = []
         owners: list[str] = []
         key: list[object] = [on_processor, in_python]
@@ -175,7 +175,7 @@ class Stack:
         *,
         in_python: bool,
     ) -> str | None:
-        """What it does in JAX; None where it is not there, or runs Python there as it could anywhere."""
+        """The activity within JAX; None outside it, and where it runs Python there, which means nothing special."""
         within = [frame for frame, owner in zip(frames, inner, strict=False) if owner in JAX]
         if any(frame.f_code.co_filename.endswith(COMPILING) for frame in within):
             return COMPILE
@@ -213,7 +213,7 @@ class Stack:
         )
 
     def _iterators(self, frames: list[FrameType], owners: list[str]) -> list[int]:
-        """Functions of the user's own among them that a `for` or `next()` in another one of the user's runs.
+        """Positions of the user's functions that a `for` or `next()` of another function of the user's runs.
 
         They are generators, methods of a class, or given to `map()`.
         """
@@ -234,13 +234,13 @@ class Stack:
     def _notice_training(
         self, own: str | None, frames: list[FrameType], owners: list[str], inner: list[str]
     ) -> None:
-        """Where JAX computes (`own` says what), the iterators under way are no input."""
+        """Remember that the iterators under way are no input, if JAX computes in them; `own` is its activity."""
         if own is not None and not _places_data(frames, inner):
             for index in self._iterators(frames, owners):
                 self._trains(frames[index].f_code)
 
     def _trains(self, code: CodeType) -> None:
-        """Remember an iterator in which JAX computes: a training loop that yields its losses is no input."""
+        """Remember an iterator in which JAX computes, such as a training loop that yields its losses."""
         if _named(code) in self._training_iterators:
             return
         if len(self._training_iterators) >= ITERATORS_KEPT:
@@ -254,7 +254,7 @@ def _is_iterator(code: CodeType) -> bool:
 
 
 def _places_data(frames: list[FrameType], inner: list[str]) -> bool:
-    """Whether what is called of JAX, below the user's own frames, only brings data to the device."""
+    """Whether the user's code has called a function of JAX that only brings data to the device."""
     return any(
         owner in JAX and frame.f_code.co_name in PLACING for frame, owner in zip(frames, inner, strict=False)
     )
@@ -265,7 +265,7 @@ def _named(code: CodeType) -> _Code:
 
 
 def _nearest(frames: list[FrameType], owners: list[str]) -> FrameType:
-    """The innermost of an installed package, where no frame is the user's own."""
+    """The frame to show where none is the user's: the innermost of an installed package, else the outermost."""
     installed = (
         frame for frame, owner in zip(frames, owners, strict=True) if owner not in {STANDARD_LIBRARY, OWN}
     )
@@ -283,7 +283,7 @@ def _called(site: Site) -> str:
 
 
 def _waits_in(frames: list[FrameType], owners: list[str], mine: int | None, site: Site) -> str:
-    """What lies below the user's line: `queue.get in grain`, `block_until_ready`, `_value in jax`."""
+    """What the user's line has called: `queue.get in grain`, `block_until_ready`, `_value in jax`."""
     if mine == 0:
         return _called(site)
     inner = [pair for pair in zip(frames[:mine], owners[:mine], strict=True) if pair[1] != OWN]

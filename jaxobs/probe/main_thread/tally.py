@@ -1,7 +1,7 @@
-"""What the samples of about a second say together, by loop, line and activity: one event instead of one a sample.
+"""Adds up the samples of about a second by loop, line and activity: one event instead of one a sample.
 
-How long the main thread was on a processor is known exactly, as the system counts it. Samples are brought into line with
-that: a sampler that waits for a processor itself gets one most easily when the main thread leaves its own.
+How long the main thread was on a processor is known exactly, as the system counts it. Samples are scaled to agree with
+that, because they are biased: a sampler short of a processor gets one most easily when the main thread leaves its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from jaxobs.model.events import MainThreadSampled
 from jaxobs.probe.main_thread.stack import Place
 
 MOST_ROWS = 100
-"""Rows of an event. There are not more samples in a second than that, but a sender may have been held up."""
+"""Most rows of an event. A second has fewer samples than that, but the sender may have been held up."""
 
-MOST_OWED = 10.0
-"""Seconds on a processor that may wait for samples that show any: a second may hold a few samples only."""
+MOST_REMAINDER = 10.0
+"""Most seconds on a processor that are carried over to later samples: those of one second may be few and show none."""
 
 
 class Row(NamedTuple):
-    """What the seconds of a sample are added to."""
+    """The key by which the seconds of samples are added up."""
 
     loop: str
     place: Place
@@ -30,15 +30,15 @@ Spent = dict[Row, tuple[float, int]]
 
 
 class Tally:
-    """Filled by the sampling thread, emptied by the sender."""
+    """The sums so far. The sampling thread adds to them, the sender takes them."""
 
     def __init__(self) -> None:
         self._rows: Spent = {}
         self._start = self._end = 0
-        self._owed = 0.0
+        self._remainder = 0.0
 
     def add(self, begin: int, end: int, row: Row, seconds: float) -> None:
-        """A sample, taken at `end`, that stands for the time since `begin`."""
+        """Add a sample that was taken at `end` and stands for the time since `begin`."""
         rows = self._rows
         if row not in rows and len(rows) >= MOST_ROWS:
             return
@@ -47,12 +47,12 @@ class Tally:
         self._start, self._end = self._start or begin, end
 
     def take(self, ran: float | None) -> list[MainThreadSampled]:
-        """What was added since this was last asked: one event, or none.
+        """What was added since the last call, as one event or none.
 
         `ran`: the share of that time in which the main thread was on a processor or ready for one; None: not known.
         """
         rows, self._rows = self._rows, {}
-        rows = dict(rows)  # the other thread may be about to add to what it had in hand
+        rows = dict(rows)  # the other thread may be about to add to the dictionary that it has read
         start, self._start = self._start, 0
         if not rows:
             return []
@@ -64,14 +64,16 @@ class Tally:
         return [MainThreadSampled(start, self._end, tuple(shown))]
 
     def _factors(self, rows: Spent, ran: float) -> dict[bool, float]:
-        """By what samples on a processor, and the others, are multiplied; together they stay as long as they are."""
+        """Factors for the samples on a processor (True) and the others (False) that leave their total as it is."""
         whole = sum(seconds for seconds, _ in rows.values())
         running = sum(seconds for row, (seconds, _) in rows.items() if row.on_processor)
-        self._owed = min(MOST_OWED, max(-MOST_OWED, self._owed + min(1.0, max(0.0, ran)) * whole))
+        self._remainder = min(
+            MOST_REMAINDER, max(-MOST_REMAINDER, self._remainder + min(1.0, max(0.0, ran)) * whole)
+        )
         shown = running
         if 0.0 < running < whole:
-            shown = min(whole, max(0.0, self._owed))
-        self._owed -= shown
+            shown = min(whole, max(0.0, self._remainder))
+        self._remainder -= shown
         waiting = whole - running
         return {
             True: shown / running if running > 0 else 1.0,

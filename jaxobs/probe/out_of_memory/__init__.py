@@ -1,1 +1,1 @@
-"""The report that is left when memory runs out: gathered, summed up and written in time."""
+"""The report that is written when memory runs out: its evidence, its summary and its files."""

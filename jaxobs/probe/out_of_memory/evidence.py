@@ -1,4 +1,4 @@
-"""What an out-of-memory report holds. Each part is gathered by itself; one that is missing is named with the reason."""
+"""Gathers the parts of an out-of-memory report, each by itself; a part that is missing is named, with the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxobs.probe.out_of_memory.output_sizes import output_sizes
 from jaxobs.probe.out_of_memory.summary import summary_text
 
 SNAPSHOT_SECONDS = 2.0
-"""For the agent's answer: it has a newly compiled module to read first."""
+"""Most seconds to wait for the agent's answer: it may have a newly compiled module to read first."""
 
 GROUPS = 200
 LINES = 50
@@ -34,7 +34,7 @@ SLICE_NANOSECONDS = 10_000_000
 
 VARIABLES = ("XLA_", "JAX_", "JAXOBS_", "TF_GPU_ALLOCATOR", "TF_FORCE_UNIFIED_MEMORY", "LIBTPU_INIT_ARGS",
              "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # fmt: skip
-"""Beginnings of the environment variables that decide over JAX's memory."""
+"""Beginnings of the names of environment variables that configure JAX, XLA, jaxobs and the devices JAX sees."""
 
 SECRET = re.compile("token|secret|password|key|header|credential", re.IGNORECASE)
 
@@ -55,20 +55,20 @@ NOT_WATCHED = (
 
 
 class Ask(NamedTuple):
-    """`snapshot` gives the document of a snapshot within so many seconds, `executables` what the job told the agent."""
+    """Two questions: `snapshot(seconds)` returns a snapshot's document in that time, `executables()` those reported."""
 
     snapshot: Callable[[float], Mapping[str, Any]]
     executables: Callable[[], Iterable[ExecutableCreated]]
 
 
 class Parts:
-    """Gets each part by itself; `missing` says by file why one could not be had."""
+    """Gathers parts independently of each other; `missing` holds, by file, why a part is absent."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
 
     def get(self, file: str, get: Callable[[], Any]) -> Any:
-        """The part, or None. Memory is short: any may fail, and the others are still wanted."""
+        """The part, or None where it fails, as any may while memory is short; the others are gathered all the same."""
         try:
             return get()
         except Exception as problem:
@@ -86,7 +86,7 @@ def gather(
     ask: Ask,
     deadline: float,
 ) -> dict[str, bytes]:
-    """The report's files by name. `deadline` is of `monotonic()`; parts that come too late are left out."""
+    """The report's files, contents by name. `deadline` is by `monotonic()`; parts that come too late are left out."""
     parts = Parts()
     profile, report = _known_parts(parts, found, function, ask, deadline)
     report["name"] = name
@@ -113,19 +113,19 @@ def gather(
 def _known_parts(
     parts: Parts, found: Exhaustion, function: str | None, ask: Ask, deadline: float
 ) -> tuple[bytes | None, dict[str, Any]]:
-    """The allocation profile, and the report as `summary_text` takes it but for its name and files."""
+    """The allocation profile, and the report that `summary_text` takes, without its name and files."""
     requested = requested_bytes(found.message)
     report: dict[str, Any] = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "type": found.type,
         "message": found.message, "requested_bytes": requested, "missing": parts.missing,
     }  # fmt: skip
-    # Arrays first: other threads of the job go on.
+    # Arrays first, because other threads of the job go on and change them.
     report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
     report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
     profile = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("recent.json", lambda: ask.snapshot(left)) or {}
-    report["process"] = parts.get("recent.json", lambda: _process(document))
+    report["process"] = parts.get("recent.json", lambda: _process(document)) if document else None
     report["executables"] = document.get("executables") or parts.get(
         "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )
@@ -140,14 +140,14 @@ def _known_parts(
 
 
 def blame(function: str | None, executables: Any, requested: int | None) -> str:
-    """Which executable failed, in words: the watched function's, or the only one that needs what was asked for."""
+    """Say which executable failed: the watched function's, or the only one that needs as much as was asked for."""
     own = [entry for entry in executables if function is None or entry["function"] == function]
     matching = matching_executable(own, requested)
     if matching is not None:
         entry, part = matching
         called = f"{entry['function']}, {entry['executable'] or 'without a known hash'}"
         if function is None:  # an eager operation may have asked for as much
-            # The device is done after the call has returned, and its error comes where the result is used.
+            # The call returns before the device is done, so its error is raised where the result is used.
             unwatched = "" if entry.get("source") == "watched" else ", or that was not watched"
             return (
                 f"perhaps {called}: its {part} is as large as what was asked for; the error came after the call"
@@ -193,7 +193,7 @@ def _allocations() -> bytes | None:
 
 
 def _outputs(executables: Iterable[ExecutableCreated]) -> dict[tuple[str, int | None], tuple[int, ...]]:
-    """Bytes of each output, by function and by the sum that the executable's memory analysis tells."""
+    """Bytes of each output, by function and by the sum of outputs in the executable's memory analysis."""
     return {
         (one.function, dict(one.memory).get("output")): sizes
         for one in executables
@@ -206,7 +206,7 @@ def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:
 
 
 def _entry(executable: ExecutableCreated) -> dict[str, Any]:
-    """The executable as a snapshot's document has it, but for its hash, which the agent knows."""
+    """The executable as a snapshot's document shows it, without its hash, which only the agent knows."""
     return {
         "function": executable.function,
         "executable": None,
@@ -222,7 +222,7 @@ def _process(document: Mapping[str, Any]) -> Any:
 
 
 def _error_text(found: Exhaustion) -> bytes:
-    # Without `format_exception`, which would call the `__str__` of errors that the user has chained to it.
+    # Not by `format_exception`, which would call `__str__` of errors of the user's that are chained to it.
     where = "".join(traceback.format_tb(found.error.__traceback__))
     return f"{found.type}: {found.message}\n\nraised here, innermost last:\n{where}".encode(
         "utf-8", "replace"

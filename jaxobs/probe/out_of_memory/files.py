@@ -1,4 +1,4 @@
-"""One private directory for each report, written within a deadline whatever the disk does."""
+"""Writes each report to a private directory of its own, within a deadline even where the disk hangs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
 
 NAMES_TRIED = 10
-"""Two reports of one second get names of their own; a directory that others have filled with such names gets none."""
+"""Most names tried for a directory: reports of one second need different ones, and others may have taken them all."""
 
 
 class DiskTooSlowError(OSError):
-    """The deadline came while files were being written; those that are complete are there."""
+    """The deadline passed while files were being written; those that were complete by then exist."""
 
 
 def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadline: float) -> Path:
@@ -41,7 +41,7 @@ def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadli
         except OSError as error:
             outcome.append(error)
 
-    # A disk that hangs must not hold up the error. The thread touches nothing of JAX, so it may live on at exit.
+    # A disk that hangs must not hold up the error. The thread calls nothing of JAX, so it may still run at exit.
     thread = threading.Thread(target=write, name="jaxobs-out-of-memory", daemon=True)
     try:
         thread.start()

@@ -1,4 +1,4 @@
-"""What each output of an executable takes, from its serialized module: allocations are of outputs, not of their sum."""
+"""The size of each output of an executable, from its serialized module: each output is an allocation of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_OUTPUTS = 100_000
 
 
 def output_sizes(proto: bytes | None) -> tuple[int, ...]:
-    """Bytes of each output on one device, without padding; empty where the module does not tell."""
+    """Bytes of each output on one device, without padding; empty where the module cannot be read."""
     try:
         return tuple(
             size

@@ -1,6 +1,6 @@
-"""When memory runs out: one directory with what was known, and the error goes on exactly as it was.
+"""Reports that memory ran out: writes what is known to a directory and leaves the error exactly as it was.
 
-Reached from `except` clauses alone, so that a step that succeeds pays nothing. No value of an array is read, and no
+It is called from `except` clauses alone, so a step that succeeds pays nothing. No value of an array is read, and no
 method of the user's types is called.
 """
 
@@ -21,11 +21,11 @@ from jaxobs.probe.out_of_memory.exhaustion import Exhaustion, exhaustion
 from jaxobs.probe.out_of_memory.files import write_report
 
 SECONDS = 5.0
-"""The longest that an error is held up for its report."""
+"""Most seconds that an error is held up for its report."""
 
 
 class OutOfMemory:
-    """Writes at most `most` reports to `root`, with `name` in their names. See `Ask` for the two questions."""
+    """Writes at most `most` reports to `root`, with `name` in their names. `Ask` explains the two questions."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class OutOfMemory:
         self._left = 0
 
     def ending(self, timeout: float) -> None:
-        """Report the error with which the process, or a `with instrument()` block, is ending, if there is one."""
+        """Report the error that ends the process or a `with instrument()` block, if there is one."""
         self.failed(sys.exc_info()[1] or _uncaught(), timeout=timeout)
 
     def _report(self, found: Exhaustion, function: str | None, deadline: float) -> None:
@@ -87,7 +87,7 @@ class OutOfMemory:
 
 
 def _uncaught() -> BaseException | None:
-    """The error that Python has printed before it ends. In a session that goes on after errors: none."""
+    """The uncaught error that ends the process; None in an interactive session, which goes on after errors."""
     if hasattr(sys, "ps1") or hasattr(builtins, "__IPYTHON__"):
         return None
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)

@@ -1,4 +1,4 @@
-"""The summary of an out-of-memory report: the most important of it, as text for a terminal."""
+"""The summary of an out-of-memory report: its most important facts, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 10
 
 
 def summary_text(report: Mapping[str, Any]) -> str:
-    """The report for a terminal. `report` is what `evidence` gathers; any part may be missing."""
+    """The summary's text. `report` is what `evidence` gathers; any part may be missing."""
     sections = (_head, _memory, _executables, _arrays, _steps, _compilations, _files)
     return "\n\n".join(text for section in sections if (text := section(report))) + "\n"
 
@@ -120,7 +120,7 @@ def _recent(report: Mapping[str, Any], what: str) -> Sequence[Mapping[str, Any]]
 
 
 def _text(table: TextTable) -> str:
-    """Nothing where there is but the heading."""
+    """The table as text; empty where it has no rows."""
     return "\n".join(table.lines(PLAIN_WIDTH)) if table.rows else ""
 
 

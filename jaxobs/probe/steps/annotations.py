@@ -1,7 +1,7 @@
-"""JAX's own step annotations, both ways.
+"""Connects our steps with JAX's own step annotations, in both directions.
 
-A script's `StepTraceAnnotation` marks steps for us, and our steps carry one while a profiler session is active, so that a
-trace shows them.
+A script's `StepTraceAnnotation` marks a step of ours, and a step of ours carries an annotation while a profiler session
+is active, so that a trace shows it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"
 def hook_annotations(
     loops: Loops, contained: Callable[[Callable[..., Any]], Callable[..., None]]
 ) -> Callable[[], None]:
-    """Let `jax.profiler.StepTraceAnnotation` mark steps of the loop it names, where the script marks none by itself.
+    """Let `jax.profiler.StepTraceAnnotation` mark steps of the loop that it names, where no marked step is under way.
 
-    The class stays what it is, for whoever has imported it already: only what happens on entering and leaving is added,
-    and `contained` keeps that from raising. Returns what undoes it.
+    The class object stays the same, because scripts may have imported it already: its methods are replaced by ones that
+    also mark the step. `contained` wraps the marking so that it cannot raise. Returns a function that undoes all this.
     """
     from jax.profiler import StepTraceAnnotation as Annotation
 
@@ -51,7 +51,7 @@ def hook_annotations(
     def undo() -> None:
         for name, function in added.items():
             if vars(Annotation).get(name) is not function:
-                continue  # somebody else has put something over it since
+                continue  # somebody else has replaced it since
             if before[name] is None:
                 delattr(Annotation, name)
             else:
@@ -61,9 +61,9 @@ def hook_annotations(
 
 
 class Profiling:
-    """In the place of JAX's own profiler state, where a probe knows of every session, its own among them.
+    """Stands in for JAX's own profiler state once a probe reports every session, those that it opens itself included.
 
-    A plain attribute, because it is looked at in every step.
+    The session is a plain attribute, because every step reads it.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Profiling:
 
 
 def annotate_steps(loops: Loops) -> None:
-    """From now on a step of ours carries an annotation whenever JAX's profiler is running."""
+    """Let our steps carry an annotation whenever JAX's profiler is running."""
     from jax.profiler import StepTraceAnnotation
 
     loops.profiler = profiler_state()

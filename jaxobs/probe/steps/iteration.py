@@ -1,4 +1,4 @@
-"""Steps as the turns of an iteration: `for batch in obs.steps(batches)`."""
+"""Steps that are the turns of an iteration: `for batch in obs.steps(batches)`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Amount = float | Callable[[Any], float] | None
 
 
 class Entry:
-    """One time that a loop is gone through: what was under way before, and the step of all its turns."""
+    """One pass through a loop: what was under way before it, and the `Step` that all its turns use."""
 
     __slots__ = ("at", "claimed", "loops", "outer", "state", "step")
 
@@ -38,10 +38,10 @@ class Entry:
         amounts: tuple[float | None, float | None],
         annotation: Any,
     ) -> None:
-        """The loop is over, or was left by `break` or by an exception: which of the two cannot be seen from here.
+        """End the pass. The loop is exhausted, or was left by `break` or an exception, which look the same from here.
 
-        The turn that began at `start`, and whose item was handed on then, counts if it ran anything, and as failed if a
-        watched function raised in it.
+        The last turn began at `start`, and its item was handed to the user at `handed_on`; None: no turn's body is
+        under way. The turn counts if it ran a watched function, and as failed if one raised in it.
         """
         loops, state, step = self.loops, self.state, self.step
         left = LoopEnded(state.name, now(), 0)
@@ -55,13 +55,13 @@ class Entry:
                 loops.end_step(state, step, start, end, 0, handed_on - start, amounts)
                 start = end
             elif handed_on is not None:
-                body = end - handed_on  # of a turn that does not count: whatever is around has it
+                body = end - handed_on  # the turn does not count, so its time goes to what is around the loop
             state.last_end = None
             if self.outer is not None:
                 self.outer.claim(end - self.at - body)
             loops.current.claimed = self.claimed + end - self.at - body
             left = LoopEnded(state.name, now(), end - start - body)
-        finally:  # of a signal handler's exception too: a loop that was left does not run on
+        finally:  # also where a signal handler raises: the end of the loop must be reported
             loops.ring.extend((left, *PADDING))
             loops.ring.advance()
 
@@ -79,7 +79,7 @@ class Steps(Generic[Item]):
         flops: float | None = None,
     ) -> None:
         if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
-            # Asking by `iter()` would start the workers of a data loader twice.
+            # Testing with `iter()` would start the workers of a data loader twice.
             raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
         self._loops = loops
         self._iterable = iterable
@@ -95,8 +95,8 @@ class Steps(Generic[Item]):
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
-    def __iter__(self) -> Iterator[Item]:  # hot: a call a part costs as much as the part
-        """An item is handed on without keeping a reference: the user's `del batch` must free it."""
+    def __iter__(self) -> Iterator[Item]:  # hot: calling a function for a part costs as much as the part
+        """Yield the items and time the turns. No reference to an item is kept: the user's `del batch` must free it."""
         loops, current, profiler = self._loops, self._loops.current, self._loops.profiler
         extend, advance = loops.ring.extend, loops.ring.advance
         count_examples, count_tokens = self._counts
@@ -126,7 +126,7 @@ class Steps(Generic[Item]):
                 end = now()
                 number = state.steps
                 if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
-                    # What `end_step` does, for a step of which there is nothing to tell but its times and runs.
+                    # What `end_step` does, for a step that has nothing to report but its times and runs.
                     runs = step.runs() if later_runs else step.run
                     extend(
                         (name, number, start, end, 0, ready - start, step.dispatch, examples, tokens, thread, runs)
@@ -143,6 +143,6 @@ class Steps(Generic[Item]):
                 step.number = number + 1
                 current.step = step
         finally:
-            if current.step is step:  # else this generator was let go of while something else was under way
+            if current.step is step:  # else this generator was dropped while something else was under way
                 current.step = entry.outer  # first: a signal handler may raise after any call
             entry.leave(start, handed_on, (examples, tokens), annotation)

@@ -1,4 +1,4 @@
-"""Phases that a library's own calls mark, for scripts that mark none: a checkpoint that is saved, a state restored."""
+"""Phases marked by calls of a library, for scripts that mark none: saving a checkpoint, restoring a state."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ INITIALISATION = "initialisation"
 
 
 def on_main_thread() -> bool:
-    """Whether this is the thread that the job waits for: what a library does on others delays no step."""
+    """Whether this is the main thread, which runs the steps: what a library does on others delays none of them."""
     return threading.current_thread() is threading.main_thread()
 
 
 class LibraryPhase:
-    """A phase of a library, on the main thread. The script's own word wins, and of nested calls the outermost counts."""
+    """A phase of a library, on the main thread. Within one of its name, a checkpoint or initialisation it is none."""
 
     def __init__(self, loops: Loops, name: str, *, tentative: bool) -> None:
         self._loops = loops

@@ -1,8 +1,8 @@
 """Steps, loops and phases as the user marks them: the hot path.
 
-One turn of a loop costs a few clock readings and one row in the ring. A `Step` object is made once for each loop and used
-again for each turn: no object is made that outlives the turn and counts with Python's garbage collector. Which step a
-watched call belongs to is known by thread.
+One turn of a loop costs a few clock readings and one row in the ring. One `Step` object serves all turns of an
+iteration, so no turn leaves behind an object that Python's garbage collector tracks. A watched call belongs to the step
+that is under way on its thread.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LONGEST_GAP = 60_000_000_000
 thinking in a notebook, not training."""
 
 AVERAGED_EVERY = 16
-"""Every so many steps go into the loop's average duration, and those that are slow; the others save the time."""
+"""One step in so many goes into the loop's average duration, and every slow one; the others skip that work."""
 
 SLOW = 3
-"""A step this many times slower than the loop's average notes the current span, so that its own span has a parent; so do
-as many first steps, in which most is compiled."""
+"""A step slower than the loop's average by this factor notes the current span, as the parent of its own span. So do the
+steps numbered up to it, in which most is compiled."""
 
 
 class Step:
@@ -41,20 +41,20 @@ class Step:
 
     def __init__(self, loop: str) -> None:
         self.loop = loop
-        self.hidden = False  # True while JAX traces: nobody sees this step, and nothing runs in it
-        self.plain = True  # whether there is nothing nested, no checkpoint and no failure
+        self.hidden = False  # True while JAX traces: this step is never reported, and nothing runs in it
+        self.plain = True  # whether it has no nested time, no checkpoint and no failure
         self.thread = threading.get_ident()
         self.number = 0
         self.dispatch = 0
         self.nested = 0
         self.checkpoint = 0
         self.failed = False
-        self.run = 0  # of the first watched call; no run has this number
+        self.run = 0  # what the first watched call ran; 0, which is no run's number, before there is one
         self.later_runs: list[int] = []
-        self.several: tuple[int, ...] = ()  # what the last step ran, where that was several
+        self.several: tuple[int, ...] = ()  # the runs of the last step that had several
 
     def ran(self, run: int, dispatch: int) -> None:
-        """A watched call ran this. `Watched.__call__` does the same in its own lines: a call costs as much again."""
+        """Add a watched call's run. `Watched.__call__` repeats these lines, because a call costs as much as they do."""
         if self.run:
             self.later_runs.append(run)
             self.dispatch += dispatch
@@ -63,7 +63,7 @@ class Step:
             self.dispatch = dispatch
 
     def runs(self) -> int | tuple[int, ...]:
-        """What ran in it, as a row of the ring has it. Steps that run the same share one tuple."""
+        """The step's runs, as a row of the ring holds them. Successive steps with the same runs share one tuple."""
         if not self.later_runs:
             return self.run
         runs = (self.run, *self.later_runs)
@@ -72,11 +72,11 @@ class Step:
         return self.several
 
     def fail(self) -> None:
-        """A watched function raised in it."""
+        """Note that the step failed."""
         self.failed, self.plain = True, False
 
     def claim(self, nested: int, checkpoint: int = 0) -> None:
-        """Take time out of it that belongs to an inner loop, a phase or a checkpoint."""
+        """Take nanoseconds out of the step that belong to an inner loop or a phase, or to a checkpoint."""
         self.nested += nested
         self.checkpoint += checkpoint
         self.plain = False
@@ -93,10 +93,10 @@ class Current(threading.local):
     phase: Any = None
 
     def around(self) -> Step | None:
-        """The step around what begins now.
+        """The step around a mark that begins now; None where there is none.
 
-        One that no mark and no loop holds any more has ended unseen: a signal handler raised on entering its `__exit__`,
-        where nothing written in Python can act.
+        A step that no mark and no loop refers to any more has ended unnoticed, and is dropped: a signal handler raised
+        on entering the `__exit__` of its mark, before any line of that could run.
         """
         if self.step is not None and not self.step.hidden and sys.getrefcount(self.step) <= _HELD_HERE_ALONE:
             self.step = None
@@ -105,7 +105,7 @@ class Current(threading.local):
 
 _HOLDER = [Step("")]
 _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
-"""References to a step that only one thing holds, as this version of Python counts them."""
+"""The reference count of an object with a single holder, as `sys.getrefcount` of this Python shows it."""
 
 
 class LoopState:
@@ -126,7 +126,7 @@ class LoopState:
 
 
 class Loops:
-    """Makes the marks, into `ring`. `profiler` is JAX's profiler state or None until JAX is imported."""
+    """What all marks share: the ring, the loops by name, and JAX's profiler state, None until JAX is imported."""
 
     def __init__(self, ring: Ring, unmarked: UnmarkedCalls | None = None) -> None:
         self.current = Current()
@@ -134,7 +134,7 @@ class Loops:
         self.profiler: Any = None
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
-        """To be told of an error on its way through, and of the watched function that raised it; must not raise."""
+        """Called with an error on its way through, and the watched function that raised it, if any; must not raise."""
         self.emit = ring.emit
         self.ring = ring
         self.checkpoints: list[object] = []
@@ -150,7 +150,7 @@ class Loops:
         return sum(state.steps for state in list(self._loops.values()))
 
     def annotate(self, loop: str, number: int) -> Any:
-        """A step annotation of JAX's, entered, while its profiler is running; None else, and where that fails."""
+        """A step annotation of JAX's, entered, while its profiler is running; None otherwise, and on failure."""
         if self.profiler is None or self.profiler.profile_session is None:
             return None
         with Suppressed(Exception):  # a trace without our step is no reason to stop a training run
@@ -169,7 +169,7 @@ class Loops:
         input_wait: int,
         amounts: tuple[float | None, float | None],
     ) -> None:
-        """Emit the step, count it, and make `step` fit for the next. `amounts` are its examples and tokens."""
+        """Emit the step, count it, and clear what `step` has nested or failed. `amounts`: its examples and tokens."""
         number = state.steps
         examples, tokens = amounts
         duration = end - start - step.nested - step.checkpoint
@@ -187,7 +187,7 @@ class Loops:
             self.ring.advance()
         else:
             ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
-            # What a signal handler has marked since `end` was read is part of the next turn.
+            # Time that a signal handler has marked since `end` was read belongs to the next turn.
             nested = min(step.nested, end - start)
             self.emit(
                 StepEnded(
@@ -201,7 +201,7 @@ class Loops:
         state.last_end = end
 
     def declare(self, state: LoopState, flops: float | None) -> None:
-        """The user's own FLOPs of a step; told once, and again when they change."""
+        """Report the user's own FLOPs of a step, the first time and whenever they change."""
         if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))

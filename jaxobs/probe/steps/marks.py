@@ -1,4 +1,4 @@
-"""Steps and phases marked by `with`: for loops that are no iteration, and for what lies outside them."""
+"""Steps and phases marked by `with`: steps of loops that are no iteration, and stretches of time with a name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jaxobs.probe.steps.plain_values import as_name, given_amount
 from jaxobs.vocabulary.wall_time import CHECKPOINT
 
 LASTING = 10_000_000
-"""Nanoseconds. A tentative phase that lasted so long is one: twice as long as another thread may keep Python's
-interpreter lock (`sys.getswitchinterval()`), so that a call which does nothing is not told as one."""
+"""Nanoseconds after which a tentative phase counts as one: twice as long as another thread may keep Python's
+interpreter lock (`sys.getswitchinterval()`), so that a call which does nothing is not reported as a phase."""
 
 
 class StepMark:
-    """`with obs.step(): …`, the same without an iterator. Time between two of them belongs to the loop as its gap."""
+    """One step marked by `with obs.step(): …`. Time between two such steps belongs to the loop, as its gap."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class StepMark:
         self._gap = 0
         here = state.thread == self._step.thread and state.phase is current.phase
         if state.last_end is not None and self._outer is None and here:
-            # Phases and other loops since then have their own time.
-            # Loops that alternate claim time from before this one's last end as well: then nothing is left of the gap.
+            # Phases and other loops since then keep their own time. Loops that alternate with this one also claim time
+            # from before its last end, hence the maximum: nothing is left of the gap then.
             gap = max(0, start - state.last_end - (current.claimed - state.claimed_then))
             self._gap = gap if gap <= LONGEST_GAP else 0
         current.step = step
         if self._annotated:
             try:
                 self._annotation = self._loops.annotate(self._loop, step.number)
-            except BaseException:  # of a signal handler: `__exit__` is not called then
+            except BaseException:  # raised by a signal handler: `__exit__` is not called then
                 current.step = self._outer
                 raise
 
@@ -87,7 +87,7 @@ class StepMark:
 class PhaseMark:
     """A named stretch of time: `with obs.phase("checkpoint"): …`.
 
-    A tentative one marks a call that may turn out to do nothing: it is no phase until it is confirmed, or has lasted.
+    A tentative one marks a call that may turn out to do nothing: it counts once it is confirmed, or has lasted LASTING.
     """
 
     around: PhaseMark | None
@@ -107,12 +107,12 @@ class PhaseMark:
         try:
             if not self._tentative:
                 self._begin()
-        except BaseException:  # of a signal handler: `__exit__` is not called then
+        except BaseException:  # raised by a signal handler: `__exit__` is not called then
             self.__exit__(None, None, None)
             raise
 
     def confirm(self) -> None:
-        """It is a phase for certain: what is tentative begins now, with the time since it was entered."""
+        """Make a tentative phase a certain one, which began when it was entered."""
         if self._tentative:
             self._tentative = False
             self._begin()
@@ -130,7 +130,7 @@ class PhaseMark:
         outer = current.step = self._outer
         current.phase = self.around
         if self._tentative and now() - self._start < LASTING:
-            return  # too short to be told: its time stays where it was
+            return  # too short to be a phase: its time stays with what is around it
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         try:
             end = now()
@@ -138,10 +138,10 @@ class PhaseMark:
                 self._loops.checkpoints.remove(self)
             inside = outer.loop if outer is not None else None
             event = PhaseEnded(self.name, inside, self._start, end, nested)
-        except BaseException:  # of a signal handler: the phase that was told of has to end
+        except BaseException:  # raised by a signal handler: a phase whose beginning was reported must end
             self.__exit__(None, None, None)
             raise
-        # In one call, which is over before a handler runs.
+        # One call into C, during which no signal handler runs.
         self._loops.ring.extend((event, *PADDING))
         self._loops.ring.advance()
         if outer is not None:

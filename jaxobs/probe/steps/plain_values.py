@@ -1,7 +1,7 @@
-"""Names and numbers as the user gives them, made plain: only plain types travel to the agent.
+"""Converts the user's names and numbers to plain types, because no others can be sent to the agent.
 
-What was meant for a dashboard must not stop a training run: only what is of no use from the first is refused, and only
-before the first step has ended.
+A wrong value that was meant for a dashboard must not stop a training run: it raises only where it can never be a
+number, and only before the first step has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxobs.plugin.guard import Suppressed
 
 
 def as_name(name: Any) -> str:
-    """A loop's or phase's name as plain text, also of a member of a StrEnum: only plain types travel to the agent."""
+    """A loop's or phase's name as a plain `str`, also where it is a member of a StrEnum."""
     if type(name) is str:
         return name
     with Suppressed(Exception):  # a wrong name must not stop a training run
@@ -25,10 +25,10 @@ def as_name(name: Any) -> str:
 
 
 def given_amount(word: str, value: Any, steps_ended: Callable[[], int]) -> float | None:
-    """Examples, tokens or FLOPs as the user gave them, as `plain_amount`.
+    """The user's examples, tokens or FLOPs as `plain_amount` gives them.
 
-    Raises TypeError for what is no number at all: where it is given, and not somewhere in the loop. Not when a step has
-    ended: an evaluation that begins after hours with a wrong word must not end them, so that is NaN too.
+    Raises TypeError for what is no number at all, at the call that was given it and not later in the loop. Once a step
+    has ended it is NaN instead: an evaluation that begins after hours with a wrong argument must not end the training.
     """
     kind = type(value)
     is_number = value is None or hasattr(kind, "__float__") or hasattr(kind, "__index__")
@@ -38,7 +38,7 @@ def given_amount(word: str, value: Any, steps_ended: Callable[[], int]) -> float
 
 
 def given_timeout(call: str, value: Any) -> float:
-    """Seconds to wait at most. Raises TypeError for what is no number, ValueError for one that nobody can wait for."""
+    """Seconds to wait at most. Raises TypeError for no number, ValueError for a negative, infinite or too large one."""
     if not isinstance(value, Real):
         raise TypeError(
             f"{call}(timeout=…) takes a number of seconds, not an object of type {type(value).__name__!r}"
@@ -50,16 +50,16 @@ def given_timeout(call: str, value: Any) -> float:
 
 
 def amount(count: Any, item: Any) -> float | None:
-    """What the user's function says of an item, as `plain_amount`; NaN where it raises."""
+    """What the user's function returns for an item, as `plain_amount` gives it; NaN where it raises."""
     with Suppressed(Exception):  # the user's function may raise anything
         return plain_amount(count(item))
     return math.nan
 
 
 def plain_amount(value: Any) -> float | None:
-    """A plain number; None for None. NaN, which is refused and counted, for what is no number now.
+    """A plain number, None for None, and NaN, which is refused and counted later, for anything else.
 
-    So it is for a JAX array: reading it would wait for the device.
+    A JAX array is NaN as well: reading it would wait for the device.
     """
     if value is None or type(value) is int or type(value) is float:
         return value

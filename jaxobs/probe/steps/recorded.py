@@ -1,4 +1,4 @@
-"""The user's own values: the newest of each name is read about once a second, off the training thread, when ready."""
+"""Values that the user records: the newest of each name is read about once a second, off the training thread."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.polling.readiness import is_askable, is_ready
 
 NAMES = 200
-"""At most so many names: they become a label."""
+"""Most names that are taken, because they become values of a label."""
 
 
 NUMBERS = (float, int, bool)
 
 ARRAYS = ("jaxlib.", "numpy")
-"""Modules whose types are remembered to be no tracers; those of the user's own are not kept alive for that."""
+"""Modules whose types are remembered as no tracers. Types of the user's are not: that would keep them alive."""
 
 
 class RecordedValues:
-    """`record` is the hot path: one dictionary store a value."""
+    """Values by loop and name. `record` is on the hot path: one dictionary store a value."""
 
     def __init__(self, current: Current, log: Callable[[str], None]) -> None:
         self._current = current
@@ -42,7 +42,7 @@ class RecordedValues:
         at = now()
         for name, value in values.items():
             if type(value) not in self._untraced and self._is_traced(value):
-                # Kept until the next turn it would be a leak of JAX's, and it has no value.
+                # Kept until the next turn, a tracer would be what JAX reports as leaked; and it has no value.
                 self._refuse(name, "a traced value has no number: record it outside the jitted function")
                 continue
             key = (loop, name)
@@ -61,10 +61,10 @@ class RecordedValues:
         return False
 
     def ready(self) -> list[Recorded]:
-        """Values that can be read without waiting.
+        """Take the values that can be read without waiting.
 
-        A value that is not ready is kept and asked again: the newest of a loop that runs ahead of its device never
-        would be.
+        One that is not ready is kept and asked again before any newer one: in a loop that runs ahead of its device the
+        newest never would be ready.
         """
         with self._lock:
             for key in list(self._newest):
@@ -80,7 +80,7 @@ class RecordedValues:
             return found
 
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
-        """The number, and whether the value is done with."""
+        """The number, None where there is none, and whether the value need not be asked again."""
         try:
             if is_askable(value):
                 if not is_ready(value):
@@ -95,7 +95,7 @@ class RecordedValues:
             return None, True
 
     def _refuse(self, name: str, why: str) -> None:
-        """Said once a name, and for so many names at most."""
+        """Log why a value is refused, once a name, for NAMES names at most."""
         if name not in self._refused and len(self._refused) < NAMES:
             self._refused.add(name)
             self._log(f"record({name}=…): {why}")

@@ -1,4 +1,4 @@
-"""Steps while JAX traces: watched functions that are called run nothing, so their marks go to a step nobody sees."""
+"""Hides the step under way while JAX traces: watched functions called then run nothing and must not count in it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from jaxobs.probe.steps.loops import Current, Step
 
 
 class _Suspended(threading.local):
-    """The step that this thread's traces have interrupted, and how many of them are under way."""
+    """The step that was under way on this thread when its outermost trace began, and how many traces are under way."""
 
     depth: int = 0
     step: Step | None = None
 
 
 class Tracing:
-    """Told where each trace begins and ends, on its thread."""
+    """Counts the traces under way on each thread; `began` and `ended` are called on the thread that traces."""
 
     def __init__(self, current: Current) -> None:
         self._current = current
         self._suspended = _Suspended()
 
     def began(self) -> None:
-        """A trace may begin within another."""
+        """Hide the step, if this trace is not within another."""
         suspended = self._suspended
         if suspended.depth == 0:
             suspended.step = self._current.step
@@ -30,7 +30,7 @@ class Tracing:
         suspended.depth += 1
 
     def ended(self) -> None:
-        """After the outermost, the step goes on that was under way; an end without a beginning changes nothing."""
+        """Restore the step after the outermost trace. An end without a beginning changes nothing."""
         suspended = self._suspended
         suspended.depth = max(0, suspended.depth - 1)
         step = self._current.step
@@ -38,6 +38,6 @@ class Tracing:
             self._current.step, suspended.step = suspended.step, None
 
     def hide_step(self) -> None:
-        """What this thread runs from now on belongs to no step that counts."""
+        """Put a hidden step in the place of this thread's step: what runs from now on counts in no step."""
         self._current.step = hidden = Step("")
         hidden.hidden = True

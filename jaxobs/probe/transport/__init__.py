@@ -1,1 +1,1 @@
-"""Between the job and its agent: the process that is started, the pipe, requests and answers, and what is sent again."""
+"""The job's side of the link to its agent: starting it, the pipe, requests, answers, and what a new one is sent."""

@@ -1,4 +1,4 @@
-"""What the agent says: where it serves, lines for the log, a profiler window asked for, answers, its last snapshot."""
+"""Handles the agent's messages: its address, log lines, requests for profiler windows, answers, the last snapshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxobs.probe.transport.answers import Answers
 
 
 class AgentMessages:
-    """`heard` runs on the sender's thread; `begin_profile` is called with (seconds, keep) on a thread of its own."""
+    """What the agent has sent. `heard` runs on the sender's thread, `begin_profile(seconds, keep)` on its own."""
 
     def __init__(self, begin_profile: Callable[[float, bool], Any]) -> None:
         self.answers = Answers()
@@ -28,13 +28,13 @@ class AgentMessages:
         self._tell: Callable[[str, str | None], None] = lambda address, summary_file: None
 
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
-        """Give `tell` the address and the summary's file, now or when they are known."""
+        """Call `tell` with the address and the summary's file, now or as soon as they are known."""
         self._tell = tell
         if self.address is not None:
             tell(self.address, self._summary_file)
 
     def heard(self, kind: bytes, body: Any) -> None:
-        """One frame of the agent's."""
+        """Handle one frame from the agent. (ADDRESS, None) means that no agent will answer any more."""
         if kind == wire.ADDRESS and body is None:
             self.address = None
             self.address_known.set()
@@ -44,10 +44,14 @@ class AgentMessages:
         elif kind == wire.LOG:
             warn(body)
         elif kind == wire.PROFILE:
-            # On a thread: what a plugin does with it must not keep the agent waiting.
-            threading.Thread(
+            # On a thread, so that a slow plugin does not hold up the sender.
+            profile = threading.Thread(
                 target=self._begin_profile, args=body, name="jaxobs-profile", daemon=True
-            ).start()
+            )
+            try:
+                profile.start()
+            except RuntimeError as error:
+                warn(f"the profiler window that was asked for cannot be opened: {error}")
         elif kind == wire.REPLY:
             self.answers.arrived(*body)
         elif kind == wire.LAST:
@@ -57,7 +61,7 @@ class AgentMessages:
                 warn(f"exporter {exporter}: {what}")
 
     def _served_at(self, address: str | None, summary_file: str | None) -> None:
-        """`address` is None where nothing is served, or not yet."""
+        """Log and pass on the agent's address. `address` is None where nothing is served, or not yet."""
         lines = [] if address is None else [f"metrics at {address}"]
         if summary_file and summary_file != self._summary_file:
             lines.append(f"if the job is killed its last summary is in {summary_file}")

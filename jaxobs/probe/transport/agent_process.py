@@ -1,8 +1,8 @@
-"""Starting the agent: a Python of its own, in a session of its own, with nothing of the job but one end of a pipe.
+"""Starts the agent: a Python process in a session of its own, which inherits one end of a pipe from the job.
 
-The agent is no child of the job: the process that the job starts forks the agent and ends at once. A job that waits for
-its children until there are none does not wait for the agent, and no zombie stays. (Where the job is the first process of
-a container every orphan becomes its child, the agent too.)
+The agent is no child of the job: the process that the job starts forks the agent and ends at once. So a job that waits
+until it has no children does not wait for the agent, and no zombie is left. (Where the job is the first process of a
+container, every orphan becomes its child, and so does the agent.)
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from pathlib import Path
 from typing import Protocol
 
 FORK_PATIENCE = 2.0
-"""Seconds that a fork of the job's may wait for a start that is under way, which takes some milliseconds."""
+"""Most seconds that a fork in the job waits for a start of the agent to end, which takes some milliseconds."""
 
 STARTER_PATIENCE = 10.0
-"""Seconds to wait for the process that forks the agent. It takes 12 ms on an idle machine, of two cores."""
+"""Seconds to wait for the process that forks the agent. It takes 12 ms on an idle machine with two cores."""
 
 FAREWELL_SECONDS = 0.2
-"""An agent on a thread that has nothing more to say ends within some milliseconds, or waits for an exporter."""
+"""Most seconds to wait for an agent's thread after the end of its pipe: it takes milliseconds, or an exporter hangs."""
 
 _starting = threading.RLock()
 _guards_forks = False
 _pipes: list[socket.socket] = []
-"""The job's ends that are open, for a forked child to close."""
+"""The job's ends of pipes that are open, which a forked child must close."""
 
 
 class Agent(Protocol):
-    """What the job can know of its agent, and do about it, without speaking to it."""
+    """What the job can learn of its agent, and do to it, without the pipe."""
 
     def introduced(self, pid: int) -> None:
-        """It has told the number of its process."""
+        """Take the number of its process, which the agent has sent."""
 
     def is_stopped(self) -> bool:
-        """True where it is suspended (SIGSTOP, a debugger), so that nothing will come from it."""
+        """Whether it is suspended (SIGSTOP, a debugger), so that it will send nothing."""
 
     def kill(self) -> None: ...
 
     def gone(self, timeout: float) -> None:
-        """The pipe has ended: let go of what is kept of it, within `timeout` seconds."""
+        """Release what is held of the agent, within `timeout` seconds; called when the pipe has ended."""
 
     def forget(self) -> None:
-        """In a forked child: let go of what is the parent's."""
+        """Release what belongs to the parent; called in a forked child."""
 
 
 class AgentProcess:
-    """A process that is no child: known by what it tells, and held by a descriptor, so that no other is ever meant."""
+    """An agent in a process that is no child. A process descriptor (pidfd) guards against reuse of its number."""
 
     def __init__(self) -> None:
         self._pid: int | None = None
@@ -118,7 +118,7 @@ Connection = tuple[socket.socket, Agent]
 
 
 def start_agent_process() -> Connection:
-    """Raises OSError where a process cannot be started, TypeError or ValueError where Python does not know its path."""
+    """Start the agent as a process. Raises OSError on failure, TypeError or ValueError if Python's path is unknown."""
     _guard_forks()
     with _starting:  # a child forked meanwhile would keep both ends of the pipe, and the starter's error pipe
         ours, theirs = socket.socketpair()
@@ -138,13 +138,13 @@ def start_agent_process() -> Connection:
 
 
 def close_in_child() -> None:
-    """After a fork: a child that keeps an end of the pipe would keep the agent waiting for as long as it lives."""
+    """Close the pipes in a forked child: with an end open there, the agent would not see the end of the job."""
     for pipe in _pipes:
         pipe.close()
 
 
 def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:
-    """Run the agent on a thread of the job, where a process cannot be had. Raises OSError where no thread can."""
+    """Run the agent on a thread of the job, where a process cannot be started. Raises OSError where no thread can."""
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs,), name="jaxobs-agent", daemon=True)
     try:
@@ -161,8 +161,8 @@ _ENTRY = (
     "import site, sys; site.main(); sys.path[:] = sys.argv[3:]; "
     "from jaxobs.agent.main import main; sys.exit(main(int(sys.argv[1])))"
 )
-"""Nothing is imported before the fork, and no site-packages looked through: the job has a child for that long. The second
-argument is the job's process, for whoever wonders about the agent in a list of processes."""
+"""The program of the agent's process. Nothing is imported before the fork, and no site-packages are searched, because
+the job has a child for that long. The second argument names the job's process in a list of processes."""
 
 
 def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
@@ -180,9 +180,9 @@ def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
 
 
 def _import_path() -> list[str]:
-    """So that the agent finds what the job finds, wherever the job was started from.
+    """The agent's `sys.path`: that of the job with absolute entries, so that the agent finds what the job finds.
 
-    The script's own folder comes last: a `csv.py` beside the script is for the script, and not for the agent.
+    The script's own folder comes last: a `csv.py` beside the script is meant for the script, and not for the agent.
     """
     ours = str(Path(__file__).resolve().parents[3])
     script = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -192,11 +192,11 @@ def _import_path() -> list[str]:
 
 
 def _guard_forks() -> None:
-    """From now on no fork happens while a pipe is made, so that no child has an end of one that nobody closes there."""
+    """Let forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know."""
     global _guards_forks
     if not _guards_forks and hasattr(os, "register_at_fork"):
         _guards_forks = True
-        # Methods in C: what a signal's handler raises within a Python function that runs at a fork is printed and lost.
+        # Methods in C: what a signal handler raises within a Python function that runs at a fork is printed and lost.
         os.register_at_fork(
             before=partial(_starting.acquire, True, FORK_PATIENCE),
             after_in_parent=_starting.release,
@@ -205,7 +205,7 @@ def _guard_forks() -> None:
 
 
 def _state(pid: int) -> str:
-    """The letter that Linux has for what a process does, empty where it is not told (proc_pid_stat(5))."""
+    """The letter of a process's state on Linux (proc_pid_stat(5)); empty where it is not known."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:

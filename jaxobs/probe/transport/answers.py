@@ -1,4 +1,4 @@
-"""Asking the agent, and waiting for what it answers."""
+"""Matches requests to the agent with its answers, and waits for them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 
 class Answers:
-    """Any thread may ask; the sender's thread brings what arrives."""
+    """The requests that wait for an answer. Any thread may ask; the sender's thread calls `arrived`."""
 
     def __init__(self) -> None:
         self._answers: dict[int, Any] = {}
         self._awaited: set[int] = set()
-        # The lock itself is what is entered: a condition is entered in Python, where a signal handler that raises on the
-        # thread that asks would leave it locked for the sender.
+        # `with` takes the lock itself and not the condition, whose `__enter__` is Python code: a signal handler that
+        # raises within it, on the thread that asks, would leave the lock taken for the sender.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._asked = 0
         self._over = False
 
     def ask(self, request: Callable[[int, float], None], timeout: float) -> Any:
-        """The agent's answer to what `request` sends under a number, to come within `timeout` seconds.
+        """Call `request` with a new number and the timeout, and return the agent's answer to it.
 
-        None where none came in time, or none will come any more.
+        None where no answer came within `timeout` seconds, or none will come any more.
         """
         with self._lock:
             self._asked += 1
@@ -36,14 +36,14 @@ class Answers:
             return self._answers.pop(number, None)
 
     def arrived(self, number: int, answer: Any) -> None:
-        """What came too late for whoever asked is dropped."""
+        """Take an answer; one that came too late for its request is dropped."""
         with self._lock:
             if number in self._awaited:
                 self._answers[number] = answer
                 self._changed.notify_all()
 
     def none_will_come(self) -> None:
-        """The sender has given up."""
+        """End every wait, because the sender has given up."""
         with self._lock:
             self._over = True
             self._changed.notify_all()

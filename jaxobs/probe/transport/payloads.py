@@ -1,4 +1,4 @@
-"""How many bytes of modules and traces may wait for the agent: the ring bounds how many events wait, not how large."""
+"""Bounds the bytes of modules and traces that wait for the agent: the ring bounds only the number of events."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jaxobs.flow.wire import payload_apart, without_payload
 from jaxobs.model.events import Event, ExecutableCreated
 
 MOST_WAITING_BYTES = 256 * 2**20
-"""Four modules of the largest size that is decoded by default, or some hundred usual ones, fit while the agent is slow to
-take them; of an accelerator's host, whose memory is counted in tens of gigabytes, it is about a hundredth."""
+"""Most bytes that wait: four modules of the largest size that is decoded by default, or some hundred usual ones. It is
+about a hundredth of an accelerator host's memory, which is tens of gigabytes."""
 
 
 class Payloads:
-    """`emit` is the ring's for what probes emit, except that an event gives up its payload where too much waits.
+    """Puts what probes emit into the ring, without its module or trace where too many bytes wait already.
 
-    `unsent` tells how many bytes were taken out of the ring and are not written yet. May be called from any thread, and
-    in a signal handler that interrupts itself.
+    `unsent` returns the bytes that were taken out of the ring and are not written yet. `emit` may be called from any
+    thread, and from a signal handler that interrupts it.
     """
 
     def __init__(self, ring: Ring, unsent: Callable[[], int], most: int = MOST_WAITING_BYTES) -> None:
@@ -26,11 +26,11 @@ class Payloads:
         self._unsent = unsent
         self._most = most
         self._at_most = (
-            0  # what waits is not more than this: what has left is only looked at where it matters
+            0  # an upper bound of the bytes that wait: counted anew only where it would exceed the limit
         )
         self._lock = threading.RLock()
         self.module_bytes = 0
-        """Of all modules so far: a trace that holds the job's modules is at least as large."""
+        """Bytes of all modules so far: a trace that holds the job's modules is at least as large."""
 
     def emit(self, event: Event) -> None:
         if not (size := payload_bytes(event)):
@@ -53,7 +53,7 @@ class Payloads:
         return f"the agent was behind: {self._at_most} bytes of modules and traces waited for it already"
 
     def waiting_bytes(self) -> int:
-        """What waits now. Looks at every event in the ring."""
+        """The bytes that wait now, counted over every event in the ring."""
         return self._unsent() + sum(map(payload_bytes, self._ring.waiting()))
 
 

@@ -1,6 +1,6 @@
-"""What was sent to the agents: what a new one must be sent again, and what is lost with one that dies.
+"""Keeps account of what was sent: what a new agent must be sent again, and what is lost with one that dies.
 
-For the sender, on its thread.
+Used by the sender, on its thread.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from jaxobs.model.events import (
 )
 
 RETAINED_BYTES = 8 * 2**20
-"""Modules kept for an agent that had to be started again; beyond it their costs are lost with the agent."""
+"""Most bytes of modules kept for a new agent; the costs of further ones are lost with the agent that has them."""
 
 
 class Retained:
-    """Events without which a new agent would not know what the later ones speak of."""
+    """Events that a new agent needs to understand later ones."""
 
     def __init__(self) -> None:
         self._kept: list[Event] = []
@@ -30,7 +30,7 @@ class Retained:
         self._declared: dict[str | int, Event] = {}  # loops by name, watched functions by number
 
     def keep(self, events: Iterable[Event | StepRows]) -> int:
-        """Keep those that a new agent is sent again. Returns how many these are."""
+        """Keep the events that a new agent must be sent again. Returns how many these are."""
         return sum(map(self._keep, events))
 
     def _keep(self, event: Event | StepRows) -> bool:
@@ -48,24 +48,24 @@ class Retained:
         return True
 
     def to_another_observer(self) -> Retained:
-        """What its agents must know too: the executables that are there."""
+        """What the agents of a later observer must know too: the executables, which may still run."""
         other = Retained()
         other.keep(self.executables())
         return other
 
     def events(self) -> list[Event]:
-        """In the order in which they were."""
+        """The events to send again: backends and executables in their order, then loops and watched functions."""
         return [*self._kept, *self._declared.values()]
 
     def executables(self) -> list[ExecutableCreated]:
-        """From any thread."""
+        """The executables so far. May be called from any thread."""
         return [event for event in list(self._kept) if isinstance(event, ExecutableCreated)]
 
 
 class Unfolded:
-    """Frames of events that were handed over and that the agent has not said to have folded.
+    """Frames of events that were sent and that the agent has not acknowledged as folded.
 
-    What is in them is lost with the agent if it dies, but for what a new one is sent again.
+    Their events are lost with the agent if it dies, except those that a new one is sent again.
     """
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class Unfolded:
         """Events that were lost with an agent."""
 
     def handed_over(self, events: int) -> None:
-        """One frame, with so many events that no new agent would be sent again."""
+        """Note one frame, with this many events that no new agent would be sent again."""
         self._frames.append(events)
 
     def folded(self, frames: int) -> None:
-        """The agent says so of the oldest."""
+        """Note that the agent has folded this many frames, the oldest first."""
         for _ in range(frames):
             self._frames.popleft()
 

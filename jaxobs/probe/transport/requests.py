@@ -1,4 +1,4 @@
-"""What the agent is asked for: snapshots, each until somebody no longer waits for it, and the newest values."""
+"""Requests to the agent: for snapshots, each valid while its caller waits, and for the newest values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jaxobs.model.clock import NANOSECONDS, now
 
 
 class LatestValues:
-    """The flat values that the agent sent last, for whoever logs them beside the loss.
+    """The flat values that the agent sent last, to log beside a loss.
 
-    `wanted` is read by the sender, which then asks the agent to send them every two seconds.
+    Once `wanted` is true the sender asks the agent to send them every two seconds.
     """
 
     def __init__(self) -> None:
@@ -24,12 +24,12 @@ class LatestValues:
         return self._newest.copy()
 
     def arrived(self, values: dict[str, float]) -> None:
-        """On the sender's thread."""
+        """Take newer values. On the sender's thread."""
         self._newest = values
 
 
 class Requests:
-    """Any thread may ask for a snapshot; the sender's thread takes the frames."""
+    """Requests that are not sent yet. Any thread may ask for a snapshot; the sender's thread takes the frames."""
 
     def __init__(self) -> None:
         self.values = LatestValues()
@@ -40,11 +40,11 @@ class Requests:
         return bool(self._snapshots)
 
     def snapshot(self, number: int, timeout: float) -> None:
-        """Whoever asks under this number waits for `timeout` seconds."""
+        """Ask for a snapshot under this number; the caller waits for it `timeout` seconds."""
         self._snapshots.append((number, now() + int(timeout * NANOSECONDS)))
 
     def frames(self, agent: int) -> bytes:
-        """To the agent of this number, from 1; each is asked once for the values, if anybody reads them."""
+        """Frames for the agent of this number, from 1: requests still waited for, and once one for values if wanted."""
         frames = []
         if self.values.wanted and self._values_asked_of != agent:
             self._values_asked_of = agent

@@ -1,8 +1,8 @@
-"""The sender: wakes about once a second, takes what is in the ring, and writes it to the agent.
+"""The sender: wakes about once a second, takes the events out of the ring, and writes them to the agent.
 
-It is the only user of the pipe on this side. What the pipe does not take stays in the ring, which loses its oldest and
-counts them: an agent that hangs costs the job nothing. An agent that is gone is started again a bounded number of times
-and sent what it must know.
+It is the only user of the pipe on the job's side. Events that the pipe does not take stay in the ring, which drops its
+oldest and counts them: an agent that hangs costs the job nothing. An agent that is gone is replaced by a new one, a
+bounded number of times, which is sent what it must know.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from jaxobs.probe.transport.requests import Requests
 RESTARTS = 3
 EVENTS_A_FRAME = 1_000
 CLOSE_SECONDS = 0.5
-"""Kept back of the shutdown's time for the agent to flush in."""
+"""Seconds of the shutdown's time that are reserved for the agent's flush."""
 
 LOOK_SECONDS = 0.2
-"""At the end it is looked so often whether the agent was suspended: then nobody waits for it."""
+"""Seconds between two checks, at the end, whether the agent is suspended: then it is not waited for."""
 
 
 class Agents(NamedTuple):
-    """How agents are had: one is begun, greeted and listened to."""
+    """The three functions by which the sender deals with agents."""
 
     connect: Callable[[], Connection]
-    """Starts one. Raises OSError, TypeError or ValueError where it cannot."""
+    """Starts an agent. Raises OSError, TypeError or ValueError where it cannot."""
     greeting: Callable[[], dict[str, Any]]
-    """What each is sent first."""
+    """Returns what each agent is sent first."""
     heard: Callable[[bytes, Any], None]
-    """Takes (kind, body) of each frame that an agent sends, on the sender's thread."""
+    """Handles (kind, body) of each frame that an agent sends, on the sender's thread."""
 
 
 class Sender:
-    """`gather` gives what is read once a wake-up rather than emitted; `other_cpu` the seconds of our other threads."""
+    """The sender. `gather` returns events made once a wake-up; `other_cpu` the CPU seconds of our other threads."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Sender:
         self._interval = interval
         self._other_cpu = other_cpu
         self.retained = retained or Retained()
-        """What each new agent is sent; some of it from an observer before this one."""
+        """What each new agent is sent; it may begin with events of an earlier observer."""
         self._unfolded = Unfolded()
         self._starts = 0
         self._refused = 0
@@ -84,30 +84,30 @@ class Sender:
         self.finished = threading.Event()
 
     def open(self) -> None:
-        """Before `run`, on the thread that starts it. Raises OSError where there is no descriptor to be had."""
+        """Prepare for `run`, on the thread that starts it. Raises OSError where no file descriptor is available."""
         self._wake_up = WakeUp()
 
     def request(self, number: int, timeout: float) -> None:
-        """Ask the agent for a snapshot, at once; it comes through `heard`, in `timeout` seconds or not in time."""
+        """Ask the agent at once for a snapshot, which comes through `heard`; the caller waits `timeout` seconds."""
         self._requests.snapshot(number, timeout)
         self._wake()
 
     def unsent_bytes(self) -> int:
-        """What was taken out of the ring and is not written yet. From any thread."""
+        """Bytes that were taken out of the ring and are not written yet. May be called from any thread."""
         return sum(map(len, list(self._unsent)))
 
     @property
     def agents(self) -> int:
-        """How many have been started."""
+        """How many agents have been started."""
         return self._starts
 
     def finish(self, timeout: float) -> None:
-        """Send what there is, tell the agent that nothing follows, and wait for it no longer than `timeout`."""
+        """Let the sender end: it sends the rest, tells the agent that nothing follows, and waits `timeout` at most."""
         self._finish = monotonic() + timeout
         self._wake()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the parent's pipe without a word."""
+        """Close this side's sockets without a message; in a forked child, and at the end."""
         for end in (self._socket, self._wake_up):
             if end is not None:
                 end.close()
@@ -169,7 +169,7 @@ class Sender:
         self._socket = None
         self._unfolded.agent_died()
         if self._agent is not None:
-            # A thread of the job has to end before the interpreter does; whatever else is there, nobody waits for it.
+            # An agent on a thread has to end before the interpreter does; one in a process is not waited for.
             self._agent.gone(0.1 if self._finish is None else max(0.0, self._finish - monotonic()))
             self._agent = None
         again = self._starts <= RESTARTS and self._finish is None
@@ -183,12 +183,12 @@ class Sender:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Whoever waits for an answer or for an address need not wait any longer."""
+        """End every wait for an answer or an address: no agent will send one."""
         self.given_up = True
         self._agents.heard(wire.ADDRESS, None)
 
     def _listen(self, timeout: float) -> None:
-        """Sleep until there is something to hear or `timeout` is over."""
+        """Sleep until the agent has sent something, a thread wakes this one, or `timeout` is over."""
         assert self._wake_up is not None
         wake = self._wake_up.reading
         waited_for = [wake] if self._socket is None else [wake, self._socket]
@@ -222,7 +222,7 @@ class Sender:
 
     def _flush(self, patience: float) -> None:
         if self.given_up:
-            self._ring.drain()  # nobody will ask for it, and compiled modules among it are large
+            self._ring.drain()  # no agent will take it, and compiled modules among it are large
             return
         deadline = monotonic() + patience
         for event in self._gather():
@@ -245,7 +245,7 @@ class Sender:
         self._send(report + self._requests.frames(self._starts), deadline)
 
     def _report(self) -> ProbeReported:
-        """Made when the ring was emptied, and not put into it: a full one would lose an event that is not counted yet."""
+        """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""
         self._reports += 1
         return ProbeReported(
             self._ring.emitted() + self._reports,
@@ -257,7 +257,7 @@ class Sender:
         )
 
     def _send(self, piece: bytes, deadline: float) -> bool:
-        """Whether everything was written by the deadline. What was begun is kept: a frame must end as it began."""
+        """Write everything; False if not done by the deadline. The rest is kept, since a frame must be completed."""
         unsent = self._unsent
         if piece:
             unsent.append(memoryview(piece))
@@ -284,7 +284,7 @@ class Sender:
         return self._socket is not None and not unsent
 
     def _close(self, deadline: float) -> None:
-        """Tell the agent that nothing follows, and wait for its last words and the end of the pipe."""
+        """Tell the agent that nothing follows, and wait for its last frame and the end of the pipe."""
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
         if self._socket is not None:
             self._send(wire.frame(wire.FINISH, max(0.1, deadline - monotonic())), deadline)
@@ -294,5 +294,5 @@ class Sender:
             self._agent.kill()  # it cannot end by itself, and would stay for ever
 
     def _need_not_wait(self) -> bool:
-        """At the end: whether the agent was suspended."""
+        """Whether this is the end and the agent is suspended."""
         return self._finish is not None and self._agent is not None and self._agent.is_stopped()

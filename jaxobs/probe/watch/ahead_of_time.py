@@ -1,4 +1,4 @@
-"""Programs that a script compiles ahead of time are watched by themselves, where a launcher has attached.
+"""Watches programs that a script compiles ahead of time, without `obs.watch()`, under a launcher.
 
 `jax.stages.Lowered` is public, and `lowered.compile()` the one way from it to a program that can be called.
 """
@@ -18,7 +18,7 @@ from jaxobs.probe.watch.watched import Watched
 
 
 class WatchedProgram(Watched[..., Any]):
-    """A library may ask `isinstance(compiled, jax.stages.Compiled)`: the answer is that of the program."""
+    """A watched compiled program. It passes for the program in `isinstance(compiled, jax.stages.Compiled)`."""
 
     @property  # type: ignore[misc]  # object's own is an attribute
     def __class__(self) -> type:
@@ -28,7 +28,7 @@ class WatchedProgram(Watched[..., Any]):
 def watch_compiled_ahead(
     jax: ModuleType, watch: Callable[[Any], Watched[Any, Any]], executables: Executables
 ) -> Callable[[], None]:
-    """From now on `watch` what `compile()` returns. Gives what puts the method back, where it is still ours."""
+    """Let `Lowered.compile()` return watched programs. Returns what restores the method, if it is still ours."""
     lowered = jax.stages.Lowered
     original = lowered.compile
 
@@ -44,11 +44,11 @@ def watch_compiled_ahead(
         if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
             return compiled
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
-            made = executables.newest_since(count)
-            if made is not None:
+            created = executables.newest_since(count)
+            if created is not None:
                 found = watch(compiled)
                 found.__class__ = WatchedProgram
-                found.compiled_ahead(made)
+                found.compiled_ahead(created)
                 return found
         return compiled
 

@@ -1,7 +1,7 @@
-"""Functions that the script and its libraries jit are watched by themselves, where a launcher has attached.
+"""Watches every function that the script and its libraries jit, without `obs.watch()`, under a launcher.
 
-`jax.jit` and `jax.pmap` are public names of a module: whoever looks them up there from now on gets a function that does
-the same and gives back what watches the result. JAX itself has its own names for them, and those stay.
+`jax.jit` and `jax.pmap` are public names of a module. They are replaced there by functions that do the same and watch
+the result. JAX itself refers to them by other names, which stay as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Watch = Callable[[Any], Any]
 
 
 def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
-    """From now on `watch` what they return. Gives what puts the names back, where they are still ours."""
+    """Let `jax.jit` and `jax.pmap` `watch` their results. Returns what restores those that are still ours."""
     originals = {name: getattr(jax, name) for name in NAMES}
     replaced = {name: _watching(original, watch, jax) for name, original in originals.items()}
     vars(jax).update(replaced)

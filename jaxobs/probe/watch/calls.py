@@ -1,7 +1,7 @@
-"""The calls of one watched function: what each ran, how long dispatching took, and which of them are sampled.
+"""The state behind the calls of one watched function: its executables, and how arguments tell which of them ran.
 
-An object of its own beside `Watched`: a class that hands every unknown attribute on (`__getattr__`) is looked up three
-times slower by Python, and a call looks up a dozen.
+It is an object apart from `Watched`, because attributes of a class with `__getattr__` are looked up three times slower,
+and a call looks up a dozen.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jaxobs.probe.watch.unmarked import UnmarkedCalls
 from jaxobs.probe.watch.watchable import is_jitted, name_of
 
 LAMBDA = "<lambda>"
-"""A name that says nothing about which function it is."""
+"""The name of every lambda: it does not identify a function."""
 
 
 NOT_SEEN = "it was compiled before it was watched, or ahead of its calls together with others of its name"
@@ -47,7 +47,7 @@ NOT_TOLD = "it has several executables, and shapes and types of its arguments do
 
 
 class Alive:
-    """Dies with what holds it, and takes nothing with it: whether a function is still there can be asked of this."""
+    """A token that lives as long as its holder: a weak reference to it shows whether the watched function is alive."""
 
     __slots__ = ("__weakref__",)
 
@@ -56,7 +56,7 @@ Read = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 
 
 class Learned(NamedTuple):
-    """What was found out of a function's executables, under the number that it had."""
+    """What one observer learned about a function's executables; `number` stood for the function there."""
 
     known: list[tuple[Signature, int]]
     table: dict[tuple[Any, ...], int]
@@ -67,7 +67,7 @@ class Learned(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What the calls of all watched functions have in common."""
+    """What the `Calls` of all watched functions share."""
 
     emit: Callable[[Any], None]
     current: Current
@@ -79,7 +79,7 @@ class Shared(NamedTuple):
 
 
 class Calls:
-    """`number` (negative) stands for this function wherever it is not visible which of its executables ran."""
+    """One watched function's calls. `number` (negative) stands for it where it is not visible which executable ran."""
 
     __slots__ = (
         "_earlier", "_emit", "_failed", "_known", "_name", "_table", "alive", "complete", "completions", "current",
@@ -114,18 +114,18 @@ class Calls:
         self.complete = True  # whether every executable it has is known here
         self._explain(NOT_SEEN if is_jitted(function) else NOT_JITTED)
 
-    def compiled_ahead(self, made: Created) -> None:
-        """It is a program that was compiled ahead of time, and runs this executable alone."""
-        self._name, self.run, self.new = made.function, made.executable, False
+    def compiled_ahead(self, created: Created) -> None:
+        """Note that the function is a program compiled ahead of time, which runs this executable alone."""
+        self._name, self.run, self.new = created.function, created.executable, False
         self._explain(NOT_SEEN)
 
     def learned(self) -> Learned:
-        """What an observer after this one need not learn anew."""
+        """What a later observer need not learn anew."""
         run = None if self.run == self.number else self.run
         return Learned(self._known, self._table, self.read, run, self.complete, self.number)
 
     def inherit(self, learned: Learned) -> None:
-        """Go on from what was learned before, if nothing was compiled or let go of since."""
+        """Go on from what an earlier observer learned, if no executable was compiled or released since."""
         if self._earlier is None or self._earlier != len(learned.known):
             return
         self.read, self.complete = learned.read, learned.complete
@@ -138,25 +138,25 @@ class Calls:
         return self.number if run == learned.number else run
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The function raised it, but what it compiled before may be there for the calls that follow."""
-        with Suppressed(Exception):  # an object of the user's may say anything of its executables
+        """Handle an error that the function raised; learn what it compiled before, which may serve later calls."""
+        with Suppressed(Exception):  # an object of the user's may answer anything about its executables
             if self.executables.count != count and (executables_alive(self.function) or 0) > len(self._known):
                 self.learn(count, args, kwargs, (self.run, self.read, self.complete))
         self._failed(error, self._name)
 
     def which(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """Which executable ran, told by the arguments, where there are several."""
+        """Which of several executables ran, by the arguments; the function's own number where they do not show it."""
         assert self.read is not None
-        with Suppressed(Exception):  # arguments of another structure than those seen
+        with Suppressed(Exception):  # arguments may be structured otherwise than those seen
             return self._table.get(self.read(args, kwargs), self.number)
         return self.number
 
     def learn(
         self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: tuple[int, Read | None, bool]
     ) -> None:
-        """Something was compiled during the call: if it was this function, remember for which arguments.
+        """Remember for which arguments this function was compiled, if it is what was compiled during the call.
 
-        `known` is what `run`, `read` and `complete` were before.
+        `count` is that of `executables` before the call; `known` is what `run`, `read` and `complete` were before it.
         """
         try:
             self.run, self.read, self.complete = known
@@ -164,8 +164,8 @@ class Calls:
             if self.new:
                 self.new = False
                 if not numbers and self._earlier in {0, 1} and self._name != LAMBDA:
-                    # Called before it was watched, or compiled ahead of its calls: the one executable seen under its
-                    # name is it.
+                    # It was called before it was watched, or compiled ahead of its calls: the executable is the one
+                    # seen under its name, if there is one alone.
                     seen = self.executables.of(self._name)
                     numbers = seen if len(seen) == 1 else []
                     self.complete = bool(numbers)
@@ -183,14 +183,14 @@ class Calls:
                 raise  # it is the user's; anything else never gets into the user's call
 
     def compiled(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A call that compiled has returned: what it ran may go on for long."""
+        """Follow the run of a call that compiled and has returned: it may go on for long."""
         run = self.run if self.read is None else self.which(args, kwargs)
         if run != self.number:
             self.first_calls.keep(self.leaf, result, run, self.executables.made_at)
 
     def _remember(self, seen: Signature, executable: int) -> None:
         if executables_alive(self.function) == 1:
-            self._known = []  # `jax.clear_caches()`, or a function that was let go
+            self._known = []  # the earlier ones are gone: by `jax.clear_caches()`, or released with a function
         for index, (known, _) in enumerate(self._known):
             if known == seen:
                 # The same shapes, another static argument or sharding: both are alive.
@@ -222,7 +222,7 @@ class Calls:
         self._explain(reason)
 
     def forget(self) -> None:
-        """Its executables are gone: `clear_cache()`."""
+        """Forget what was learned: the function's executables are gone by `clear_cache()`."""
         self._known, self.read, self._table, self.run = [], None, {}, self.number
         self.new, self._earlier, self.complete = True, 0, True
 

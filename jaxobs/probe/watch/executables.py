@@ -1,4 +1,4 @@
-"""Which executables were made, by whom: what lets a watched function know what it runs."""
+"""The record of executables and who compiled them, from which a watched function knows what it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Created:
 
 
 class Executables:
-    """Appended to by the probe that sees compiles; read by watched functions.
+    """All executables so far. The probe that sees compiles appends to it; watched functions read it.
 
     `count` is a plain attribute so that the hot path can tell with one look whether anything was compiled meanwhile.
     """
@@ -27,7 +27,7 @@ class Executables:
     def __init__(self) -> None:
         self.count = 0
         self.made_at = 0
-        """When the newest was there, by `now()`."""
+        """When the newest was recorded, by `now()`."""
         self._created: list[Created] = []
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()  # a finalizer that compiles may run within

@@ -1,7 +1,7 @@
-"""Loops of `jax.lax` that a script runs outside jit are watched by themselves, where a launcher has attached.
+"""Watches loops of `jax.lax` that a script runs outside jit, without `obs.watch()`, under a launcher.
 
-`jax.lax.scan` and its kin then compile a program each, which the compile probe names by the user's line. Calls from the
-same line are those of one function. Inside a trace, and in JAX itself, nothing is changed.
+Outside jit, `jax.lax.scan` and the like compile a program each, which the compile probe names by the user's line. Calls
+from the same line count as those of one function. Calls inside a trace, and from JAX itself, stay as they are.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from jaxobs.vocabulary.labels import OUTSIDE_JIT
 NAMES = ("scan", "while_loop", "fori_loop", "map")
 
 SITES = 100
-"""Lines whose calls are watched; a script has few."""
+"""Most lines whose calls are watched; a script has few."""
 
 
 def watch_loops_outside_jit(jax: ModuleType, watch: Watch, current: Current) -> Callable[[], None]:
-    """From now on `watch` them, line by line. Gives what puts the names back, where they are still ours."""
+    """Let the loops NAMES of `jax.lax` be watched, line by line. Returns what restores those that are still ours."""
     lax = jax.lax
     originals = {name: getattr(lax, name) for name in NAMES}
     replaced = {name: _watching(name, original, watch, current) for name, original in originals.items()}

@@ -1,10 +1,10 @@
-"""Which functions are watched, and what they ran outside any step: none of them is kept alive by that.
+"""The registry of watched functions, and of what they ran outside any step. It keeps none of them alive.
 
-What `watch()` returns lies in the attributes of the jitted function, so whoever watches the function again gets the same
-object: it costs no compile as a static argument, or under another `jax.jit`. It holds a twin of the function and not the
-function itself, so no circle keeps both until Python's garbage collector comes by. Of functions that have no twin it is
-the same object for as long as somebody holds it. Nothing here is called back when something dies: what a signal handler
-raises in such a call would be lost.
+What `watch()` returns is kept as an attribute of the jitted function, so watching the function again returns the same
+object, which then costs no compile as a static argument or under another `jax.jit`. That object holds a twin of the
+function, not the function itself, so there is no reference cycle for Python's garbage collector to find. For a function
+that has no twin it is the same object for as long as somebody holds it. Weak references here have no callbacks: what a
+user's signal handler raises in a callback would be lost.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from jaxobs.probe.watch.watched import Watched
 ATTRIBUTE = "__jaxobs_watched__"
 
 FEWEST = 64
-"""Entries of what has died are cleared away when there are twice as many as living ones, and more than this."""
+"""Dead entries are removed when the list has twice as many entries as were alive last time, and at least this many."""
 
 _lock = threading.RLock()  # a finalizer that watches may run within
 _without_twin: dict[int, weakref.ref[Watched[Any, Any]]] = {}
-"""By the identity of the function, which lives as long as what watches it."""
+"""Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
 
 
 class _Living:
-    """Weak references to all that is watched in this process."""
+    """Weak references to all `Watched` objects of this process."""
 
     def __init__(self) -> None:
         self._references: list[weakref.ref[Watched[Any, Any]]] = []
@@ -56,7 +56,7 @@ _living = _Living()
 
 
 def watched(function: Any) -> Watched[Any, Any]:
-    """The one object that watches this function."""
+    """The one `Watched` object of this function, made if there is none."""
     if isinstance(function, Watched):
         return function
     found = _held_by(function)
@@ -79,7 +79,7 @@ def watched(function: Any) -> Watched[Any, Any]:
 
 
 def _held_by(function: Any) -> Watched[Any, Any] | None:
-    """What was made for this function before, and not for one whose attributes were copied to it."""
+    """The object made for this function before; not one made for a function whose attributes were copied to it."""
     held = getattr(function, "__dict__", None)
     found = held.get(ATTRIBUTE) if type(held) is dict else None
     if isinstance(found, Watched) and found.original is not None and found.original() is function:
@@ -90,7 +90,7 @@ def _held_by(function: Any) -> Watched[Any, Any] | None:
 
 
 class Watching:
-    """The functions watched for one observer. `make` makes what notes the calls of a function under a number."""
+    """The functions watched for one observer. `make` returns the `Calls` of a function, from it and a number for it."""
 
     def __init__(self, make: Callable[[Any, int], Calls]) -> None:
         self._make = make
@@ -99,7 +99,7 @@ class Watching:
         self._free: defaultdict[str, list[int]] = defaultdict(list)
 
     def begin(self) -> None:
-        """What an observer before this one watched is watched on."""
+        """Go on watching what an earlier observer watched."""
         for found in _living:
             if not found.is_noted:
                 self._attach(found)
@@ -111,18 +111,18 @@ class Watching:
         return found
 
     def end(self) -> None:
-        """Nothing is noted any more. In a forked child too."""
+        """Note nothing any more; also called in a forked child."""
         for found in _living:
             found.note_for(None)
 
     def calls_outside_steps(self) -> Iterator[FunctionCalled]:
-        """Calls outside any step since this was last asked: an event each would flood a loop that marks no steps.
+        """Numbers of calls outside any step since the last call of this: an event for each call would be a flood.
 
-        Those of a function that has died since are among them; its number is then another's of the same name.
+        Calls of a function that has died since are included; its number then goes to the next function of its name.
         """
         dead = []
         for noted in list(self._noted):
-            gone = noted.alive() is None  # first: what was called until then is counted
+            gone = noted.alive() is None  # read first, so that every call until its death is counted
             yield from noted.new_calls()
             if gone:
                 dead.append(noted)
@@ -143,18 +143,18 @@ class Watching:
 
 
 class _Noted:
-    """The calls of one function outside any step, which stay when the function dies."""
+    """The counts of one function's calls outside any step, which outlive the function."""
 
     def __init__(self, name: str, number: int, calls: Calls) -> None:
         self.name = name
         self.number = number
         self.alive = weakref.ref(calls.alive)
         self._outside = calls.outside
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
 
     def new_calls(self) -> Iterator[FunctionCalled]:
         for run, total in list(self._outside.items()):
-            new = total - self._told.get(run, 0)
+            new = total - self._reported.get(run, 0)
             if new:
-                self._told[run] = total
+                self._reported[run] = total
                 yield FunctionCalled(run, new, now())

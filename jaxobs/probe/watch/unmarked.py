@@ -1,4 +1,4 @@
-"""Calls of watched functions outside any marked step, told one by one, so that the agent can find the loops they make."""
+"""Reports calls of watched functions outside any marked step one by one, from which the agent infers the loops."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import UNMARKED
 
 MAIN_THREAD_SILENT = 10 * NANOSECONDS
-"""After so long without a call of the main thread's, another that calls is the one that trains. One that prepares input
-beside a main thread whose steps take longer is followed until the next of them, and never again."""
+"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
+One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
 
 
 class UnmarkedCalls:
-    """Notes those of the thread that trains, as long as the script marks no step: steps that it marks are its loops.
+    """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
 
-    That is the main thread, unless it is silent.
+    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT.
     """
 
     __slots__ = ("_advance", "_extend", "_followed", "_latest", "_main", "_may_be_another", "count", "off")
@@ -25,13 +25,13 @@ class UnmarkedCalls:
         self._extend, self._advance = ring.extend, ring.advance
         self._main = self._followed = threading.main_thread().ident
         self._latest = 0
-        """When the last call of the thread that is followed began."""
+        """When the last call on the followed thread began."""
         self._may_be_another = True
         self.count = 0
         self.off = False
 
     def note(self, run: int, started: int, ended: int) -> int:
-        """The call's number, from 1 on; 0 where it is only to be counted."""
+        """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""
         thread = threading.get_ident()
         if self.off or (thread != self._followed and not self._follow(thread, started)):
             return 0

@@ -9,7 +9,7 @@ from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
 
 MOST_WRAPPERS = 20
-"""More than anybody nests; a proxy may have every attribute that is asked for, for ever."""
+"""Most `__wrapped__` attributes that are followed, more than anybody nests: a proxy object may have one for ever."""
 
 
 def name_of(function: Any) -> str:
@@ -19,9 +19,9 @@ def name_of(function: Any) -> str:
 
 
 def is_jitted(function: Any) -> bool:
-    """Whether its runs are executables of its own: what `jax.jit` and its relatives return, or one compiled ahead.
+    """Whether a callable runs executables of its own: it comes from `jax.jit` or the like, or was compiled ahead.
 
-    So are those of a wrapper made with `functools.wraps`: it has the name of what it calls.
+    A wrapper made with `functools.wraps` counts too: it has the name of what it calls.
     """
     with Suppressed(Exception):  # attributes of an object of the user's may raise anything
         for _ in range(MOST_WRAPPERS):
@@ -33,7 +33,7 @@ def is_jitted(function: Any) -> bool:
 
 
 def arrays_within(function: Any) -> int:
-    """How many arrays a callable holds for JAX to find, as a pytree; 0 for any that is none."""
+    """How many arrays a callable holds as leaves of a pytree; 0 for one that is no pytree."""
     tree_util = sys.modules.get("jax.tree_util")
     leaves = getattr(tree_util, "tree_leaves", None)
     with Suppressed(Exception):  # the user's own flattening may raise anything
@@ -51,9 +51,9 @@ def must_be_callable(function: Any) -> None:
 
 
 def is_watchable(function: Any, not_jitted: set[str]) -> bool:
-    """Whether it may be replaced by what watches it. Warns where it may not, or where its runs may stay unseen.
+    """Whether a watched object may stand in for `function`. Warns where it may not, or where runs may stay unseen.
 
-    `not_jitted` are the names of which that was said; this one is added.
+    `not_jitted` holds the names about which the latter warning was given; this one's is added.
     """
     arrays = arrays_within(function)
     if arrays:

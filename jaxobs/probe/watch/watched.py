@@ -18,9 +18,9 @@ Result = TypeVar("Result")
 
 
 class Watched(Generic[Parameters, Result]):
-    """Called like the function it wraps; `.lower`, `.trace`, `.clear_cache` and all else are the function's.
+    """Stands in for the jitted function that it wraps: calls, `.lower`, `.trace`, `.clear_cache` and all else go to it.
 
-    `calls` notes what it runs for the observer of the moment; None where there is none.
+    `_calls` notes what it runs for the current observer; None where there is none.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Watched(Generic[Parameters, Result]):
         self._calls: Calls | None = None
         self._learned: Learned | None = None
         self.original = original
-        """The function that was given, where `function` is a twin of it."""
+        """A weak reference to the function that was given, where `function` is a twin of it."""
 
     def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901  # hot
         calls = self._calls
@@ -60,7 +60,7 @@ class Watched(Generic[Parameters, Result]):
             sampling = (
                 sampling and executables.count == count
             )  # a call that compiled began long before its run
-            # Nothing is known until it is learned: a signal handler of the user's may cut that short.
+            # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
             calls.learn(count, args, kwargs, known)
@@ -83,7 +83,7 @@ class Watched(Generic[Parameters, Result]):
         return result
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Watching a method works as the method did."""
+        """Bind as a function does, so that a watched method stays a method."""
         return self if instance is None else MethodType(self, instance)
 
     def __getattr__(self, name: str) -> Any:
@@ -119,16 +119,16 @@ class Watched(Generic[Parameters, Result]):
 
     @property
     def function(self) -> Callable[Parameters, Result]:
-        """What is watched."""
+        """The jitted function that is watched, or its twin."""
         return self._function
 
-    def compiled_ahead(self, made: Created) -> None:
-        """What is watched is a program that was compiled ahead of time, into this executable."""
+    def compiled_ahead(self, created: Created) -> None:
+        """Note that the function is a program compiled ahead of time, into this executable."""
         if self._calls is not None:
-            self._calls.compiled_ahead(made)
+            self._calls.compiled_ahead(created)
 
     def note_for(self, calls: Calls | None) -> None:
-        """From now on note what it runs there; None notes nothing."""
+        """Note what it runs in `calls` from now on, which takes over what was learned before; None notes nothing."""
         if self._calls is not None:
             self._learned = self._calls.learned()
         if calls is not None and self._learned is not None:
@@ -137,5 +137,5 @@ class Watched(Generic[Parameters, Result]):
 
 
 def _as_it_is(function: Any) -> Any:
-    """What a watched function becomes where it is unpickled."""
+    """Unpickle a watched function, as the function itself."""
     return function

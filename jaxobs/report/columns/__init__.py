@@ -1,4 +1,4 @@
-"""Columns of the tables that the page, notebooks and the terminal have in common: their cells and their order."""
+"""Columns of the tables that the page, notebooks and the terminal share: their headings, cells and order."""
 
 from jaxobs.report.columns.column import Column, Row, figure, last_name, plain, sorted_rows, text
 

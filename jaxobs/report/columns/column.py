@@ -15,21 +15,21 @@ Value = float | str | None
 
 
 class Column(NamedTuple):
-    """A heading, what a row shows below it (None: not known), and whether it is text, which begins at the left."""
+    """A heading, what a row shows below it (None: not known), and whether that is text, which is aligned left."""
 
     title: str
     show: Callable[[Row], Cell]
     text: bool = False
     value: Callable[[Row], Value] | None = None
-    """What rows are sorted by; where it is None, the words that are shown."""
+    """The value by which rows are sorted; None: they are sorted by the words that are shown."""
 
 
 def figure(title: str, name: str, write: Callable[[float], str], part: str = "") -> Column:
-    """A column of the number `row[name]`, or `row[part][name]`."""
+    """A column of the number `row[name]`, or of `row[part][name]`, as `write` formats it."""
 
     def value(row: Row) -> float | None:
-        held = row.get(part) or {} if part else row
-        found: float | None = held.get(name)
+        values = row.get(part) or {} if part else row
+        found: float | None = values.get(name)
         return found
 
     return Column(title, lambda row: absent(value(row), write), value=value)
@@ -46,7 +46,7 @@ def absent(value: float | None, write: Callable[[float], str]) -> str | None:
 
 
 def last_name(path: object) -> str | None:
-    """`train.py:12` of `/home/ada/train.py:12`: the file's folder is under the pointer."""
+    """The path without its folder: `train.py:12` for `/home/ada/train.py:12`."""
     return str(path).rpartition("/")[2] if path else None
 
 
@@ -57,7 +57,7 @@ def plain(cell: Cell) -> str:
 
 
 def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> list[Row]:
-    """The rows by what `column` has of them; those of which it is not known come last either way. Stable."""
+    """The rows sorted by a column; rows whose value is not known come last in either direction. Stable."""
     known = [(value, row) for row in rows if (value := _value(row, column)) is not None]
     rest = [row for row in rows if _value(row, column) is None]
     known.sort(key=lambda pair: _order(pair[0]), reverse=descending)

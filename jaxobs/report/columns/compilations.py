@@ -1,4 +1,4 @@
-"""What was compiled, and what was compiled again and why."""
+"""Columns and rows of the tables of compilations: what was compiled, and what was compiled again and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def functions(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """A row for each change after which one of these functions was compiled again, the dearest first."""
+    """A row for each change that caused recompilations of these functions, the most expensive first."""
     again = [{"name": row["name"], **each} for row in rows for each in row.get("recompilations") or ()]
     return sorted(again, key=lambda row: -float(row.get("seconds") or 0.0))
 
@@ -27,8 +27,8 @@ def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def newest(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each of the newest compilations, the newest first.
 
-    `change` is the recompilation that explains it. It is None where the function was compiled again for several changes
-    of the same kind, since the snapshot does not tell which of them it was.
+    `change` is the row of recompilations that explains it; None where the function was recompiled for several changes
+    of the same kind, as the snapshot does not tell which of them it was.
     """
     process = document.get("process") or {}
     compiled = reversed((process.get("recent") or {}).get("compilations") or ())
@@ -44,7 +44,7 @@ def _change_of(document: Mapping[str, Any], row: Row) -> Row | None:
 
 
 def _change(row: Row) -> Element | str | None:
-    """`x: float32[192,512] → float32[224,512]`."""
+    """What changed, such as `x: float32[192,512] → float32[224,512]`."""
     if row.get("old") is None and row.get("new") is None:
         return row.get("argument")
     shown = tag(

@@ -1,4 +1,4 @@
-"""Executables and operations: how much work they do, how long it takes, and what limits it."""
+"""Columns of the tables of executables and operations: their work, the time it takes, and what limits it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from jaxobs.report.units import count, duration
 
 
 def compare(before: Record, after: Record) -> Comparison:
-    """What became of the first run in the second. Pure: the same records give the same comparison."""
+    """Compare the second run with the first. Pure: the same records give the same comparison."""
     loops = _common(before, after)
     shown: dict[str, tuple[Row, ...]] = {}
     times = []
@@ -47,7 +47,7 @@ def _findings(loops: list[str], before: Record, after: Record) -> Iterator[Findi
     seen: set[tuple[str, str]] = set()
     for loop in loops:
         found = [*work.batch_findings(loop, before, after), *step_time.slower_loader(loop, before, after)]
-        # Functions are not told apart by loop in a record: one is told of once, by the first loop, which is the longest.
+        # A record does not say which loop runs a function, so work is compared once, with the first and longest loop.
         found += [] if loop != loops[0] else work.work_findings(loop, before, after)
         for finding in found:
             if (finding.cause, finding.subject) not in seen:
@@ -61,7 +61,7 @@ def _findings(loops: list[str], before: Record, after: Record) -> Iterator[Findi
 
 
 def _common(before: Record, after: Record) -> list[str]:
-    """Loops of both, the longest first."""
+    """The names of the loops that both runs have, the longest first."""
     one, other = (record.part("snapshot", "loops") for record in (before, after))
     wall = {name: _wall(one, name) + _wall(other, name) for name in one.keys() & other.keys()}
     return sorted(wall, key=lambda name: (-wall[name], name))

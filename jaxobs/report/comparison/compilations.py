@@ -1,4 +1,4 @@
-"""What was compiled in both runs, how often, why again, and for how long."""
+"""Compares what was compiled and recompiled in both runs: how often, for how long, and why."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SHOWN: Final = 10
 
 
 def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
-    """Functions that were compiled again more often, or less often, with the reason."""
+    """Functions that were recompiled more or less often, with the reason."""
     one, other = (record.part("snapshot", "functions") for record in (before, after))
     for name in sorted(one.keys() | other.keys()):
         old, new = _again(one, name), _again(other, name)
-        if old == new or name == EAGER:  # primitives share that name: each is compiled once
+        if old == new or name == EAGER:  # many primitives share that name, each of which is compiled once
             continue
         more = (other if new > old else one).get(name) or {}
         because = _reasons(more) or "for a reason that is not known"
@@ -34,7 +34,7 @@ def recompile_findings(before: Record, after: Record) -> Iterator[Finding]:
 
 
 def compile_rows(before: Record, after: Record) -> Iterator[Row]:
-    """Seconds of compiling: all of them, and of the dearest functions."""
+    """Seconds of compiling: of all functions together, and of those that took longest."""
     one, other = (record.part("snapshot", "functions") for record in (before, after))
     whole_before, whole_after = (duration(all_compile_seconds(record.snapshot)) for record in (before, after))
     yield Row("all functions", whole_before, whole_after)
@@ -67,7 +67,7 @@ def _rows(function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _reasons(function: Mapping[str, Any]) -> str:
-    """The dearest one in words."""
+    """The most expensive reason of a function's recompilations in words; empty where there is none."""
     rows = sorted(_rows(function), key=lambda row: -float(row.get("seconds") or 0.0))
     if not rows:
         return ""

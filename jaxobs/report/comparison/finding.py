@@ -25,7 +25,7 @@ class Cause(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a finding does to the second run beside the first, as far as it says by itself."""
+    """Whether a finding by itself makes the second run slower or faster than the first; `open`: it may do either."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -60,19 +60,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """A loop's step time in both runs: the median over stretches, in seconds; and the change of its logarithm."""
+    """A loop's step time in both runs: the median over stretches, in seconds, and the change of its logarithm."""
 
     loop: str
     before: float | None
     after: float | None
     change: Change | None
     reason: str = ""
-    """Why there is no change to tell, where there is none."""
+    """Why `change` is None, where it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that two records tell of each other. `print(comparison)` shows it, and so does a notebook."""
+    """The whole comparison of two records. `print(comparison)` shows it, and so does a notebook."""
 
     before: str
     after: str
@@ -82,7 +82,7 @@ class Comparison:
     tables: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     not_compared: tuple[str, ...] = ()
     components: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = field(default_factory=dict)
-    """By loop, the seconds a step of each component, in both runs: what is drawn."""
+    """By loop, the seconds per step of each component in both runs, which are drawn as bars."""
 
     def __str__(self) -> str:
         from jaxobs.report.comparison.text import text

@@ -1,8 +1,8 @@
-"""Whether two samples differ by more than they vary: an interval for their shift, without assuming a distribution.
+"""Tells whether two samples differ by more than they vary: an interval for their shift, with no distribution assumed.
 
-The shift is the median of all differences between a value of the one and a value of the other (Hodges and Lehmann 1963),
-its interval the ranks of these differences that the Wilcoxon-Mann-Whitney test does not refuse (Moses; Hollander, Wolfe
-and Chicken, Nonparametric Statistical Methods, 3rd ed., section 4.3). One stretch that was disturbed hardly moves it.
+The shift is the median of all differences between a value of one sample and a value of the other (Hodges and Lehmann
+1963). Its interval holds the differences that the Wilcoxon-Mann-Whitney test does not reject (Moses; Hollander, Wolfe
+and Chicken, Nonparametric Statistical Methods, 3rd ed., section 4.3). One disturbed stretch hardly moves it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,36 @@ Z: Final = 2.576
 """The normal distribution's quantile for CONFIDENCE, two-sided."""
 
 RUN_TO_RUN: Final = 0.03
-"""Share by which two runs of one program may differ though neither varies: memory lies elsewhere, a clock settled
-elsewhere. No interval from within two runs knows that (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time,
-ISMM 2013)."""
+"""Share by which two runs of one program may differ although neither varies: memory is laid out differently, or a clock
+settled at another rate. No interval from within two runs includes that (Kalibera and Jones, Rigorous Benchmarking in
+Reasonable Time, ISMM 2013)."""
 
 FEWEST: Final = 5
-"""Of each: two orders in 252 have all five of one above all five of the other, which is CONFIDENCE; four are fewer."""
+"""Least values of each sample. By chance all five of one lie above or below all five of the other in 2 orders of 252,
+less than the 1 % that CONFIDENCE allows; with four values the chance is larger."""
 
 MOST_CORRELATED: Final = 0.9
+"""Largest correlation of neighbours that is assumed: with 1 no value would count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """By how much the second is larger than the first: a difference, with an interval of CONFIDENCE."""
+    """How much larger the second sample is than the first: a difference, with its interval of CONFIDENCE."""
 
     estimate: float
     low: float
     high: float
 
     def beyond(self, margin: float) -> bool:
-        """Whether all of the interval is farther from 0 than `margin`."""
+        """Whether the whole interval lies farther from 0 than `margin`, on one side."""
         return self.low > margin or self.high < -margin
 
 
 def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
-    """How far `after` lies above `before`; None where they are too few: from five independent ones each there is one.
+    """How far `after` lies above `before`; None where either has fewer than FEWEST independent values.
 
-    Neighbours in time are alike, which makes them count for fewer: as many as independent ones of the same variance would
-    be, by their correlation (Zwiers and von Storch, Journal of Climate 8, 1995, for a process of first order).
+    Neighbours in time are alike and count for fewer: for the number of independent values that would give a mean of the
+    same variance, by their correlation (Zwiers and von Storch, Journal of Climate 8, 1995, for a first-order process).
     """
     one, other = _effective(before), _effective(after)
     if min(one, other) < FEWEST:
@@ -58,19 +60,19 @@ def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> Change | None:
-    """The shift of the logarithms of values above 0: `factor` makes a factor of each of its three numbers."""
+    """The shift of the values' logarithms, which `factor` turns into factors; None unless all values are above 0."""
     if min((*before, *after), default=0.0) <= 0:
         return None
     return shift([math.log(value) for value in before], [math.log(value) for value in after])
 
 
 def factor(logarithm: float) -> float:
-    """What a shift of logarithms multiplies by."""
+    """The factor that a shift of logarithms stands for."""
     return math.exp(logarithm)
 
 
 def _effective(values: Sequence[float]) -> float:
-    """How many independent values would tell as much."""
+    """The number of independent values that would tell as much as these."""
     if len(values) < 3:
         return float(len(values))
     mean = math.fsum(values) / len(values)
@@ -83,7 +85,7 @@ def _effective(values: Sequence[float]) -> float:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Between two neighbours in proportion (Hyndman and Fan 1996, type 7): the same from both ends."""
+    """A quantile, interpolated between two neighbours (Hyndman and Fan 1996, type 7, which is symmetric)."""
     at = share * (len(ordered) - 1)
     below = math.floor(at)
     above = min(below + 1, len(ordered) - 1)

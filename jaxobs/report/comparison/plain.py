@@ -11,7 +11,10 @@ from jaxobs.report.comparison.step_time import verdict
 
 
 def plain(comparison: Comparison) -> dict[str, Any]:
-    """Step times with their factors, findings and tables; a change that cannot be told is None with its reason."""
+    """The comparison as plain data: step times with their factors, findings and tables.
+
+    A factor that is not known is None, with its reason.
+    """
     return {
         "before": comparison.before,
         "after": comparison.after,

@@ -1,4 +1,4 @@
-"""How long a step of each loop took in both runs, by component, and whether that differs by more than the noise."""
+"""Compares the step time of a loop in both runs, in all and by component, and tells noise from change."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from jaxobs.report.record import Record
 from jaxobs.report.units import duration, or_absent, percent
 
 APART: Final = ("compile", "checkpoint")
-"""Components that come in few steps: they are compared as seconds of the run, and step time is without them."""
+"""Components that occur in few steps. Step time is compared without them."""
 
 LEAST_SHARE: Final = 0.05
-"""Of a step: a wait for input that grew by less is no reason for anything. Of two runs of one program, one on a busy
-machine, it differed by 2.5 % (measured), as less of the loader's work was hidden."""
+"""Share of a step by which the wait for input must change to be a finding. In two runs of one program, one of them on a
+busy machine, it differed by 2.5 % (measured), as less of the loader's work was hidden."""
 
 LEAST_SHOWN: Final = 0.005
-"""Of a step: smaller components get no row."""
+"""Share of a step below which a component gets no row."""
 
 Columns = Mapping[str, list[float | None]]
 
 
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
-    """Step time without compiles and checkpoints."""
+    """A loop's step time, without compiles and checkpoints, in both runs, and its change."""
     one, other = (_step_seconds(record.part("windows", loop)) for record in (before, after))
     old, new = (statistics.median(values) if values else None for values in (one, other))
     for record, values in ((before, one), (after, other)):
@@ -40,7 +40,7 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
 
 
 def verdict(time: StepTime) -> str:
-    """`slower`, `faster`, `within the noise`, or that it cannot be told."""
+    """The verdict on a step time: `slower`, `faster`, `within the noise` or `cannot be told`."""
     if time.change is None:
         return "cannot be told"
     if not time.change.beyond(math.log1p(RUN_TO_RUN)):
@@ -49,13 +49,13 @@ def verdict(time: StepTime) -> str:
 
 
 def step_row(time: StepTime) -> Row:
-    """Step time of both, and the change with its interval."""
+    """A row with the step time of both runs, and the change with its interval."""
     old, new = (or_absent(value, duration) for value in (time.before, time.after))
     return Row("step", old, new, "" if time.change is None else relative(time.change), verdict(time))
 
 
 def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
-    """Seconds a step of each component, the mean over the run."""
+    """A row for each component with its seconds per step in both runs, the means over the run."""
     one, other = (component_seconds(record.part("windows", loop)) for record in (before, after))
     for name in one.keys() | other.keys():
         old, new = one.get(name, 0.0), other.get(name, 0.0)
@@ -65,10 +65,10 @@ def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
 
 
 def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]:
-    """The wait for input, which is clocked in each step.
+    """A finding where the wait for input, which is timed in each step, became longer or shorter.
 
-    The other components are charged by profiler windows: what is `unknown` in one run may be `compute` in the other, and
-    nothing has changed.
+    Other components rest on profiler windows: a time that is `unknown` in one run may be `compute` in the other
+    although nothing has changed.
     """
     one, other = (_input_waits(record.part("windows", loop)) for record in (before, after))
     steps = [_step_seconds(record.part("windows", loop)) for record in (before, after)]
@@ -91,7 +91,7 @@ def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]
 
 
 def relative(change: Change) -> str:
-    """`+25 % (+20 % to +29 %)` of a change of logarithms."""
+    """A change of logarithms in per cent, such as `+25 % (+20 % to +29 %)`."""
     low, middle, high = (
         f"{100 * (factor(value) - 1):+.3g} %" for value in (change.low, change.estimate, change.high)
     )
@@ -99,7 +99,7 @@ def relative(change: Change) -> str:
 
 
 def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
-    """Seconds of a step in each stretch, without what comes in few steps."""
+    """Seconds of a step in each stretch, without the components that occur in few steps."""
     found = []
     apart = [columns.get(f"component/{name}") or [] for name in APART]
     for index, (steps, wall) in enumerate(
@@ -114,13 +114,13 @@ def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
 
 
 def _input_waits(columns: Columns | Mapping[str, Any]) -> list[float]:
-    """Seconds a step, of each stretch."""
+    """Seconds per step of waiting for input, in each stretch."""
     pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
     return [spent / steps for steps, spent in pairs if steps and spent is not None]
 
 
 def component_seconds(columns: Columns | Mapping[str, Any]) -> dict[str, float]:
-    """Seconds a step of each component, the mean over the run; empty where no step was counted."""
+    """Seconds per step of each component, the mean over the run; empty where no step was counted."""
     steps = sum(count or 0.0 for count in columns.get("steps", ()))
     if not steps:
         return {}

@@ -1,4 +1,4 @@
-"""What lies around the program in both runs: other load, settings, versions, devices."""
+"""Compares what was around the program in both runs: other load, settings, versions and devices."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxobs.report.record import Record
 from jaxobs.report.units import digits
 
 LEAST_LOAD: Final = 0.1
-"""Share of the host's processors that others must take more or less: the agent's own profiling, cron and the like stay
-below it."""
+"""Share of the host's processors by which the load of other processes must differ to be a finding: the agent's own
+profiling, cron and the like stay below it."""
 
 THROTTLED: Final = 0.05
-"""Processors that a container's limit must hold back."""
+"""Processors by which what a container's limit holds back must differ to be a finding."""
 
 NOT_SPEED: Final = frozenset({
     "run", "summary_directory", "run_directory", "run_interval", "file_sd_directory", "jsonl_directory",
@@ -23,11 +23,11 @@ NOT_SPEED: Final = frozenset({
     "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "out_of_memory_directory", "profile_directory",
     "cache_directory", "tensorboard_directory", "shutdown_timeout",
 })  # fmt: skip
-"""Settings that say where something goes."""
+"""Settings that do not affect speed, as they say where something is written or served."""
 
 
 def load_findings(before: Record, after: Record) -> Iterator[Finding]:
-    """Other processes on the host, and the container's limit."""
+    """Differences in the load by other processes on the host, and in what the container's limit held back."""
     one, other = (record.part("host") for record in (before, after))
     old, new = one.get("other_cpus"), other.get("other_cpus")
     cpus = max(one.get("cpus") or 0, other.get("cpus") or 0)
@@ -57,7 +57,7 @@ def _switches(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def settings_findings(before: Record, after: Record) -> Iterator[Finding]:
-    """Settings of jaxobs, and variables that XLA and the libraries below it read."""
+    """Differences in settings of jaxobs, and in variables that XLA and the libraries below it read."""
     for part, words in (("settings", "setting"), ("environment", "variable")):
         one, other = before.part(part), after.part(part)
         for name in sorted(one.keys() | other.keys()):
@@ -69,7 +69,7 @@ def settings_findings(before: Record, after: Record) -> Iterator[Finding]:
 
 
 def version_findings(before: Record, after: Record) -> Iterator[Finding]:
-    """Versions of Python, JAX and the compilers below it."""
+    """Differences in the versions of Python, JAX and the compilers below it."""
     one, other = before.part("versions"), after.part("versions")
     for name in sorted(one.keys() | other.keys()):
         if one.get(name) != other.get(name):
@@ -78,7 +78,7 @@ def version_findings(before: Record, after: Record) -> Iterator[Finding]:
 
 
 def device_findings(before: Record, after: Record) -> Iterator[Finding]:
-    """Kinds and numbers of devices, processes, and the host where there is nothing else to know a device by."""
+    """Differences in the devices and the number of processes, and in the host where the device is its processor."""
     one, other = (_devices(record) for record in (before, after))
     if one != other:
         yield Finding(

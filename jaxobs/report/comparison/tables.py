@@ -1,4 +1,4 @@
-"""Tables of a comparison: rates, executables, operations that came or went, memory: one value of each run."""
+"""Rows of a comparison's tables, one value of each run: rates, executables, operations that came or went, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxobs.report.units import ABSENT, amount, byte_size, digits, duration, or_
 EXECUTABLES_SHOWN: Final = 8
 OPERATIONS_SHOWN: Final = 10
 LEAST_SHARE: Final = 0.02
-"""What an operation must have of the profiled time to be worth a row."""
+"""Least share of the profiled time for an operation to be worth a row."""
 
 MEMORY_CHANGE: Final = 0.05
 
@@ -29,7 +29,7 @@ Entry = Mapping[str, Any]
 
 
 def rate_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
-    """Rates over the run, and MFU as it was in the last window."""
+    """Rates over the run, MFU and HFU in its last window, and goodput."""
     one, other = (record.part("snapshot", "loops", loop) for record in (before, after))
     for key, title, write in RATES:
         old, new = _rate(one, key), _rate(other, key)
@@ -40,7 +40,7 @@ def rate_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
 
 
 def _rate(loop: Entry, key: str) -> float | None:
-    """Over the whole run where it is a count; the last window's is one of half a minute."""
+    """A rate over the whole run where its amount was counted; MFU and HFU are of the last window, half a minute."""
     amount_of, wall = loop.get(key.removesuffix("_per_second")), loop.get("wall_seconds")
     if key.endswith("_per_second"):
         return amount_of / wall if amount_of and wall else None
@@ -48,7 +48,7 @@ def _rate(loop: Entry, key: str) -> float | None:
 
 
 def executable_rows(before: Record, after: Record) -> Iterator[Row]:
-    """What each must do and what it took, by function: the executables that took longest, or do most."""
+    """The work and time of the largest executables, one for each function: by device time, or else by FLOPs."""
     one, other = (_by_function(record) for record in (before, after))
     ranked = sorted(
         one.keys() | other.keys(), key=lambda name: (min(_weight(one, name), _weight(other, name)), name)
@@ -82,7 +82,7 @@ def _took(entry: Entry) -> str:
 
 
 def _by_function(record: Record) -> dict[str, Entry]:
-    """The executable of each function that took most time, or else does most."""
+    """By function, its executable with the most device time, or else with the most FLOPs."""
     found: dict[str, Entry] = {}
     for entry in record.entries("executables"):
         kept = found.get(entry["function"])
@@ -96,13 +96,13 @@ def _size(entry: Entry) -> tuple[float, float]:
 
 
 def _weight(entries: Mapping[str, Entry], name: str) -> tuple[float, float]:
-    """The larger the smaller, for sorting."""
+    """Sorting key that puts the largest executable first."""
     seconds, flops = _size(entries[name]) if name in entries else (0.0, 0.0)
     return -seconds, -flops
 
 
 def operation_rows(before: Record, after: Record) -> Iterator[Row]:
-    """Kinds of operations, by their scope, that only one of two executables of a function has."""
+    """Kinds of operations, by their scope, that only one of the runs has in the executables that differ."""
     if not before.entries("operations") or not after.entries("operations"):
         return
     hashes = [
@@ -118,7 +118,7 @@ def operation_rows(before: Record, after: Record) -> Iterator[Row]:
 
 
 def _operations(record: Record, same: set[object]) -> dict[tuple[str, ...], float]:
-    """Shares by function, operation without its number, and scope: numbers differ from compile to compile."""
+    """Shares of time by function, operation (without its number, which each compile may change) and scope."""
     shares: dict[tuple[str, ...], float] = defaultdict(float)
     for entry in record.entries("operations"):
         if entry.get("executable") not in same:
@@ -130,7 +130,7 @@ def _operations(record: Record, same: set[object]) -> dict[tuple[str, ...], floa
 
 
 def memory_rows(before: Record, after: Record) -> Iterator[Row]:
-    """The most that was in use: of the fullest device, and of the process."""
+    """The peak of the memory in use: of the fullest device, and of the process."""
     for title, peaks in (
         ("fullest device, at most", [_device_peak(record) for record in (before, after)]),
         (

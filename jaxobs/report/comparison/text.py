@@ -1,4 +1,4 @@
-"""A comparison as text: what became slower or faster and why, in words; then the tables."""
+"""A comparison as text: what became slower or faster and why, in sentences, and then the tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERVALS: Final = (
 
 
 def text(comparison: Comparison, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
-    """The whole comparison, A before B, no newline at its end."""
+    """The whole comparison as text, without a newline at its end; A is the first run and B the second."""
     return to_text(_parts(comparison), width=width, bold=bold)
 
 
@@ -45,7 +45,7 @@ def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
 
 
 def sentence_of(time: StepTime) -> str:
-    """How much slower or faster this loop became."""
+    """A sentence that says how much slower or faster the loop became."""
     if time.change is None:
         return f"Whether `{time.loop}` became slower cannot be told: {time.reason}."
     figures = f"{duration(time.after or 0.0)} a step instead of {duration(time.before or 0.0)}, {relative(time.change)}"
@@ -56,7 +56,7 @@ def sentence_of(time: StepTime) -> str:
 
 
 def reasons_of(time: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
-    """What bears on the change in its direction; what is open (a version, a setting) may, too."""
+    """Findings that may explain the change: those with its direction, and open ones such as a version or a setting."""
     judged = verdict(time)
     if judged not in {"slower", "faster"}:
         return []
@@ -64,7 +64,7 @@ def reasons_of(time: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 def without_bearing(comparison: Comparison) -> list[Finding]:
-    """What differs, and is no reason for what became of any loop."""
+    """Findings that explain no change of any loop."""
     reasons = {finding for time in comparison.step_times for finding in reasons_of(time, comparison.findings)}
     return [finding for finding in comparison.findings if finding not in reasons]
 
@@ -74,7 +74,7 @@ def _table(title: str, rows: tuple[Row, ...]) -> TextTable:
     cells: list[tuple[str, ...]] = [
         (row.what, row.before, row.after, row.change, row.verdict) for row in rows
     ]
-    while len(columns) > 3 and not any(row[-1] for row in cells):  # what no row has needs no column
+    while len(columns) > 3 and not any(row[-1] for row in cells):  # the last column is empty
         columns, cells = columns[:-1], [row[:-1] for row in cells]
     table = TextTable(columns, title=title, left=columns)
     for row in cells:

@@ -1,4 +1,4 @@
-"""What a step of the program must do in both runs: FLOPs, their element types, and how many examples they are for."""
+"""Compares the work of the program in both runs: FLOPs, their element types, and the examples they are for."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from jaxobs.report.record import Record
 from jaxobs.report.units import amount, digits, rough_percent
 
 SAME_WORK: Final = 0.01
-"""Share by which FLOPs may differ: another version of XLA counts a rewritten reduction differently."""
+"""Share by which FLOPs may differ and still count as equal: another version of XLA may rewrite a reduction."""
 
 SAME_SHARE: Final = 0.05
-"""Of the FLOPs that must change their type before it is said."""
+"""Least share of the FLOPs that must change their type to be a finding."""
 
 IN_PROPORTION: Final = 0.1
-"""FLOPs that grow with the batch by this much less or more grow with nothing else: an optimiser's do not grow at all."""
+"""Share by which the growth of FLOPs may differ from that of the batch and still be explained by it: some FLOPs, such
+as an optimiser's, do not grow with the batch."""
 
 SMALL_FUNCTION: Final = 0.05
-"""A function with less than this share of all FLOPs explains nothing."""
+"""Share of all FLOPs below which a function explains nothing and is left out."""
 
 
 @dataclass(slots=True)
 class Work:
-    """The work of one function, the mean over its runs: of one run, on one device."""
+    """The work of one run of a function on one device, the mean over its runs."""
 
     flops: float = 0.0
     output_bytes: float = 0.0
@@ -36,7 +37,7 @@ class Work:
 
 
 def work_by_function(record: Record) -> dict[str, Work]:
-    """Functions whose work is known. An executable whose runs are not counted counts as one run."""
+    """The work of each function for which it is known. An executable whose runs are not counted counts as one run."""
     found: dict[str, Work] = {}
     for entry in record.entries("executables"):
         cost = entry.get("cost")
@@ -62,13 +63,13 @@ def work_by_function(record: Record) -> dict[str, Work]:
 
 
 def examples_a_step(loop: Mapping[str, Any]) -> dict[str, float]:
-    """`examples` and `tokens` of one step, as far as the script said them."""
+    """`examples` and `tokens` of one step, as far as the script gave them."""
     steps = loop.get("steps")
     return {word: loop[word] / steps for word in ("examples", "tokens") if steps and loop.get(word)}
 
 
 def batch_findings(loop: str, before: Record, after: Record) -> Iterator[Finding]:
-    """Another number of examples or tokens in each step."""
+    """A finding where a step has another number of examples or tokens."""
     one, other = (examples_a_step(record.part("snapshot", "loops", loop)) for record in (before, after))
     for word in ("examples", "tokens"):
         if word in one and word in other and not _is_near(other[word] / one[word], SAME_WORK):
@@ -82,7 +83,7 @@ def batch_findings(loop: str, before: Record, after: Record) -> Iterator[Finding
 
 
 def work_findings(loop: str, before: Record, after: Record) -> Iterator[Finding]:
-    """More or less work for the same examples, and other element types, function by function."""
+    """Functions that do more or less work for the same examples, or work in other element types."""
     one, other = work_by_function(before), work_by_function(after)
     batch = _batch_growth(loop, before, after)
     for name in sorted(one.keys() & other.keys()):
@@ -106,7 +107,7 @@ def _amount(name: str, old: Work, new: Work, batch: float | None) -> Iterator[Fi
     figures = f"{amount(new.flops, 'FLOP')} a run instead of {amount(old.flops, 'FLOP')}, {digits(growth)} times as many"
     if batch is not None and not _is_near(batch, SAME_WORK):
         if _is_near(growth / batch, IN_PROPORTION):
-            return  # the batch explains it, and is told of by itself
+            return  # explained by the batch, which is a finding of its own
         figures += f", for {digits(batch)} times as many examples"
     elif batch is None and old.output_bytes and _is_near(new.output_bytes / old.output_bytes, SAME_WORK):
         yield Finding(
@@ -121,9 +122,9 @@ def _amount(name: str, old: Work, new: Work, batch: float | None) -> Iterator[Fi
 
 
 def _types(name: str, old: Work, new: Work) -> Iterator[Finding]:
-    """The element types of matrix products as the program has them; else those in which the device runs them.
+    """A finding where matrix products differ in their element types, else in those they run as, else in precision.
 
-    What a wider type costs depends on the device: a processor without bfloat16 was 26 % faster in float32 (measured).
+    Its effect is open, as it depends on the device: a processor without bfloat16 was 26 % faster in float32 (measured).
     """
     for what, one, other in (
         ("has its matrix products in", old.by_type, new.by_type),

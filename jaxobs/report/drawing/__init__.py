@@ -1,8 +1,8 @@
 """Charts as SVG elements: the roofline, where the time went, and lines over time.
 
-Every chart is as wide as what holds it, and as high as it says. Across, positions are percentages; down, they are
-pixels: so that letters and dots keep their size on a phone and on a wide screen, without a script. What is a shape of
-many corners stands in a layer of 100 units across that is stretched (`stretched`).
+Every chart is as wide as the element around it and has a height in pixels of its own. Horizontal positions are
+percentages and vertical ones pixels, so that letters and dots keep their size on a phone and on a wide screen without a
+script. Lines and areas are drawn in a layer 100 units wide that is stretched to the width (`stretched`).
 
 Colours are classes, which `style()` defines for light and dark surroundings. What a chart shows under the pointer is in
 the `<title>` of its parts, which every browser shows.

@@ -12,16 +12,16 @@ from jaxobs.report.drawing.elements import Element, tag
 from jaxobs.report.units import amount
 
 _LEAST_TICKS: Final = 3
-"""Two show the scale, and a third that it is logarithmic."""
+"""Least ticks of a logarithmic axis: two show the scale, and a third that it is logarithmic."""
 
 _TIME_STEPS: Final = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0)
 _MOST_TIME_TICKS: Final = 6
-"""So many labels stand beside each other on a phone."""
+"""Most labels of a time axis: this many fit beside each other on a phone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values between `low` and `high` to positions between `start` and `end`; beyond them it goes on."""
+    """Maps values from `low` to `high` linearly to positions from `start` to `end`, and beyond."""
 
     low: float
     high: float
@@ -32,7 +32,7 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def all_at(self, values: Iterable[float]) -> list[float]:
-        """Where each of the values lies."""
+        """The positions of the values."""
         low, start, reach, width = self.low, self.start, self.high - self.low, self.end - self.start
         return [start + (value - low) / reach * width for value in values]
 
@@ -49,7 +49,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """Places positive values on a logarithmic axis; `low` and `high` are powers of ten."""
+    """Maps positive values to a logarithmic axis; `low` and `high` are the exponents of ten at its ends."""
 
     low: float
     high: float
@@ -58,7 +58,7 @@ class LogScale:
 
     @classmethod
     def around(cls, values: Iterable[float], margin: float, start: float, end: float) -> LogScale:
-        """Around positive `values`, with `margin` decades left free on both sides."""
+        """A scale around positive `values`, with `margin` decades left free on both sides."""
         powers = [math.log10(value) for value in values]
         return cls(min(powers) - margin, max(powers) + margin, start, end)
 
@@ -71,7 +71,7 @@ class LogScale:
         return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Powers of ten; with fewer than three of them also their twofold and fivefold, so that any axis can be read."""
+        """Powers of ten; where fewer than three of them fit, also their multiples by 2 and 5, or by 1 to 9."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         inside: list[float] = []
         for steps in ((1.0,), (1.0, 2.0, 5.0), tuple(float(step) for step in range(1, 10))):
@@ -83,13 +83,13 @@ class LogScale:
 
 
 def short(tick: float) -> str:
-    """`100 T`, without the digits after the point that a figure would have."""
+    """A tick as text such as `100 T`, without trailing zeros."""
     figure, _, prefix = amount(tick).partition(" ")
     return f"{float(figure.replace(',', '')):g} {prefix}".rstrip()
 
 
 def level_name(text: str, y: float) -> Element:
-    """What a level is, in the gutter that a chart of class `with-levels` has at its left."""
+    """The name of a level, in the gutter that a chart of class `with-levels` has at its left."""
     return tag("text", text, class_="tick", x="-8", y=y + 4, text_anchor="end")
 
 
@@ -111,9 +111,9 @@ _ROOM_OF_A_LABEL: Final = 5.0
 
 
 def bands(positions: Sequence[float], most: int, first: float, last: float) -> list[tuple[int, float, float]]:
-    """Which of the points at ascending `positions` can be pointed at, with the stretch around each: at most `most`.
+    """Bands in which points at ascending `positions` are pointed at: (index of the point, start, end), at most `most`.
 
-    The stretches reach from `first` to `last`.
+    The bands lie side by side from `first` to `last`.
     """
     if not positions:
         return []

@@ -1,7 +1,7 @@
-"""Elements of HTML and SVG, written as they are made: each text and each attribute is escaped in `tag`.
+"""Elements of HTML and SVG, which are text from the start: `tag` escapes each text and each attribute in them.
 
-Names in them are a program's own, and may hold markup: nothing else joins strings into markup. `tag` does by itself what
-`xml.etree.ElementTree` does, in a third of the time: a page has thousands of elements.
+Names shown come from the user's program and may hold markup, so nothing else joins strings into markup. `tag` takes a
+third of the time of `xml.etree.ElementTree`, which matters as a page has thousands of elements.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from html import escape, unescape
 from typing import Final
 
 _VOID: Final = {"br", "link", "meta"}
-"""Those of the elements used here that hold nothing, and so have no end."""
+"""Elements used here that have no content, and so no end tag."""
 
 _TAG: Final = re.compile("<[^>]*>")
 _START_WITH_ID: Final = re.compile(r'(<\w+(?: [\w-]+="[^"]*")*?) id="[^"]*"')
 
 
 class Element:
-    """What `tag` made; no string, so that no string can be taken for it."""
+    """Escaped markup that `tag` wrote. It is no string, so that no string can be mistaken for markup."""
 
     __slots__ = ("written",)
 
@@ -27,7 +27,7 @@ class Element:
         self.written = written
 
     def words(self) -> str:
-        """What is in it without markup."""
+        """The text in the element, without markup."""
         return unescape(_TAG.sub("", self.written))
 
 
@@ -35,7 +35,7 @@ Child = Element | str | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Element:
-    """An element with its children in order; those that are None are left out, and so are attributes that are.
+    """An element with its children in order; children and attributes that are None are left out.
 
     An attribute is written with `-` for `_` (`class_` for `class`): `tag("text", "0", text_anchor="end", x="40%")`.
     """
@@ -57,7 +57,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Ele
 
 
 def stretched(height: float, *children: Child) -> Element:
-    """A layer over the whole width of a chart and `height` pixels of it, 100 units wide: lines keep their width."""
+    """A layer over a chart, 100 units across its whole width and `height` pixels high; lines keep their thickness."""
     return tag(
         "svg",
         *children,
@@ -71,14 +71,14 @@ def stretched(height: float, *children: Child) -> Element:
 def markup(element: Element, *, with_ids: bool = True) -> str:
     """The text of an element, as a browser parses it inside HTML. Lone surrogates and NUL are replaced.
 
-    Without ids it can stand in one document with others like it.
+    Without ids several copies can stand in one document.
     """
     text = element.written if with_ids else _START_WITH_ID.sub(r"\1", element.written)
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def number(value: float) -> str:
-    """Two digits after the point: a fiftieth of a pixel is not seen."""
+    """A number with at most two digits after the point: a fiftieth of a pixel cannot be seen."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
 
 

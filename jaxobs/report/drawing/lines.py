@@ -15,7 +15,7 @@ _AXIS: Final = 22
 _BANDS: Final = 60
 
 _LEAST, _MOST = 1e-290, 1e290
-"""Of what can be drawn: beyond them lengths are 0 or infinite in floating point. A script may record any value."""
+"""Bounds of what can be drawn: beyond them lengths become 0 or infinite. A script may record any value."""
 
 
 def line_chart(
@@ -35,15 +35,15 @@ def line_chart(
 
     Args:
         times: Seconds, negative before now, ascending.
-        values: One for each time; NaN where it is not known. There the line is broken, and where one is not to be drawn.
+        values: One for each time; NaN where it is not known. The line is broken there, and where one cannot be drawn.
         span: Seconds that the axis reaches back.
-        name: What it is, for the label that a screen reader reads.
-        write: A value as text.
-        height: Of the whole, in pixels.
+        name: What is drawn, for the label that a screen reader reads.
+        write: Writes a value as text.
+        height: Height of the whole chart, in pixels.
         from_zero: Whether the axis begins at 0, as that of an amount should.
-        limit: A line across the chart at this value, such as what memory there is.
-        with_times: Whether the times stand below it; of several charts one above the other only the last needs them.
-        tick_unit: What levels are round numbers of: 2**30 for bytes that are written in GiB.
+        limit: Where to draw a line across the chart, such as the size of the memory.
+        with_times: Whether times are written below it; of charts one above the other only the last needs them.
+        tick_unit: Unit of which levels are round numbers, such as 2**30 for bytes that are written in GiB.
     """
     runs = [
         list(run)
@@ -93,11 +93,12 @@ def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float
 _USUAL: Final = 0.95
 _FAR_ABOVE: Final = 3.0
 _ROOM_ABOVE: Final = 1.5
-"""One moment in twenty that is three times as high as the others, such as the first steps, which wait for nothing, would
-flatten all the rest: the line then leaves the chart at its top, and what it was is under the pointer."""
+"""A line leaves the chart at its top where its highest value is more than _FAR_ABOVE times the _USUAL quantile: a few
+moments such as the first steps, which wait for nothing, would flatten all the rest. Their values are shown under the
+pointer. The axis then ends at _ROOM_ABOVE times that quantile."""
 
 _LIMIT_IN_SIGHT: Final = 3.0
-"""A limit further above the values than that would flatten them into a line at the bottom."""
+"""How many times the highest value a limit may be to be drawn: a higher one would flatten the line at the bottom."""
 
 
 def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Iterator[Element]:

@@ -1,4 +1,4 @@
-"""The roofline: FLOP/s over FLOP/byte on logarithmic axes, a roof for each element type, a dot for each measured thing.
+"""The roofline chart: FLOP/s over FLOP/byte on logarithmic axes, a roof for each element type, a mark for each point.
 
 The picture is that of Williams, Waterman and Patterson, CACM 52(4), 2009.
 """
@@ -22,7 +22,7 @@ _MARGIN: Final = 0.35
 """Decades left free around what is drawn."""
 
 _NAMED: Final = 4
-"""Of the points the largest executables have their names beside them."""
+"""How many of the largest executables have their names beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Roof:
 
     @property
     def ridge(self) -> float:
-        """The intensity, in FLOP/byte, from which on the roof is flat."""
+        """The intensity, FLOP/byte, from which on the roof is flat."""
         return self.flops_per_second / self.bytes_per_second
 
     def at(self, intensity: float) -> float:
@@ -45,7 +45,7 @@ class Roof:
 
 
 class Point(NamedTuple):
-    """Something that was measured: an executable or one of its operations. `intensity` and `rate` are above 0."""
+    """A measured executable or operation. `intensity` and `rate` are above 0."""
 
     name: str
     kind: Literal["executable", "operation"]
@@ -54,13 +54,13 @@ class Point(NamedTuple):
     rate: float
     """FLOP/s."""
     share: float
-    """Part of the time of its kind, 0 to 1: its area."""
+    """Its share of the time of all points of its kind, 0 to 1, drawn as its area."""
     bottleneck: str
-    """A word of docs/how_it_works/bottlenecks.md: its colour."""
+    """A word of docs/how_it_works/bottlenecks.md, drawn as its colour."""
     about: str
-    """What is shown of it under the pointer: lines of text."""
+    """Lines of text that are shown under the pointer."""
     attainable: float | None = None
-    """FLOP/s at its bound time; drawn as a line up to it under the pointer."""
+    """FLOP/s at its bound time; under the pointer a line is drawn up to it."""
 
 
 def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
@@ -71,9 +71,11 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
         [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, _LEFT, _RIGHT
     )
     low, high = across.ends
-    near = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
+    roof_rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
     attainable = [point.attainable for point in points if point.attainable]
-    up = LogScale.around([*(point.rate for point in points), *attainable, *near], _MARGIN, _BOTTOM, _TOP)
+    up = LogScale.around(
+        [*(point.rate for point in points), *attainable, *roof_rates], _MARGIN, _BOTTOM, _TOP
+    )
     largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
     return tag(
         "svg",
@@ -154,7 +156,7 @@ def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]
 
 _SLOPE_NAME_AT: Final = 22
 _SLOPE_TO_NAME: Final = 30
-"""Percent of the width: a shorter slope has no room for its name."""
+"""Position of the slope's name, and the least length of a slope that has room for it, in per cent of the width."""
 
 
 def _radius(point: Point) -> float:
@@ -162,7 +164,7 @@ def _radius(point: Point) -> float:
 
 
 def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
-    """A diamond for an executable, a circle for an operation."""
+    """The mark of a point: a diamond for an executable, a circle for an operation."""
     y, radius = up.at(point.rate), _radius(point)
     r = number(radius)
     shape = (
@@ -187,7 +189,7 @@ def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
 
 
 def _names(points: Sequence[Point], across: LogScale, up: LogScale) -> Iterator[Element]:
-    """Names of the largest executables where they lie far enough from each other."""
+    """Names of the largest executables, but for those that lie too near to a larger one."""
     placed: list[tuple[float, float]] = []
     executables = sorted((one for one in points if one.kind == "executable"), key=lambda one: -one.share)
     for point in executables[:_NAMED]:
@@ -201,4 +203,4 @@ def _names(points: Sequence[Point], across: LogScale, up: LogScale) -> Iterator[
 
 
 _NEAR_AN_EDGE: Final = 12
-"""Percent of the width: a name in the middle above its point would be cut off there."""
+"""Distance from an edge, in per cent of the width, within which a name centred above its point would be cut off."""

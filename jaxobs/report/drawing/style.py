@@ -11,12 +11,12 @@ from jaxobs.report.drawing.elements import Element, tag
 
 @cache
 def style() -> str:
-    """CSS for whatever is below an element of class `jaxobs`, for light and dark surroundings."""
+    """CSS for charts inside an element of class `jaxobs`, for light and dark surroundings."""
     return (files("jaxobs.report.drawing") / "chart.css").read_text(encoding="utf-8")
 
 
 def legend(names: Iterable[str]) -> Element:
-    """What the colours of these components, or bottlenecks, are."""
+    """The key to the colours of these components or bottlenecks."""
     return tag(
         "ul",
         *(

@@ -1,4 +1,4 @@
-"""Where the time went: one bar whose parts add up to a step, and parts of the time over the last hour."""
+"""Charts of where the time went: a bar whose parts add up to a step, and a stack of shares over the last hour."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ COMPONENTS: Final = (
     "compute", "memory", "communication", "transfer", "latency", "unmodelled", "unknown", "input", "host",
     "checkpoint", "compile",
 )  # fmt: skip
-"""From the bottom of a stack: what the device does, what is not known, then what it waits for."""
+"""Components from the bottom of a stack up: what the device does, what is not known, then what it waits for."""
 
 _BAR: Final = 34
 _HEIGHT: Final = 200
 _TOP, _BOTTOM = 8, 176
 _BANDS: Final = 60
 _LEAST_SHARE: Final = 0.0005
-"""Smaller parts are narrower than a pixel, and round to 0 %."""
+"""Share below which a part is not drawn: it would be narrower than a pixel, and round to 0 %."""
 
 _ROOM_FOR_A_NAME: Final = 0.14
-"""Of the width: so long is a word on a phone."""
+"""Share of the width from which on a part's name fits into it on a phone."""
 
 
 def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | None:
-    """One bar as wide as all `parts`, seconds by component, together; None where they add up to nothing."""
+    """A bar of `parts`, seconds by component, that fills the width; None where they add up to nothing."""
     whole = sum(parts.values())
     if whole <= 0:
         return None
@@ -70,13 +70,13 @@ def shares_over_time(
     span: float,
     marks: Sequence[tuple[float, str]],
 ) -> Element | None:
-    """Parts of the time as a stack that adds up to 1; None where there is no stretch of time.
+    """Shares of the time as a stack that adds up to 1; None where there is no stretch of time.
 
     Args:
         edges: Seconds, negative before now, ascending: where the stretches of time begin, and where the last one ends.
-        shares: By component, a part of each stretch, 0 to 1.
+        shares: By component, its share of each stretch, 0 to 1.
         span: Seconds that the axis reaches back.
-        marks: What happened when (seconds, negative before now), drawn as a tick on top.
+        marks: Time (seconds, negative before now) and text of events, drawn as ticks on top.
     """
     if len(edges) < 2:
         return None
@@ -118,15 +118,15 @@ def _ordered(names: Mapping[str, object]) -> list[str]:
 def _areas(
     across: Sequence[float], layers: Sequence[Sequence[float]], names: Sequence[str]
 ) -> Iterator[Element]:
-    """Each layer on those before it, level within a stretch: that is how much is known of when it was within it."""
+    """Areas of the layers, each on top of those before it, and level within a stretch, as no more is known of it."""
     stretches = list(pairwise(f"{x:.2f}" for x in across))
     below = [0.0] * len(stretches)
-    back = _steps(stretches, below)
+    lower = _steps(stretches, below)
     for name, layer in zip(names, layers, strict=True):
         above = [low + share for low, share in zip(below, layer, strict=True)]
-        there = _steps(stretches, above)
-        yield tag("polygon", class_=f"area is-{name}", points=" ".join([*there, *reversed(back)]))
-        below, back = above, there
+        upper = _steps(stretches, above)
+        yield tag("polygon", class_=f"area is-{name}", points=" ".join([*upper, *reversed(lower)]))
+        below, lower = above, upper
 
 
 def _steps(stretches: Sequence[tuple[str, str]], heights: Sequence[float]) -> list[str]:

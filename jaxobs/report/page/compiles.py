@@ -1,4 +1,4 @@
-"""What was compiled, what was compiled again and why, newest first."""
+"""The section of compilations: what was recompiled and why, the newest compiles, and the compiled functions."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _FUNCTIONS: Final = 40
 
 
 def compilations(view: View) -> Element | None:
-    """None where nothing was compiled."""
+    """The section; None where nothing was compiled."""
     rows = columns.functions(view.document)
     if not rows:
         return None
-    again, recent = columns.recompilations(rows), columns.newest(view.document)
+    recompiled, recent = columns.recompilations(rows), columns.newest(view.document)
     number = sum(row.get("compilations") or 0 for row in rows)
-    left = len(again) - _AGAIN
+    left = len(recompiled) - _AGAIN
     return card(
-        "Compiled again" if again else "Compiled",
+        "Compiled again" if recompiled else "Compiled",
         table(
             columns.AGAIN,
-            again[:_AGAIN],
+            recompiled[:_AGAIN],
             caption="Compiled again",
             more=f"{left} cheaper ones are in the snapshot." if left > 0 else "",
         )
-        if again
+        if recompiled
         else tag("p", "Nothing was compiled twice."),
         folded(
             "Newest compiles",

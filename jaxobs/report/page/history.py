@@ -1,7 +1,7 @@
 """The last hour of what the page draws over time, in bounded memory: at most POINTS moments of COLUMNS values.
 
-A run's first minutes are kept second by second. When there are too many moments the spacing grows, and those that lie
-closer are let go of. Counters are kept as they are, so that what lies between two moments is exact at any spacing.
+A run's first minutes are kept second by second. When there are too many moments, the spacing grows and moments that are
+closer together are dropped. Counters are kept as totals, so that the difference of two moments is exact at any spacing.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from jaxobs.report.document import longest_loops
 POINTS: Final = 360
 SECONDS: Final = 3600.0
 COLUMNS: Final = 120
-"""With POINTS of 8 bytes each: 350 kB at most. A loop has some 25."""
+"""Most columns. With POINTS values of 8 bytes each they take 350 kB at most; a loop has some 25."""
 
 _SPACINGS: Final = (1.0, 2.0, 5.0, 10.0)
-"""Seconds; at the last one POINTS reach over SECONDS."""
+"""Seconds between moments; with the last one POINTS moments span SECONDS."""
 
 _EARLY: Final = 0.3
-"""Seconds. Snapshots come once a second, give or take a little: a moment that is so early counts."""
+"""Seconds by which a moment may be early: snapshots come once a second, give or take a little."""
 
 _LOOPS: Final = 4
 _RECORDED: Final = 8
-"""Values of the user's own that are kept for each loop."""
+"""Values recorded by the user that are kept for each loop."""
 
 _OF_A_LOOP: Final = ("steps", "tokens", "steps_per_second", "tokens_per_second", "examples_per_second", "mfu")
 
 _FUNCTIONS: Final = 40
-"""Whose recompiles are kept."""
+"""Most functions whose recompiles are kept."""
 
 Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A copy of the history. `times` are seconds, ascending, at most 0: before the newest snapshot."""
+    """A copy of the history. `times` are seconds relative to the newest snapshot, ascending, the last one 0."""
 
     times: tuple[float, ...]
     columns: Mapping[Key, tuple[float, ...]]
     """One value for each time, NaN where it was not known: `("loops", "train", "components", "input")`, …"""
 
     def column(self, *key: str) -> tuple[float, ...]:
-        """All NaN where it was never known."""
+        """The column of that key, all NaN where it was never known."""
         return self.columns.get(key) or (math.nan,) * len(self.times)
 
     def names(self, *prefix: str) -> list[str]:
-        """What follows `prefix` in the keys that are one word longer, in order of appearance."""
+        """The last words of the keys that are one word longer than `prefix`, in order of appearance."""
         return [key[-1] for key in self.columns if key[:-1] == prefix]
 
 
@@ -58,7 +58,7 @@ NO_TREND: Final = Trend((), {})
 
 
 class History:
-    """What the snapshots of the last hour said, in few numbers. For one thread at a time."""
+    """The numbers of the last hour's snapshots that the page draws. Not thread-safe."""
 
     def __init__(self) -> None:
         self._times = array("d")
@@ -66,11 +66,11 @@ class History:
         self._spacing = 0
 
     def is_due(self, seconds: float) -> bool:
-        """Whether that moment is kept, and does not come too soon after the last one."""
+        """Whether a moment would be kept, as it does not come too soon after the last one."""
         return not self._times or seconds - self._times[-1] >= _SPACINGS[self._spacing] - _EARLY
 
     def add(self, seconds: float, document: Mapping[str, Any]) -> None:
-        """What a snapshot's document says at `seconds`, if that is due."""
+        """Add the numbers of a snapshot's document, taken at `seconds`, if a moment is due."""
         if not self.is_due(seconds):
             return
         values = dict(_values(document))
@@ -83,12 +83,15 @@ class History:
         self._forget(seconds)
 
     def _has_room(self, key: Key) -> bool:
-        """Functions are kept first come: one that took another's place would look as if it had just been compiled."""
+        """Whether a new column may be kept.
+
+        The first functions stay: one that replaced another would look as if it had just been compiled.
+        """
         functions = sum(known[0] == "functions" for known in self._columns) if key[0] == "functions" else 0
         return len(self._columns) < COLUMNS and functions < _FUNCTIONS
 
     def trend(self) -> Trend:
-        """The times, in seconds before the newest, and every column."""
+        """A copy of the times, relative to the newest, and of every column."""
         newest = self._times[-1] if self._times else 0.0
         return Trend(
             tuple(time - newest for time in self._times),
@@ -106,7 +109,7 @@ class History:
             self._keep(list(range(first, len(self._times))))
 
     def _spaced(self) -> list[int]:
-        """Which moments stay at the present spacing: the newest, and backwards those far enough from the next."""
+        """Indices of the moments that stay at the present spacing: the newest, and those before it far enough apart."""
         kept = [len(self._times) - 1]
         for index in range(len(self._times) - 2, -1, -1):
             if self._times[kept[-1]] - self._times[index] >= _SPACINGS[self._spacing] - _EARLY:
@@ -142,7 +145,7 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
 
 
 def _numbers(prefix: Key, values: Any) -> Iterator[tuple[Key, float]]:
-    """The values that are finite numbers; others are reasons, or not known."""
+    """The values that are finite numbers; the others are reasons, or not known."""
     for name, value in values.items() if isinstance(values, Mapping) else ():
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             yield (*prefix, str(name)), float(value)

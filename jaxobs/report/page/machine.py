@@ -1,4 +1,4 @@
-"""The main thread's lines, the devices, and what jaxobs itself costs."""
+"""Sections on the main thread's lines, the devices, and what jaxobs itself costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINES: Final = 6
 
 
 def host_lines(view: View) -> Element | None:
-    """Where the main thread is while it does not wait for the device; None where nobody knows."""
+    """The lines that the main thread is at while it does not wait for the device; None where none is known."""
     whose = view.loops[view.loop] if view.loop is not None else view.document.get("process") or {}
     idle = whose.get("device_idle")
     items = [
@@ -39,7 +39,7 @@ def host_lines(view: View) -> Element | None:
 
 
 def devices(view: View) -> Element | None:
-    """What they can do and who says so, their clocks, and what holds them down."""
+    """The devices' peaks with their provenance, their clocks, and what throttles them; None without devices."""
     found = view.document.get("devices") or []
     if not found:
         return None
@@ -48,7 +48,7 @@ def devices(view: View) -> Element | None:
 
 
 def own_cost(view: View) -> Element | None:
-    """CPU seconds, memory and lost events of the observer; sources that do not work."""
+    """CPU time, memory and lost events of jaxobs itself, and the sources that do not work."""
     agent = view.document.get("agent") or {}
     if not agent:
         return None
@@ -94,7 +94,7 @@ def _meter(share: float) -> Element:
 
 
 def _alike(found: list[Row]) -> Iterator[dict[str, Any]]:
-    """Devices that differ in their number alone share a row."""
+    """A row for each group of devices that differ in nothing but their number."""
     rows: dict[str, dict[str, Any]] = {}
     for device in found:
         clocks = device.get("clocks") or {}
@@ -105,7 +105,7 @@ def _alike(found: list[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _peaks(row: Row) -> Element | None:
-    """The peaks of the element types that were seen, and of memory; the others are in the snapshot."""
+    """The peaks of memory and of the element types that were seen; the other peaks are in the snapshot."""
     peaks = row.get("peaks") or {}
     matrix = peaks.get("matrix") or {}
     seen = [roof["dtype"] for roof in row.get("roofs") or () if roof["dtype"] in matrix] or list(matrix)

@@ -1,4 +1,4 @@
-"""Memory: in use over time, its limit, when it will be reached, and what holds it."""
+"""The section of memory: its use over time, its limit and when that will be reached, and what holds it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOLDERS: Final = 10
 
 
 def memory(view: View) -> Element | None:
-    """That of the fullest device, else of the process; None where neither is known."""
+    """The memory of the fullest device, else of the process; None where neither is known."""
     name, found = _fullest(view.document)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def _fullest(document: Document) -> tuple[str, Document | None]:
 
 
 def _binary_unit(size: float) -> float:
-    """The largest of KiB, MiB, … that is not above `size`."""
+    """The largest of B, KiB, MiB, … that is not above `size`, in bytes."""
     return 2.0 ** (10 * int(math.log2(max(size, 1.0)) // 10))
 
 

@@ -1,4 +1,4 @@
-"""The top of the page: what runs where, how it goes in one sentence, the figures that matter, and advice."""
+"""The top of the page: what runs where, how it is going in one sentence, the main figures, and advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxobs.report.sentence import sentence as in_a_sentence
 from jaxobs.report.units import amount, duration, percent, rough_percent
 
 _RECORDED_SHOWN: Final = 3
-"""Of the user's own values, beside the figures; all are in the charts."""
+"""How many values recorded by the user are shown beside the figures; all of them are in the charts."""
 
 
 def run_name(document: Document) -> str:
@@ -24,7 +24,7 @@ def run_name(document: Document) -> str:
 
 
 def facts(document: Document) -> list[str]:
-    """Which process this is: its rank, host, devices, version of JAX, and age."""
+    """What is known of this process: its rank, host, devices, version of JAX, and age."""
     process = document.get("process") or {}
     index, count = process.get("process_index"), process.get("process_count")
     known = (
@@ -38,7 +38,7 @@ def facts(document: Document) -> list[str]:
 
 
 def header(view: View) -> Element:
-    """The run, its place, and the way to the other ranks."""
+    """The name of the run, facts on its process, and links to the other ranks and loops."""
     links = [
         tag("a", rank.name, href=rank.address, rel="noreferrer")
         if rank.address
@@ -63,7 +63,7 @@ def header(view: View) -> Element:
 
 
 def sentence(view: View) -> Element:
-    """What a person would say who was asked how it goes."""
+    """What a person would answer who was asked how the run is going."""
     name = view.loop
     if name is None:
         return tag("p", without_loops(view.document), class_="sentence", id="sentence")
@@ -73,7 +73,7 @@ def sentence(view: View) -> Element:
 
 
 def figures(view: View) -> Element | None:
-    """Large numbers, those alone that are known."""
+    """The main figures as large numbers; those that are not known are left out."""
     if view.loop is None:
         return None
     shown = list(known_figures(view, view.loop))
@@ -84,7 +84,7 @@ def figures(view: View) -> Element | None:
 
 
 def advice(view: View) -> Element | None:
-    """What to do about it; nothing where there is nothing."""
+    """The advice as a list; None where there is none."""
     found = view.document.get("advice") or []
     items = [
         tag(
@@ -102,14 +102,14 @@ def advice(view: View) -> Element | None:
 
 
 def absent_figures(view: View) -> Element | None:
-    """Why a figure that others have is not here."""
+    """Why main figures of the loop are missing; None where none is."""
     if view.loop is None:
         return None
     return quiet(*why_absent(view))
 
 
 def why_absent(view: View) -> list[str]:
-    """A sentence for each reason why a figure of the chosen loop is not known."""
+    """A sentence for each reason why main figures of the chosen loop are not known."""
     loop = view.loops[view.loop] if view.loop is not None else {}
     by_reason: dict[str, list[str]] = {}
     for key, title in (("step_seconds", "step time"), ("mfu", "MFU"), ("hfu", "HFU")):
@@ -119,7 +119,7 @@ def why_absent(view: View) -> list[str]:
 
 
 def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
-    """Title and value of each figure of a loop that is known, the user's own values after them."""
+    """Title and value of each known figure of a loop, of values recorded by the user, and of goodput."""
     loop, process = view.loops[name], view.document.get("process") or {}
     written: tuple[tuple[str, str, Callable[[float], str]], ...] = (
         ("step_seconds", "step time", duration),
@@ -144,7 +144,7 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
 
 
 def without_loops(document: Document) -> str:
-    """What to say where no loop was seen."""
+    """The sentence that is shown where no loop was seen."""
     if not document.get("process"):
         return (
             f"Nothing is known yet: {document.get('process_reason') or 'the first snapshot is on its way'}."

@@ -1,4 +1,4 @@
-"""What sections are made of: cards, tables that leave out what nobody knows, and reasons in small letters."""
+"""Parts of sections: cards, tables that leave out empty columns, and reasons in small letters."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from jaxobs.report.drawing import Element, tag
 from jaxobs.report.units import ABSENT
 
 REASONS_SHOWN: Final = 4
-"""More would be a list that nobody reads; all are in the snapshot."""
+"""Reasons shown in a paragraph: nobody would read more; all of them are in the snapshot."""
 
 
 @cache
 def parts_style() -> str:
-    """CSS of all that is made here, below an element of class `jaxobs`; the charts have their own."""
+    """CSS of these parts, inside an element of class `jaxobs`; the charts have CSS of their own."""
     return (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
 
 
 def card(title: str, *children: Element | str | None, name: str, note: str = "") -> Element:
-    """A section with a heading; `name` is its place in the page's address."""
+    """A section with a heading; `name` is its id, which a link to the page may end in."""
     heading = tag("h2", title, tag("small", f" {note}") if note else None)
     return tag("section", heading, *children, class_="card", id=name)
 
 
 def with_code(text: str) -> list[Element | str]:
-    """A text whose words in backquotes are code."""
+    """A text with its words in backquotes as elements of code."""
     words = text.split("`")
     if len(words) % 2 == 0:  # one that is not closed
         return [text]
@@ -42,7 +42,7 @@ def quiet(*reasons: str | None) -> Element | None:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more: str = "") -> Element | None:
-    """None where there are no rows. A column in which no row has anything is left out."""
+    """A table; None where there are no rows. A column in which no row has anything is left out."""
     if not rows:
         return None
     cells = [[column.show(row) for row in rows] for column in columns]
@@ -62,7 +62,10 @@ def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more:
 
 
 def folded(summary: str, *children: Element | None, name: str) -> Element | None:
-    """What opens on demand; `name` keeps it open while the page follows the run. None where there is nothing in it."""
+    """A part that opens on demand; None where it would be empty.
+
+    By its `name` the page's script recognises it, and keeps it open while the page follows the run.
+    """
     if all(child is None for child in children):
         return None
     return tag("details", tag("summary", summary), *children, id=name)

@@ -1,4 +1,4 @@
-"""The roofline of a snapshot: its roofs, its executables and the largest operations, and both as tables."""
+"""The section of the roofline: a chart of roofs, executables and large operations, and tables of the latter two."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, duration, percent
 
 _ROWS: Final = 40
-"""Of each table; the rest are in the snapshot."""
+"""Rows of each table; the rest are in the snapshot."""
 
 _LEAST_SHARE: Final = 0.002
-"""Of device time: operations that take less are in the table, and would stretch the axes of the drawing."""
+"""Share of device time below which an operation is not drawn, as it would stretch the axes; the table has it."""
 
 
 def nearness(view: View) -> Element | None:
-    """None where nothing was compiled."""
+    """The section; None where no executable or operation is known."""
     executables, operations = view.document.get("executables") or [], view.document.get("operations") or []
     if not executables and not operations:
         return None
@@ -49,7 +49,7 @@ def nearness(view: View) -> Element | None:
 
 
 def roofs_of(document: Document) -> list[Roof]:
-    """Each kind of device once, with the element types that were seen."""
+    """The roofs of each kind of device, for the element types that were seen."""
     found: dict[tuple[str, str], Roof] = {}
     for device in document.get("devices") or ():
         for roof in device.get("roofs") or ():
@@ -61,7 +61,7 @@ def roofs_of(document: Document) -> list[Roof]:
 
 
 def points_of(document: Document) -> list[Point]:
-    """What has an intensity and a measured time: executables, and operations in profiler windows."""
+    """The executables and operations with a known intensity and a measured time, as points."""
     executables, operations = document.get("executables") or [], document.get("operations") or []
     return [*_executables(executables), *_operations(operations)]
 
@@ -91,7 +91,7 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
 
 def _operations(rows: Sequence[Row]) -> Iterator[Point]:
     for row in rows:
-        intensity, rate, near = (
+        intensity, rate, efficiency = (
             row.get("intensity"),
             row.get("achieved_flops_per_second"),
             row.get("efficiency"),
@@ -104,18 +104,18 @@ def _operations(rows: Sequence[Row]) -> Iterator[Point]:
             str(row["scope"]) if row.get("scope") else None,
             last_name(row.get("source")),
             f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}",
-            f"efficiency {percent(near)}" if near is not None else None,
+            f"efficiency {percent(efficiency)}" if efficiency is not None else None,
             f"limited by {label}" if label != "unknown" else None,
             f"{percent(row['share'])} of device time" if row.get("share") is not None else None,
         ]
         yield Point(
             str(row.get("operation")), "operation", intensity, rate, row.get("share") or 0.0, label,
-            "\n".join(line for line in lines if line), rate / near if near else None,
+            "\n".join(line for line in lines if line), rate / efficiency if efficiency else None,
         )  # fmt: skip
 
 
 def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:
-    """A sentence for each thing that the roofline lacks."""
+    """A sentence for each thing that is missing from the roofline."""
     if not points:
         yield "No executable has a known intensity and a measured time yet."
     if not any(device.get("roofs") for device in document.get("devices") or ()):

@@ -1,4 +1,4 @@
-"""Rates, MFU and the user's own values, one below the other on one time axis."""
+"""The section of charts over time: rates, MFU and values recorded by the user, one above the other on one time axis."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _RATES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("mfu", "MFU", percent),
 )
 _ROWS: Final = 12
-"""Moments in the table beside the charts."""
+"""Most moments in the table below the charts."""
 
 Line = tuple[str, Sequence[float], Callable[[float], str], bool]
+"""Name, values, how a value is written, and whether the axis begins at 0."""
 
 
 def over_time(view: View) -> Element | None:
-    """None where there is nothing to draw yet."""
+    """The section; None where there is nothing to draw yet."""
     if view.loop is None:
         return None
     lines = [line for line in _lines(view, view.loop) if sum(map(math.isfinite, line[1])) >= 2]

@@ -1,4 +1,4 @@
-"""Where a step goes: its parts, which add up to it, and how they changed over the last hour."""
+"""The section on where a step's time goes: its parts, which add up to it, and their shares over the last hour."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _RECENT: Final = 30.0
 """Seconds over which the parts of a step are averaged: the window of the bottleneck."""
 
 _MOMENTS: Final = 120
-"""More could not be told apart on a screen."""
+"""Most stretches drawn: more could not be told apart on a screen."""
 
 _MARKS: Final = 60
 _NAMES: Final = 3
-"""Of recompiles that are marked: a storm of them must not make the page large."""
+"""Most moments marked for recompiles, and functions named in each: a storm of them must not make the page large."""
 
 _SEEN: Final = 0.005
-"""Smaller parts round to 0 %."""
+"""Share below which a part is left out: it would round to 0 %."""
 
 
 def where_steps_go(view: View) -> Element | None:
-    """None where no loop was seen."""
+    """The section; None where no loop was seen."""
     if view.loop is None:
         return None
     parts, since = parts_of_a_step(view)
@@ -68,7 +68,10 @@ def where_steps_go(view: View) -> Element | None:
 
 
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
-    """Seconds by component on average, and over which time: the last half minute where the history reaches so far."""
+    """Mean seconds of a step by component, and over which time in words.
+
+    The time is the last half minute where the history reaches that far back, else all since the loop began.
+    """
     assert view.loop is not None
     trend, name = view.trend, view.loop
     steps = trend.column("loops", name, "steps")
@@ -89,9 +92,9 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
 
 
 def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[float]]]:
-    """Edges of stretches (seconds, negative before now), and the parts of each stretch, 0 to 1.
+    """Edges of stretches (seconds, negative before now), and by component its share of each stretch, 0 to 1.
 
-    A stretch in which nothing was charged is a part of the next one.
+    A stretch in which no time was charged is merged with the next one.
     """
     columns = {
         name: trend.column("loops", loop, "components", name)
@@ -116,11 +119,11 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
 
 
 def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
-    """When which functions were compiled again; the newest, one entry a moment."""
+    """Moments in which functions were recompiled (seconds, negative before now), with a text; the newest ones alone."""
     found: dict[int, list[str]] = {}
     for function in dict.fromkeys(key[1] for key in trend.columns if key[0] == "functions"):
         column = trend.column("functions", function, "recompilations")
-        if len(set(column)) == 1:  # as that of most functions, most of the time
+        if len(set(column)) == 1:  # a fast path for most functions, most of the time
             continue
         counts = (0.0 if math.isnan(count) else count for count in column)
         for index, (before, now) in enumerate(pairwise(counts), 1):

@@ -1,4 +1,4 @@
-"""What the page is made from, and the choices that its sections share."""
+"""The data that the page is made from, and the choices that its sections share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from jaxobs.report.page.history import NO_TREND, SECONDS, Trend
 from jaxobs.report.sentence import main_loop
 
 _LEAST_SPAN: Final = 60.0
-"""Seconds that a time axis has at least, so that the first moments of a run do not race across it."""
+"""Least seconds that a time axis spans, so that the first moments of a run do not race across it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Another process of this job, or this one, that serves a page."""
+    """A process of this job that serves a page, this one included."""
 
     name: str
     address: str | None
-    """Of its page; None: this one."""
+    """Address of its page; None for this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One moment: `document` is a snapshot's, `trend` what came before, `ranks` the processes beside it."""
+    """What a page shows: the `document` of a snapshot, the history before it as `trend`, and the job's `ranks`."""
 
     document: Document
     trend: Trend = NO_TREND
     ranks: tuple[Rank, ...] = ()
     wanted_loop: str | None = None
-    """The loop that the reader has chosen; the one that took most time where there is none of that name."""
+    """The loop that the reader has chosen. Where there is no loop of that name, the one with the most time is shown."""
 
     @property
     def loops(self) -> Mapping[str, Document]:

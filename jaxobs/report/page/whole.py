@@ -1,4 +1,4 @@
-"""The whole document, with its one style and its one script, and the policy that lets nothing else run or load."""
+"""The whole page with its style and its script, and the Content-Security-Policy that lets nothing else run or load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ICON: Final = (
 
 
 def page(view: View, pause: Callable[[], None] | None = None) -> str:
-    """The HTML document; `pause` is called between its sections, where a thread shares the job's interpreter."""
+    """The HTML document. `pause` is called after each section, for a thread that shares the job's interpreter."""
     return "".join(_pieces(view, pause))
 
 
@@ -72,7 +72,7 @@ def _script() -> str:
 
 
 def _hash_of(text: str) -> str:
-    """The hash by which a Content-Security-Policy allows a text in a page."""
+    """The hash of a text by which a Content-Security-Policy allows it in a page."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -80,8 +80,8 @@ def _hash_of(text: str) -> str:
 def policy() -> str:
     """The Content-Security-Policy of the page.
 
-    Its own style and script by their hashes, its icon, and fetching itself anew: a name that a program recorded can be no
-    script, whatever is forgotten elsewhere.
+    It allows the page's own style and script by their hashes, its icon, and fetching the page anew. So a name that a
+    program recorded cannot run as a script, even if escaping it was forgotten somewhere.
     """
     return (
         f"default-src 'none'; style-src {_hash_of(_style())}; script-src {_hash_of(_script())}; img-src data:;"

@@ -1,4 +1,4 @@
-"""A snapshot as text for people: in full at the end of a run, and in one line."""
+"""A snapshot as text for people: in full for the end of a run, and in one line."""
 
 from jaxobs.report.summary.text import digest, render
 

@@ -1,4 +1,4 @@
-"""Cells of a table with what has to be said of them: `–` for what is not known, `*` for what is known with a reserve."""
+"""Cells of tables whose values have reasons: `–` marks a value that is not known, `*` one that has a reservation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 from jaxobs.report.units import ABSENT
 
 MARK: Final = "*"
-"""Behind a value that has a reason beside it: an MFU above 1, a lower bound, a sample."""
+"""Marks a value that has a reason beside it, such as an MFU above 1, a lower bound, or a sample."""
 
 _MEANINGS: Final = {ABSENT: "is not known", MARK: "is known with a reserve"}
 
 ROWS_NAMED: Final = 4
-"""A reason that holds for more rows is mostly one that holds for all."""
+"""Most rows named with a reason: one that holds for more rows mostly holds for all."""
 
 _NAMES: Final = {
     "mfu": "MFU", "hfu": "HFU", "step_seconds": "step time", "seconds_per_run": "time per run",
@@ -22,19 +22,19 @@ _NAMES: Final = {
 
 
 class Reasons:
-    """The reasons noted while tables are written; each is told once below all of them."""
+    """The reasons noted while tables are written, each of which is written once below all tables."""
 
     def __init__(self) -> None:
         self._noted: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
 
     def __contains__(self, words: str) -> bool:
-        """Whether one of the reasons has these words in it."""
+        """Whether one of the reasons contains these words."""
         return any(words in reason for _, reason in self._noted)
 
     def cell(self, values: Mapping[str, Any], key: str, write: Callable[[float], str], row: str = "") -> str:
-        """The value as text. Its reason is noted, also where there is a value, which is then marked.
+        """The value as text, with its reason noted; a value that has a reason is marked.
 
-        `row` names whose value it is; empty where there is but one.
+        `row` names what the value is of; empty where there is only one row.
         """
         value, reason = values.get(key), values.get(f"{key}_reason")
         mark = (ABSENT if value is None else MARK) if reason else ""
@@ -45,11 +45,11 @@ class Reasons:
         return f"{write(value)} {mark}".rstrip()
 
     def note(self, mark: str, reason: str, name: str, row: str = "") -> None:
-        """That `reason` is behind the column `name` of `row`."""
+        """Note that the value in column `name` of `row` has this reason."""
         self._noted.setdefault((mark, reason), {}).setdefault(row, {})[name] = None
 
     def lines(self) -> Iterator[str]:
-        """A heading, and lines such as `– MFU, HFU of `train`: no peaks are known`; nothing where there is no reason."""
+        """A heading and lines such as `– MFU, HFU of `train`: no peaks are known`; nothing where there is no reason."""
         marks = {mark for mark, _ in self._noted}
         if marks:
             yield ", ".join(f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if mark in marks) + ":"

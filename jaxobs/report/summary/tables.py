@@ -12,28 +12,28 @@ from jaxobs.report.text_table import TextTable, end_of
 from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
 
 LARGEST_EXECUTABLES: Final = 8
-"""So many rows fit a screen beside the other tables."""
+"""Rows of executables: this many fit a screen together with the other tables."""
 
 LARGEST_OPERATIONS: Final = 3
-"""What is worth a change of the program; the rest are in the document."""
+"""Rows of operations: those worth changing the program for; the rest are in the document."""
 
 LONGEST_SCOPE: Final = 40
-"""Columns."""
+"""Width of a scope in columns."""
 
 DEAREST_FUNCTIONS: Final = 20
-"""What is not among the twenty that took longest to compile is hardly what a start takes its time for."""
+"""Rows of compiled functions: a function that is not among the twenty slowest to compile hardly delays a start."""
 
 DEAREST_RECOMPILATIONS: Final = 8
-"""The rest are in the document; those that cost most are what is worth a change of the program."""
+"""Rows of recompilations: those that cost most are worth changing the program for; the rest are in the document."""
 
 CLOSE: Final = 0.25
-"""A verdict with less confidence has a runner-up of three fifths of its weight or more, or few samples."""
+"""Confidence below which the runner-up is named: it has at least 3/5 of the label's weight, or samples are few."""
 
 SAMPLED: Final = "runs and time in profiler windows alone: a sample of all"
 
 
 def loops(document: Document, reasons: Reasons) -> TextTable | None:
-    """Steps, rates, MFU and the user's own values of each loop."""
+    """Steps, rates, MFU and values recorded by the user, for each loop."""
     found = document.get("loops") or {}
     if not found:
         return None
@@ -101,7 +101,7 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
 
 
 def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
-    """What was compiled again for most seconds: which argument changed, from what to what, called from where."""
+    """The most expensive recompilations: which argument changed, from what to what, and where the call was."""
     found = [
         (row, name)
         for name, function in (document.get("functions") or {}).items()
@@ -127,7 +127,7 @@ def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  #
 
 
 def executables(document: Document, reasons: Reasons) -> TextTable | None:
-    """The executables that take most device time; those of a function that differ in their hash alone share a row."""
+    """The executables with the most device time; those of a function that differ only in their hash share a row."""
     found = sorted(document.get("executables") or [], key=_weight, reverse=True)
     if not found:
         return None
@@ -142,7 +142,7 @@ def executables(document: Document, reasons: Reasons) -> TextTable | None:
         elif (function, *cells) not in rows and len(rows) >= LARGEST_EXECUTABLES:
             left_out += 1
         else:
-            _executable(executable, reasons)  # notes those of rows that are shown
+            _executable(executable, reasons)  # only now note the reasons, as the row is shown
             rows.setdefault((function, *cells), []).append(str(executable.get("executable"))[:8])
     for (function, *rest), hashes in rows.items():
         table.add(function, hashes[0] if len(hashes) == 1 else f"{len(hashes)} alike", *rest)
@@ -153,12 +153,12 @@ def executables(document: Document, reasons: Reasons) -> TextTable | None:
 
 
 def _is_silent(cells: Sequence[str]) -> bool:
-    """Whether a row says nothing: a table carries only news."""
+    """Whether a row has nothing to show, so that it is left out of its table."""
     return all(cell in {ABSENT, *NO_VERDICT} for cell in cells)
 
 
 def _executable(executable: Document, reasons: Reasons) -> tuple[str, tuple[str, ...]]:
-    """The function, and the cells behind that of the hash."""
+    """The function, and the cells to the right of that of the hash."""
     function = str(executable.get("function"))
     shown = _row(executable, function, reasons)
     cost = executable.get("cost") or {}
@@ -185,7 +185,7 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
     if not found:
         return None
     largest = found[:LARGEST_OPERATIONS]
-    # What is the same in every row, or known of none, is no news.
+    # A column that is the same in every row, or empty in all, is left out.
     functions = {operation.get("function") for operation in largest}
     where = [
         (title, show)
@@ -215,7 +215,7 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
 
 
 def _scope(operation: Document) -> str:
-    """The innermost part of a long scope tells more than its beginning."""
+    """The end of the scope: the innermost part of a long one says more than its beginning."""
     return end_of(str(operation.get("scope") or ""), LONGEST_SCOPE)
 
 
@@ -232,7 +232,7 @@ def _row(values: Document, row: str, reasons: Reasons) -> Callable[[str, Callabl
 
 
 def _causes(recompilations: Any) -> str:
-    """`2 shape, 1 dtype`: how often for each cause, the most frequent first."""
+    """How often each cause occurred, the most frequent first, such as `2 shape, 1 dtype`."""
     counts: Counter[str] = Counter()
     for found in recompilations or []:
         counts[str(found["cause"])] += found["count"]
@@ -240,12 +240,12 @@ def _causes(recompilations: Any) -> str:
 
 
 def _weight(executable: Document) -> tuple[float, float]:
-    """Device seconds decide what is largest, else FLOPs."""
+    """Sorting key for the largest executable: device seconds, else FLOPs."""
     return executable.get("seconds") or 0.0, (executable.get("cost") or {}).get("flops") or 0.0
 
 
 def _verdict(bottleneck: Document | None) -> str:
-    """`compute`, or `compute or latency` where the two are close."""
+    """The bottleneck, such as `compute`, or `compute or latency` where the two are close."""
     label = (bottleneck or {}).get("label")
     if not bottleneck or not label:
         return ABSENT

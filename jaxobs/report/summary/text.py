@@ -1,6 +1,7 @@
 """A snapshot's document as a text for people: where the time went, tables, and what to do.
 
-A value that is not known is printed as `–`, one with a reserve with `*`, and each reason once below all tables.
+A value that is not known is printed as `–`, one with a reservation has a `*`, and each reason stands once below all
+tables.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from jaxobs.report.units import ABSENT, byte_size, count, duration, or_absent, p
 
 LARGEST_SHARES: Final = 4
 LEAST_SHARE: Final = 0.005
-"""Smaller shares round to 0 %, or are within what step times differ by."""
+"""Share below which a part is left out: it rounds to 0 %, or is less than what step times vary by."""
 
 SENTENCE_WIDTH: Final = 100
-"""Columns; longer lines are hard to read."""
+"""Width in columns; longer lines are hard to read."""
 
 REFUSALS_SHOWN: Final = 3
 HOST_LINES: Final = 4
 
 
 def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
-    """The summary of a snapshot's document, no newline at its end; escape sequences only with `bold`."""
+    """The summary of a snapshot's document, without a newline at its end; escape sequences only with `bold`."""
     if not document.get("process"):
         return f"jaxobs: no summary: {document.get('process_reason') or 'the snapshot is empty'}"
     return to_text(_parts(document), width=width, bold=bold)
@@ -137,7 +138,7 @@ def _about_the_run(document: Document, reasons: Reasons) -> Iterator[str]:
 
 
 def _memory(document: Document) -> Iterator[str]:
-    """That of the fullest device, and of the process."""
+    """The memory of the fullest device, and of the process."""
     if devices := devices_with_memory(document):
         device = fullest(devices)
         rank = f", the fullest of {len(devices)}," if len(devices) > 1 else ""
@@ -181,7 +182,7 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
 
 
 def _main_thread(whose: str, document: Document) -> Iterator[str]:
-    """Where the main thread is, beside how long the device is idle meanwhile."""
+    """The lines that the main thread is at, with the share of time in which the device is idle."""
     lines = main_thread_lines(document)[:HOST_LINES]
     waits = waiting_for_device(document)
     lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= LEAST_SHARE else []
@@ -199,7 +200,7 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _how_to_know_peaks(document: Document, shown: Reasons) -> Iterator[str]:
-    """What to run where a peak is not known, unless a reason has said it already."""
+    """What to run where a peak is not known, unless a reason was already shown that says so."""
     reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
     for reason in sorted(filter(None, reasons)):
         if reason not in shown:

@@ -1,1 +1,1 @@
-"""What a terminal shows of a snapshot: styled words and a table of ranks. Pure: colours belong to the terminal."""
+"""A snapshot as styled words for a terminal, and a table of ranks. Pure: the terminal decides on colours."""

@@ -1,4 +1,4 @@
-"""Ranks beside each other, and the one that lags."""
+"""The table of ranks, and which of them lags."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from jaxobs.report.page.view import View
 from jaxobs.report.units import count, duration, percent, rough_percent
 
 LAGS: Final = 0.1
-"""Of all ranks' time, that one rank costs the others: the threshold of the alert JaxRankLags in deploy/prometheus."""
+"""Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
 
 LAGGING: Final = "◀ lags"
 GONE: Final = "✗"
-"""Behind the number of a rank of which there is nothing new."""
+"""Marks a rank of which nothing new is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known of one rank now. `problem` says in one line why nothing newer is."""
+    """What is known of one rank now. `problem` says in one line why nothing newer is known."""
 
     address: str
     document: Document
@@ -29,7 +29,7 @@ class Observed:
 
 
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
-    """A row for each rank, in their order. `loop`: whose figures; a rank that has none so named shows its main one."""
+    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
     rows = [_row(rank, loop) for rank in ranks]
     runs = {row["run"] for row in rows}
     for run in runs:
@@ -43,19 +43,28 @@ def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[s
 
 
 def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
-    """What each rank of one run costs the others, as a share of time: 0 and less where it costs nothing.
+    """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
 
-    In collectives all ranks wait for the slowest, so it is the one that waits least; where communication is not known,
-    the one that spends more than the mean on its input and on its host (docs/how_it_works/bottlenecks.md).
+    In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
+    the one that spends more than the mean on its input and its host (docs/how_it_works/bottlenecks.md).
     """
     if len(shares) < 2:
         return [0.0] * len(shares)
-    waits = [share.get("communication", 0.0) for share in shares]
+    known = [share["communication"] for share in shares if "communication" in share]
+    usual = sum(known) / len(known) if known else 0.0
     own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
     return [
-        max(sum(waits) / len(waits) - wait, spent - sum(own) / len(own))
-        for wait, spent in zip(waits, own, strict=True)
+        max(usual - share.get("communication", usual), spent - sum(own) / len(own))
+        for share, spent in zip(shares, own, strict=True)
     ]
+
+
+def _shares(loop: Mapping[str, Any]) -> dict[str, float]:
+    """The shares of a loop's time, without those of communication where no profiler window has shown any yet."""
+    shares = dict((loop.get("bottleneck") or {}).get("shares") or {})
+    if not (loop.get("profile") or shares.get("communication")):
+        shares.pop("communication", None)
+    return shares
 
 
 def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
@@ -68,12 +77,12 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
         "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
-        "label": verdict.get("label"), "shares": verdict.get("shares") or {}, "lag": 0.0, "lags": False,
+        "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,
     }  # fmt: skip
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
-    """The columns in which some row has something to say; run and host where they differ."""
+    """The columns of the table; those of run and host only where they differ."""
     runs, hosts = {row["run"] for row in rows if row["run"]}, {row["host"] for row in rows if row["host"]}
     yield Column("rank", _name, text=True, value=lambda row: row["rank"])
     if len(runs) > 1:
@@ -99,7 +108,8 @@ def _name(row: Row) -> str:
 
 def _share(title: str, components: tuple[str, ...]) -> Column:
     def value(row: Row) -> float | None:
-        return sum(row["shares"].get(name, 0.0) for name in components) if row["shares"] else None
+        known = [row["shares"][name] for name in components if name in row["shares"]]
+        return sum(known) if known else None
 
     return Column(
         title, lambda row: None if (share := value(row)) is None else rough_percent(share), value=value

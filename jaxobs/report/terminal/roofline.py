@@ -1,6 +1,6 @@
-"""The roofline in letters: roofs of braille dots, a capital letter for an executable and a small one for an operation.
+"""The roofline as text: roofs of braille dots, a capital letter for an executable and a small one for an operation.
 
-The picture is that of jaxobs.report.drawing.roofline; points, roofs and axes are made by the same code.
+It shows what jaxobs.report.drawing.roofline draws; points, roofs and axes come from the same code.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from jaxobs.report.text_table import cut
 from jaxobs.report.units import ABSENT, amount, rough_percent
 
 _GUTTER: Final = 7
-"""Columns for the names of levels: `500 G`."""
+"""Columns for the names of levels, such as `500 G`."""
 
 _KEY: Final = 48
 _LEAST_KEY: Final = 34
-"""Columns of the key: a letter, some of the name, the efficiency, and the longest word for what limits it."""
+"""Most and least columns of the key: a letter, some of the name, the efficiency, and the longest bottleneck."""
 
 _LEAST_PLOT: Final = 22
 _MORE: Final = "·"
-"""What has no letter of its own: the smaller ones."""
+"""Stands for the smaller points, which have no letter of their own."""
 
 _LABEL: Final = len("communication")
 _LEAST_HEIGHT: Final = 6
@@ -42,7 +42,7 @@ Cells = list[list[tuple[str, str]]]
 
 
 def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
-    """At most `height` lines of `width` columns: the plot at the left, what its letters are at the right."""
+    """At most `height` lines of `width` columns: the plot at the left, and the key to its letters at the right."""
     points, roofs = points_of(document), roofs_of(document)
     named = _named(points)
     key = min(_KEY, max(_LEAST_KEY, width // 3)) if width >= _GUTTER + _LEAST_PLOT + _LEAST_KEY else 0
@@ -61,7 +61,7 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
 
 
 def _named(points: Sequence[Point]) -> list[tuple[str, Point]]:
-    """Each point with its letter, the largest first; those that come after z have _MORE."""
+    """Each point with its letter, the largest of its kind first; those beyond the alphabet have _MORE."""
     found: list[tuple[str, Point]] = []
     for kind, letters in (("executable", ascii_uppercase), ("operation", ascii_lowercase)):
         largest = sorted((point for point in points if point.kind == kind), key=lambda point: -point.share)
@@ -72,7 +72,7 @@ def _named(points: Sequence[Point]) -> list[tuple[str, Point]]:
 def _plot(
     roofs: Sequence[Roof], named: Sequence[tuple[str, Point]], width: int, height: int
 ) -> Iterator[Line]:
-    """The plot with its axes; the last line is that of the intensities."""
+    """The plot with its axes; the last line has the intensities."""
     columns, rows = max(8, width - _GUTTER), max(_LEAST_HEIGHT, height) - 2
     points = [point for _, point in named]
     across = LogScale.around(
@@ -116,14 +116,14 @@ def _draw_roofs(cells: Cells, roofs: Sequence[Roof], across: LogScale, up: LogSc
 
 
 def _between(before: int | None, level: int) -> range:
-    """The levels that join one dot to the next, so that a steep line has no gaps."""
+    """The levels to be dotted from one column to the next, so that a steep line has no gaps."""
     if before is None or before == level:
         return range(level, level + 1)
     return range(level, before) if level < before else range(before + 1, level + 1)
 
 
 def _write(cells: Cells, y: int, x: int, words: str) -> None:
-    """Where nothing is in the way."""
+    """Write words from (x, y) to the right, if all of these cells are empty."""
     if 0 <= y < len(cells) and x >= 0 and all(cells[y][x + at][0] == " " for at in range(len(words))):
         for at, letter in enumerate(words):
             cells[y][x + at] = (letter, "quiet")
@@ -142,17 +142,17 @@ def _intensities(across: LogScale, columns: int) -> str:
 
 
 def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
-    """`A train_step  41 % compute`: how much of the bound it reaches, and what limits it."""
+    """The key, with lines such as `A train_step  41 % compute`: the share of the roof reached, and what limits it."""
     room = width - len("A ") - len(" 0.078 % ") - _LABEL
     if named:
         yield (Span(f"  {'':<{room}} of roof limited by", "quiet"),)
     for letter, point in named:
         if letter == _MORE:
             continue
-        near = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
+        reached = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
         name = cut(point.name, room)
         yield (
             Span(f"{letter} ", point.bottleneck),
             Span(f"{name:<{room}}"),
-            Span(f"{near:>8} {point.bottleneck}", "quiet"),
+            Span(f"{reached:>8} {point.bottleneck}", "quiet"),
         )

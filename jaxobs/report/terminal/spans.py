@@ -1,4 +1,4 @@
-"""Styled words of a terminal, without saying which colour a style has."""
+"""Words with a style for a terminal; which colour a style has is decided elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Line = tuple[Span, ...]
 
 
 def line_of(cells: Iterable[tuple[str, str]]) -> Line:
-    """Letters with their styles as a line: neighbours of one style share a span."""
+    """A line of letters with styles: neighbours of one style share a span."""
     spans: list[Span] = []
     for letter, style in cells:
         if spans and spans[-1].style == style:
@@ -28,7 +28,7 @@ def line_of(cells: Iterable[tuple[str, str]]) -> Line:
 
 
 def with_code(sentence: str, style: str = "") -> Line:
-    """A sentence whose words in backquotes, which are code, are strong."""
+    """A sentence as a line; words in backquotes, which are code, become strong."""
     words = sentence.split("`")
     if len(words) % 2 == 0:  # one that is not closed
         return (Span(sentence, style),)

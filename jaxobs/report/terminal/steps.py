@@ -1,4 +1,4 @@
-"""How the run goes, its loops, and where a step of the chosen one goes: a bar for each component, host lines, advice."""
+"""How the run is going, its loops, and where a step of the chosen loop goes: bars of components, host lines, advice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jaxobs.report.text_table import cut
 from jaxobs.report.units import count, duration, rough_percent
 
 _LEAST_SHARE: Final = 0.005
-"""Smaller parts round to 0 %."""
+"""Share below which a part has no bar: it would round to 0 %."""
 
 _LONGEST_BAR: Final = 60
-"""Columns: a longer bar is no easier to read."""
+"""Most columns of a bar: a longer one is no easier to read."""
 
 _HOST_LINES: Final = 4
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -41,7 +41,7 @@ def opening(view: View, facts: Sequence[str], run: str, problem: str | None) -> 
 
 
 def steps(view: View, width: int) -> Iterator[Line]:
-    """All loops in a line each, and the chosen one with its parts."""
+    """A line for each loop, bars for the parts of a step of the chosen one, host lines, absent figures, and advice."""
     if view.loop is None:
         yield (Span(without_loops(view.document), "quiet"),)
         return

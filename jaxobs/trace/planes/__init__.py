@@ -1,1 +1,1 @@
-"""The planes of a trace: one reader for each kind of device, and what they have in common."""
+"""Readers of a trace's planes, one for each kind of device, and the code that they share."""

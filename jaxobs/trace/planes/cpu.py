@@ -1,4 +1,4 @@
-"""The host's plane: operations of CPU devices on worker threads, step annotations, and calls that copy."""
+"""Reads the host's plane: operations of CPU devices on worker threads, step annotations, and calls that copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.stretches import PICOSECONDS
 from jaxobs.trace.timeline import LONGEST, Timeline
 
-_TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
+_DISTINCT_STATS: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
 _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")
 """Names of events that are no operation: those of the Python tracer, and notes of the thread pools."""
 
@@ -25,7 +25,7 @@ _END: Final = "end: "
 _TASK: Final = "ThreadpoolListener::StartRegion"
 _COPY_CALLS: Final = ("cuMemcpy", "hipMemcpy")
 _CALL: Final = "PjitFunction("
-"""A call of a jitted function, by its name. JAX notes one call twice, one note inside the other."""
+"""Prefix of the events of calls of jitted functions. JAX writes two for each call, one inside the other."""
 _OTHER, _OPERATION, _ENDING, _TASK_BEGINS, _STEP, _COPY, _CALLED = range(7)
 _Entry = tuple[Any, ...]
 
@@ -42,7 +42,7 @@ class HostPlane:
         """Calls of jitted functions: line, start and negated end in picoseconds, function."""
         self._metadata, self._host, self._modules = metadata, host, modules
         self._foreign = ForeignPrograms(modules, notes)
-        self._stats = EventStats(metadata, _TOLD_APART)
+        self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry] | None] = {}
         self._devices: dict[int, Timeline] = {}
         self._endings: dict[int, Endings] = {}
@@ -59,7 +59,7 @@ class HostPlane:
                 self._endings[ordinal].add_line(number, marks.get(ordinal, 0), len(device.intervals))
 
     def devices(self) -> list[Timeline]:
-        """The devices whose operations were found, each operation as long as it ran on whichever thread."""
+        """The devices whose operations were found, with each operation's time until it ended on whichever thread."""
         for ordinal, device in self._devices.items():
             device.put_right(self._foreign)
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
@@ -117,7 +117,7 @@ class HostPlane:
         return None if known is None or known.name.startswith(_NEVER) else {}
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
-        """What events with this name and these statistics are, and what reading one takes."""
+        """Classify events with this name and these statistics: their class, and the data needed to read one."""
         name = self._metadata.events[metadata_id].name
         values = self._stats.read(stats)
         position = self._stats.position
@@ -163,4 +163,4 @@ class HostPlane:
 
 
 def _nothing(_: bytes) -> None:
-    """For operations without a run id."""
+    """Do nothing, in place of adding a run id, for operations without one."""

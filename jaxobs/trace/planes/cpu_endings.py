@@ -1,4 +1,4 @@
-"""When an operation of a CPU device ended, which may be on another thread than the one that started it.
+"""Finds when an operation of a CPU device ended, which may be on another thread than the one that started it.
 
 XLA's CPU runtime (openxla/xla, ``xla/backends/cpu/runtime/thunk_executor.cc``) writes an event while it starts an
 operation, and a second one, ``end: name``, after the operation has ended; a flow id ties the two together. The second
@@ -21,7 +21,7 @@ from jaxobs.trace.timeline import LONGEST
 
 
 class Endings:
-    """For one device: what ties its operations to their ends, in the order of its intervals."""
+    """The data that links a device's operations to their ends, in the order of its intervals."""
 
     def __init__(self) -> None:
         self.flows: list[tuple[bytes | None, bytes]] = []
@@ -30,7 +30,7 @@ class Endings:
         self._begun: dict[tuple[int | None, bytes], list[tuple[int, int]]] = {}
 
     def add_line(self, number: int, first: int, last: int) -> None:
-        """The intervals from `first` to before `last` came from this line."""
+        """Note that the intervals from `first` to before `last` came from this line."""
         if last > first:
             self._lines[number] = (first, last)
 
@@ -41,7 +41,7 @@ class Endings:
         containers: Set[int],
         ended: Mapping[bytes, tuple[int, int, int]],
     ) -> list[Interval]:
-        """The intervals up to their ends.
+        """The intervals, extended to the ends of their operations.
 
         `users` are the operations that wait for each operation, `containers` those that run others; `ended` gives
         time, line and start of the task of each flow's second event.
@@ -64,9 +64,9 @@ class Endings:
         return longer
 
     def runs(self, intervals: list[Interval]) -> tuple[dict[bytes, tuple[int, int]], dict[bytes, int]]:
-        """By run, from its first operation to the end of its last one, and one of its operations.
+        """For each run, the span from its first operation to the end of its last, and one of its operations.
 
-        Nothing where runs are not told apart.
+        Empty where operations have no run id.
         """
         spans: dict[bytes, tuple[int, int]] = {}
         operations: dict[bytes, int] = {}
@@ -86,7 +86,7 @@ class Endings:
         return found
 
     def _sort(self, intervals: list[Interval]) -> None:
-        """Starts and operations in order, by line and run, and by run alone."""
+        """Sort starts and operations, by line and run, and by run alone."""
         for number, (first, last) in self._lines.items():
             for at in range(first, last):
                 begun = (intervals[at][0], intervals[at][2])
@@ -98,7 +98,7 @@ class Endings:
     def _next(
         self, line: int | None, run: bytes, after: int, until: int, wanted: frozenset[int] | None
     ) -> int:
-        """When the next wanted operation of this run began, there or anywhere; `until` where none did before."""
+        """When the run's next wanted operation began, on this line or any (None); `until` if none did before."""
         begun = self._begun.get((line, run), [])
         for place in range(bisect_left(begun, (after, -1)), len(begun)):
             start, operation = begun[place]

@@ -1,7 +1,7 @@
-"""The runs of a CPU device's programs, and which of them a trace holds as a whole.
+"""Finds the runs of a CPU device's programs, and which of them a trace holds as a whole.
 
-The profiler records no operation that was under way when it began or ended. So of a run at the edge of a trace it may
-have seen one small operation between two long ones, and its time would be that of this operation alone.
+The profiler records no operation that was under way when it began or ended. Of a run at the edge of a trace it may thus
+have recorded one small operation between two long ones, and the run's time would be that of this operation alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jaxobs.trace.timeline import Timeline
 
 
 def add_runs(device: Timeline, endings: Endings) -> None:
-    """Tell the device its runs, in the order of their beginnings."""
+    """Add the runs to the device, in the order of their starts."""
     spans, operations = endings.runs(device.intervals)
     programs = {run: device.operations[operation].program_id for run, operation in operations.items()}
     ordered = sorted(spans, key=spans.__getitem__)
@@ -36,14 +36,14 @@ def add_runs(device: Timeline, endings: Endings) -> None:
 def _cut(
     device: Timeline, program: int | None, runs: list[bytes], seen: Mapping[bytes, set[int]]
 ) -> set[bytes]:
-    """Which runs of a program the trace holds in part: the first and the last, where they lack an operation.
+    """The runs of a program that the trace holds only in part: the first and the last, where they lack an operation.
 
-    What a run must have is what one between them had, or else what the module's entry computation says.
+    A whole run has the operations of one between them, or where there is none, those of the module's entry computation.
     """
     if len(runs) > 2:  # one lies between the first and the last
         between_them = seen[runs[len(runs) // 2]]
         entered = {at for at in between_them if device.operations[at].in_entry}
-        wanted = entered or between_them  # where the module is not known all of them
+        wanted = entered or between_them  # all of them where the module is unknown
         return {run for run in (runs[0], runs[-1]) if not wanted <= seen[run]}
     entry = device.entry_operations(program)
     if entry is None:

@@ -1,7 +1,7 @@
-"""The statistics of events, read fast: their bytes repeat, so each is decoded once.
+"""Reads the statistics of events fast: their bytes repeat, so each is decoded once.
 
-The order and number of an event's statistics repeat too. So a tuple of codes, one for each statistic, is the key of
-what an event is: looking it up costs a third of decoding the statistics one by one.
+The order and number of an event's statistics repeat too. A tuple of codes, one for each statistic, is therefore the key
+by which an event is classified: looking it up costs a third of decoding the statistics one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxobs.trace.errors import TraceError
 from jaxobs.trace.planes.metadata import PlaneMetadata, Value
 
 MOST_KNOWN: Final = 200_000
-"""Statistics kept by their bytes. More than so many are of no repeating kind, and are decoded when needed."""
+"""Most statistics kept by their bytes. Where there are more they do not repeat, and are decoded when needed."""
 
 _UNIQUE: Final = frozenset(
     [
@@ -34,25 +34,25 @@ _UNIQUE: Final = frozenset(
 
 
 class EventStats:
-    """Codes of statistics in one plane.
+    """The codes of the statistics in one plane.
 
-    `told_apart` names those that tell events apart: each of their values has a code of its own. All others share one,
-    and what is unique has none.
+    `distinct` names those that tell events apart: each of their values has its own code. All others share one code, and
+    those whose value is unique to an event have none.
     """
 
-    def __init__(self, metadata: PlaneMetadata, told_apart: Collection[str]) -> None:
+    def __init__(self, metadata: PlaneMetadata, distinct: Collection[str]) -> None:
         self._metadata = metadata
-        self._told_apart = told_apart
+        self._distinct = distinct
         self._known: dict[bytes, int] = {}
         self.code = self._known.get
 
     def learn(self, stats: list[bytes]) -> tuple[int | None, ...]:
-        """The key of these statistics, those codes that are new made up."""
+        """The key of these statistics, with new codes for those that have none yet."""
         for raw in stats:
             if raw in self._known or len(self._known) >= MOST_KNOWN:
                 continue
             name = self._name(raw)
-            if name in self._told_apart:
+            if name in self._distinct:
                 self._known[bytes(raw)] = len(self._known) + 1
             elif name not in _UNIQUE:
                 self._known[bytes(raw)] = 0
@@ -63,7 +63,7 @@ class EventStats:
         return self._metadata.stats_of(map(_decode, stats))
 
     def position(self, stats: list[bytes], name: str) -> int:
-        """Where a statistic stands among them; -1 where it is none of them."""
+        """The index of the statistic of this name; -1 where it is absent."""
         return next((at for at, raw in enumerate(stats) if self._name(raw) == name), -1)
 
     def _name(self, raw: bytes) -> str | None:
@@ -71,7 +71,7 @@ class EventStats:
 
 
 def payload(raw: bytes) -> bytes:
-    """A statistic's value as it is encoded: equal for equal values, whatever the statistic is called."""
+    """The encoded value of a statistic, which is equal for equal values, whatever the statistic's name."""
     at = 1  # after the key of the metadata id, which comes first
     while at < len(raw) and raw[at] >= 0x80:
         at += 1

@@ -1,6 +1,6 @@
-"""A GPU's plane: kernels and copies, a line for each stream.
+"""Reads a GPU's plane: kernels and copies, with a line for each stream.
 
-Written by XLA's collectors for CUPTI and ROCm (``xla/backends/profiler/gpu/cupti_collector.cc`` and its sibling).
+XLA's collectors for CUPTI and ROCm write it (``xla/backends/profiler/gpu/cupti_collector.cc`` and its sibling).
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
 from jaxobs.trace.timeline import LONGEST, Timeline
 
-_TOLD_APART: Final = frozenset(["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"])
+_DISTINCT_STATS: Final = frozenset(
+    ["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"]
+)
 _STREAM: Final = "Stream #"
 _GRAPH: Final = "cuda_graph_exec_id"
 _MEMORY: Final = ("MemoryAlloc", "MemoryFree", "MemoryResidency", "Memory Alloc", "Memory Free")
 """Events of the allocator, which take no time of the device."""
 
 LONGEST_LAUNCH: Final = 20 * 10**6
-"""Picoseconds. Launching a kernel takes 2 to 10 µs; to dispatch the next executable takes the host far longer."""
+"""Longest wait, in picoseconds, that is taken for a kernel's launch, which takes 2 to 10 µs; dispatching the next
+executable takes the host far longer."""
 
 _Entry = tuple[int, int]
 _SKIPPED: Final[_Entry] = (-1, -1)
@@ -32,18 +35,18 @@ _SKIPPED: Final[_Entry] = (-1, -1)
 def read_gpu(
     plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]
 ) -> tuple[Timeline, int]:
-    """One GPU and how many events were read; `copies` are the host's calls by correlation id. Raises TraceError."""
+    """A GPU and the number of events read; `copies` are the host's calls by correlation id. Raises TraceError."""
     reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), copies)
     reader.device.capabilities = metadata.stats
     for line in lines_of(plane):
-        if line.name.startswith(_STREAM):  # other lines repeat what the streams say, in other words
+        if line.name.startswith(_STREAM):  # other lines repeat the streams' events in another form
             reader.read(line)
     reader.device.launches = _launches(reader.device)
     return reader.device, reader.events
 
 
 def _launches(device: Timeline) -> list[tuple[int, int]]:
-    """The waits of at most LONGEST_LAUNCH between two operations of one program, on whatever streams."""
+    """The waits of at most LONGEST_LAUNCH between two operations of one program, on any streams."""
     found = []
     reach, last = -1, None
     for start, end, index in sorted(device.intervals):
@@ -60,7 +63,7 @@ class _GpuPlane:
         self.device = device
         self.events = 0
         self._metadata, self._copies = metadata, copies
-        self._stats = EventStats(metadata, _TOLD_APART)
+        self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry]] = {}
 
     def read(self, line: Line) -> None:
@@ -87,7 +90,7 @@ class _GpuPlane:
                 self.device.wrong_times += 1
                 continue
             intervals.append((start, start + duration, index))
-            # Kernels of one instruction follow each other: it runs anew where its first kernel comes again.
+            # The kernels of an instruction are consecutive: its first kernel coming again is the next execution.
             if index != previous or metadata_id == first_kernel:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
@@ -101,7 +104,7 @@ class _GpuPlane:
         return table[key]
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
-        """The operation's index, and where the correlation id stands if the host's call must tell what it is."""
+        """The operation's index, and that of its correlation id if only the host's call shows its kind (else -1)."""
         known = self._metadata.events.get(metadata_id)
         name = known.name if known else f"event {metadata_id}"
         if name.startswith(_MEMORY):
@@ -126,7 +129,7 @@ class _GpuPlane:
         return index, self._stats.position(stats, "correlation_id") if asks_host else -1
 
     def _copy(self, metadata_id: int, correlation: bytes, index: int) -> int:
-        """The operation of a copy whose kernel does not say between what: the call that launched it does."""
+        """The operation of a copy whose kernel does not name its source and destination, by the host's call."""
         call = self._copies.get(correlation)
         if call is None:
             return index

@@ -1,4 +1,4 @@
-"""The lines of a plane, their events decoded a few at a time."""
+"""Reads the lines of a plane, decoding a few events at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Line:
         self.name = str(own.name or own.display_name, "utf-8", "replace")
         self.base = own.timestamp_ns * _PICOSECONDS_A_NANOSECOND
         self.count = 0
-        """Events that were gone through."""
+        """The number of events iterated over."""
 
     def __iter__(self) -> Iterator[Any]:
         self.count = 0
@@ -44,6 +44,6 @@ class Line:
 
 
 def lines_of(plane: Plane) -> Iterator[Line]:
-    """Raises TraceError where one is corrupted."""
+    """The lines of a plane. Raises TraceError where one is corrupted."""
     for serialized in plane.lines:
         yield Line(plane.name, serialized)

@@ -1,4 +1,4 @@
-"""A plane's tables: names of events and statistics, and the statistics of the plane itself."""
+"""Reads a plane's tables: names of events and statistics, and the statistics of the plane itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Value = int | float | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class EventMetadata:
-    """What all events of one kind have in common."""
+    """The names and statistics that all events of one kind share."""
 
     name: str
     display_name: str
@@ -60,7 +60,7 @@ class PlaneMetadata:
         return found
 
     def value(self, stat: Any) -> Value:
-        """A statistic's value; references are resolved, an absent one is the number 0 that it stands for."""
+        """A statistic's value. References are resolved; an absent value is 0, which protobuf does not write."""
         if stat.ref_value:
             return self.stat_names.get(stat.ref_value, "")
         if stat.str_value:

@@ -1,7 +1,7 @@
-"""A TPU core's plane: lines of operations, asynchronous operations and modules.
+"""Reads a TPU core's plane: lines of operations, asynchronous operations and modules.
 
-What an operation is stands in its event metadata (names of lines and statistics: openxla/xla,
-``xla/tsl/profiler/utils/xplane_schema.cc``); where the device's own clock is given beside the host's, it holds.
+An operation's event metadata describes it (names of lines and statistics: openxla/xla,
+``xla/tsl/profiler/utils/xplane_schema.cc``). Times of the device's own clock take precedence over the host's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
 
 
 def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> tuple[Timeline, int]:
-    """One TPU core and how many events were read. Raises TraceError for corrupted bytes."""
+    """A TPU core and the number of events read. Raises TraceError for corrupted bytes."""
     reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
     reader.device.capabilities = metadata.stats
     later: list[Line] = []
@@ -63,7 +63,7 @@ class _TpuPlane:
         self.events += line.count
 
     def read_operations(self, line: Line) -> None:
-        """Operations; inside a loop's event lie those of its body."""
+        """Read a line of operations, where the event of a loop encloses those of its body."""
         found: list[tuple[int, int, int]] = []
         for event in line:
             start, end = self._times(line.base, event)

@@ -1,1 +1,1 @@
-"""The built-in collectors, a source each; they run in the agent."""
+"""The built-in collectors, which run in the agent; each reads one source of metrics."""

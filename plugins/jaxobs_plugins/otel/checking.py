@@ -1,4 +1,4 @@
-"""What `jaxobs check` shows: where spans and metrics would be sent, and whether somebody answers there."""
+"""Checks for `jaxobs check` where spans and metrics would be sent, and whether a server answers there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jaxobs.plugin.protocol import Remark
 from jaxobs_plugins.otel.environment import SignalName, destination
 
 CONNECT_SECONDS = 2.0
-"""Longer than any round trip on a healthy network, short enough to wait for."""
+"""Seconds to wait for a connection: longer than any round trip on a healthy network, short enough to wait for."""
 
 
 def remarks(signals: tuple[SignalName, ...], environment: Mapping[str, str]) -> Iterator[Remark]:
-    """By connecting to each endpoint; nothing is sent."""
+    """Remarks on each signal's endpoint, from connecting to it; nothing is sent."""
     destinations = [destination(signal, environment) for signal in signals]
     for found in destinations:
         if found.problem:

@@ -1,7 +1,7 @@
-"""One request to one endpoint, one attempt; whether to try again is decided elsewhere.
+"""Posts one request to one endpoint in one attempt; the worker decides whether to try again.
 
-The SDK's encoders make the message; it is posted here and not by the SDK's exporters, which sleep between attempts by
-rules of their own and do not tell why a request failed.
+The SDK's encoders make the message. It is posted here and not by the SDK's exporters, which sleep between attempts by
+rules of their own and do not report why a request failed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 MAXIMUM_ANSWER_BYTES = 65_536
-"""A longer answer is not read: it says how many items were rejected, and why, in some hundred bytes."""
+"""Longest answer that is read; one that says how many items were rejected, and why, has some hundred bytes."""
 
 MAXIMUM_REQUEST_BYTES = 64 * 2**20
-"""Before compression. No larger request is made by the SDK's own exporters either (their default in 1.45)."""
+"""Largest request before compression, which is also the default of the SDK's own exporters (in 1.45)."""
 
 SHORTEST_SECONDS = 0.001
-"""requests takes no timeout of 0."""
+"""Shortest timeout of a request, because `requests` refuses one of 0."""
 
 COMPRESSIONS: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
 class Connection:
-    """Used by one thread. `rejected` reads from a receiver's answer how many items it did not take."""
+    """Posts to an endpoint, on one thread. `rejected` reads from an answer how many items the receiver did not take."""
 
     def __init__(self, sending: Sending, rejected: Callable[[bytes], int]) -> None:
         self._sending = sending
@@ -44,7 +44,7 @@ class Connection:
         self._session.headers.update(sending.headers)
 
     def post(self, message: Message, deadline: float | None) -> Outcome:
-        """One attempt, over by `deadline` (monotonic seconds)."""
+        """Make one attempt, which ends by `deadline` (monotonic seconds)."""
         data = message.SerializeToString()
         if len(data) > MAXIMUM_REQUEST_BYTES:
             return Outcome("split", f"a request of {len(data) >> 20} MiB is too large")
@@ -83,7 +83,7 @@ def _body(response: requests.Response) -> bytes:
 
 
 def _root_cause(error: BaseException) -> str:
-    """The innermost error in words: urllib3 and requests wrap it, with addresses of objects."""
+    """The innermost error as text; urllib3 and requests wrap it in messages with the addresses of objects."""
     seen = error
     while (inner := seen.__cause__ or seen.__context__) is not None:
         seen = inner

@@ -1,4 +1,4 @@
-"""What the `OTEL_…` variables ask for.
+"""Reads the `OTEL_…` variables: where each signal is sent, and how.
 
 Their meaning is that of the OpenTelemetry specification:
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ and
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
-"""The only protocol spoken here, and the specification's default."""
+"""The only protocol that is supported, and the specification's default."""
 
 COMPRESSIONS = ("none", "gzip", "deflate")
 """The specification's two, and `deflate` as in the SDK."""
@@ -27,9 +27,9 @@ DEFAULT_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a signal goes: `endpoint` without credentials, for messages; None where it goes nowhere.
+    """The endpoint of a signal, without credentials so that messages can show it; None where it is not sent.
 
-    `problem` says why it goes nowhere although an endpoint was named, else it is empty.
+    `problem` says why it is not sent although an endpoint was named; otherwise it is empty.
     """
 
     signal: SignalName
@@ -38,7 +38,7 @@ class Destination:
 
 
 def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
-    """Where one signal is to be sent."""
+    """The destination of one signal according to the variables."""
     own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
     variable = own if environment.get(own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
     url = environment.get(variable, "").strip()
@@ -66,7 +66,7 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How requests of one signal are made: `url` with its credentials, `timeout` in seconds.
+    """The options of one signal's requests: `url` with its credentials, `timeout` in seconds.
 
     `certificate` is a file of authorities to trust in place of the system's. `client_certificate` is a file with a
     certificate and its key, or one file for each.
@@ -81,7 +81,7 @@ class Sending:
 
 
 def sending(signal: SignalName, environment: Mapping[str, str], report: Callable[[str], None]) -> Sending:
-    """What the variables say of a signal that has an endpoint; a value that cannot be used is reported and left out.
+    """The options of a signal that has an endpoint; a value that cannot be used is reported and ignored.
 
     A timeout is in seconds, as in OpenTelemetry's Python SDK (the specification has milliseconds).
     """
@@ -126,7 +126,7 @@ def _timeout(text: str, report: Callable[[str], None]) -> float:
 def positive_number(
     name: str, default: int, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> int:
-    """A positive whole number from a variable; where it is none, that is reported and the default holds."""
+    """A positive whole number from a variable; any other value is reported and replaced by the default."""
     text = environment.get(name, "").strip()
     if not text:
         return default

@@ -1,4 +1,4 @@
-"""The exporter: opens the signals that the environment asks for and hands them what is new."""
+"""The exporter `otel`: opens the signals that the environment asks for and hands them each batch."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SIGNALS: tuple[SignalName, ...] = ("traces", "metrics")
 
 
 class DeliveryError(RuntimeError):
-    """Requests to an OTLP endpoint failed; what they carried is sent again, or was dropped and counted."""
+    """Requests to an OTLP endpoint failed; their items are sent again, or were dropped and counted."""
 
 
 class OpenTelemetryExporter(Exporter):
     """Sends spans and metrics over OTLP/HTTP, each signal on a thread of its own.
 
-    `export` raises DeliveryError where a request failed since the last turn, so that the failure is counted;
-    what was handed over is kept and tried again. OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY,
+    `export` raises DeliveryError where a request failed since its last call, so that the failure is counted; the items
+    handed over are kept and sent again. OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY,
     OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BSP_MAX_EXPORT_BATCH_SIZE keep the meaning that they have for the SDK.
     """
 
@@ -51,9 +51,9 @@ class OpenTelemetryExporter(Exporter):
         self._ended = False
 
     def delivery(self) -> Delivery:
-        """Spans that did not arrive are lost; the metrics of a request that failed are in the next one too.
+        """The state of delivery. Only spans count as lost: metrics of a failed request are in the next one too.
 
-        Worth waiting for where each endpoint has lately accepted what it was sent, and quickly.
+        The end is worth waiting for where each endpoint accepted its last request, and quickly.
         """
         return Delivery(
             dropped=self._dropped.get("traces", 0),
@@ -70,11 +70,11 @@ class OpenTelemetryExporter(Exporter):
         return f"{worker.signal.endpoint}: {', '.join(parts)}" if parts else ""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
-        """Where spans and metrics would be sent, and whether somebody answers there."""
+        """Check where spans and metrics would be sent, and whether a server answers there."""
         return remarks(SIGNALS, os.environ)
 
     def start(self, agent: Agent) -> None:
-        """Raises ValueError where an endpoint is named and no signal can be sent to it."""
+        """Start a worker for each signal. Raises ValueError if an endpoint is named and nothing can be sent to it."""
         destinations = [destination(signal, os.environ) for signal in SIGNALS]
         problems = [found.problem for found in destinations if found.problem]
         endpoints = {found.signal: found.endpoint for found in destinations if found.endpoint is not None}
@@ -91,10 +91,10 @@ class OpenTelemetryExporter(Exporter):
                 worker.start()
 
     def export(self, batch: Batch) -> None:
-        """Hand over what is new, never waiting for the network."""
+        """Hand the batch to the workers, without waiting for the network."""
         for worker in self._workers if not self._ended else ():
             worker.offer(batch)
-        # Never twice in a row: a plugin that always fails is set aside, and then gets nothing to keep.
+        # Never raise twice in a row: a plugin that always fails is set aside, and then gets no batches to keep.
         quiet, self._raised = self._raised, False
         if not quiet:
             try:
@@ -136,7 +136,7 @@ class OpenTelemetryExporter(Exporter):
 
 
 def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
-    # Late, because without an endpoint nothing of OpenTelemetry is to be imported.
+    # Imported here, because without an endpoint nothing of OpenTelemetry should be imported.
     from jaxobs_plugins.otel.environment import sending
     from jaxobs_plugins.otel.worker import Worker
 

@@ -1,8 +1,9 @@
-"""What NVML says under the names that OpenTelemetry's semantic conventions have for hardware, beside our own.
+"""Maps NVML's readings to the names of OpenTelemetry's semantic conventions for hardware, sent beside our own.
 
-https://opentelemetry.io/docs/specs/semconv/hardware/gpu/ (development status). Left out, because the conventions have no
-such thing or mean another: how busy the memory controller is (`hw.gpu.memory.utilization` is the share that is in use),
-NVLink and PCIe (`hw.gpu.io` is all of a device's traffic), clocks, limits of power and temperature.
+https://opentelemetry.io/docs/specs/semconv/hardware/gpu/ (development status). Left out, because the conventions have
+no metric for them or one of another meaning: how busy the memory controller is (`hw.gpu.memory.utilization` is the
+share of memory in use), NVLink and PCIe (`hw.gpu.io` is all of a device's traffic),
+clocks, limits of power and temperature.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ UUID = "uuid"
 
 
 class Convention(NamedTuple):
-    """A metric of the conventions; `fixed` are its attributes, `labels` those that a label of ours becomes."""
+    """A metric of the conventions: `fixed` are constant attributes, `labels` maps labels of ours to attributes."""
 
     name: str
     unit: str
@@ -56,7 +57,7 @@ CONVENTIONS: dict[str, Convention] = {
 
 
 def hardware_points(families: Iterable[Family]) -> Iterator[HardwarePoint]:
-    """Each reading that the conventions have a name for. A device without a UUID has no `hw.id`, and is left out."""
+    """The readings that the conventions have a name for. A device without a UUID has no `hw.id` and is left out."""
     for family in families:
         convention = CONVENTIONS.get(family.metric.name)
         if convention is None:

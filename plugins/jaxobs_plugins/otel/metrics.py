@@ -1,6 +1,6 @@
-"""The snapshot's metrics as OTLP metrics: cumulative sums, gauges and histograms with their exemplars.
+"""Converts the snapshot's metrics to OTLP: cumulative sums, gauges and histograms with their exemplars.
 
-Information metrics, whose value says nothing, are sums that may fall: OTLP has no type for them, and so they are carried
+Information metrics become non-monotonic sums, because OTLP has no type for them
 (https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#info).
 """
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 UNKNOWN: Any = None
-"""Least and largest observation of a histogram: optional in OTLP, and not kept."""
+"""Value of fields that are optional in OTLP: a histogram's minimum and maximum, and the start time of a gauge."""
 
 
 class Readings(NamedTuple):
-    """Families as they were at `time` (monotonic nanoseconds)."""
+    """The metric families of a snapshot taken at `time` (monotonic nanoseconds)."""
 
     time: int
     families: tuple[Family, ...]
@@ -63,7 +63,7 @@ EXPONENTIAL = "base2_exponential_bucket_histogram"
 def metrics_data(
     families: tuple[Family, ...], start: int, time: int, of: Resource, *, exponential: bool = False
 ) -> MetricsData:
-    """The SDK's form. `start`, since when sums count, and `time` are wall-clock nanoseconds."""
+    """The families in the SDK's form. `start`, from which sums count, and `time` are wall-clock nanoseconds."""
     metrics = [_metric(family, start, time, exponential=exponential) for family in families]
     metrics += _hardware(hardware_points(families), start, time)
     return MetricsData([ResourceMetrics(of, [ScopeMetrics(scope(), metrics, "")], of.schema_url)])
@@ -99,7 +99,7 @@ def _metric(family: Family, start: int, time: int, *, exponential: bool) -> Metr
 
 
 def _hardware(points: Iterable[HardwarePoint], start: int, time: int) -> list[Metric]:
-    """One metric for each name of the conventions."""
+    """The points as one metric for each name of the conventions."""
     by_name: dict[str, tuple[Convention, str, list[NumberDataPoint]]] = {}
     for convention, description, attributes, value in points:
         since = UNKNOWN if convention.form == "gauge" else start
@@ -170,7 +170,7 @@ def _rejected(answer: bytes) -> int:
 
 
 class MetricSignal:
-    """Only the newest snapshot waits: what is cumulative loses nothing by leaving one out."""
+    """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
     name = "metrics"
 
@@ -192,7 +192,7 @@ class MetricSignal:
         return 0
 
     def full(self) -> bool:
-        """Never: metrics go at their interval."""
+        """Always False: metrics are sent at their interval."""
         return False
 
     def take(self) -> Readings | None:

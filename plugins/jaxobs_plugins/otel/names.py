@@ -1,4 +1,4 @@
-"""The OTLP name and unit of a metric, such that Prometheus's translation gives its catalogue name back.
+"""Chooses the OTLP name and unit of a metric so that Prometheus's translation yields its catalogue name again.
 
 The translation (`metric_namer.go` and `unit_namer.go` of https://github.com/prometheus/otlptranslator, by its
 default strategy) joins the parts of a name with underscores and appends, unless it has them, the unit in
@@ -35,7 +35,7 @@ ANNOTATIONS = {"flops": "{flop}"}
 
 
 SUBJECTS = frozenset({"amd", "cgroup", "device", "host", "nvidia", "process", "tpu"})
-"""Namespaces below the first: things of which there is no metric of their bare name."""
+"""Namespaces below the first; none of these words alone is the name of a metric."""
 
 
 def otlp_name(metric: Metric) -> tuple[str, str]:

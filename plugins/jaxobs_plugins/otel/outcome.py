@@ -1,4 +1,4 @@
-"""What became of one request, by the rules of OTLP/HTTP (https://opentelemetry.io/docs/specs/otlp/#otlphttp-response)."""
+"""The outcome of a request by OTLP/HTTP's rules (https://opentelemetry.io/docs/specs/otlp/#otlphttp-response)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ RETRYABLE = frozenset({429, 502, 503, 504})
 PAYLOAD_TOO_LARGE = 413
 
 LONGEST_RETRY_AFTER = 3_600.0
-"""Seconds; a receiver that asks for more is tried again after an hour. The specification sets no limit."""
+"""Longest wait in seconds that is granted to a receiver. The specification sets no limit."""
 
 Verdict = Literal["delivered", "retryable", "split", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`split`: not as a whole, but perhaps in parts.
+    """The outcome of one request.
 
-    `retry_after` is in seconds, None where the receiver named no time. `rejected` counts items of a delivered
-    request that the receiver did not take.
+    The verdict `split` means that the receiver may take the request in parts. `retry_after` is in seconds, None where
+    the receiver named no time. `rejected` counts items of a delivered request that the receiver did not take.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""Who and where, as OpenTelemetry has it."""
+"""The OpenTelemetry resource and instrumentation scope of this job's spans and metrics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
-"""Attributes that are integers in OpenTelemetry's semantic conventions, or would be."""
+"""Attributes that are integers in OpenTelemetry's semantic conventions, and similar ones of our own."""
 
 
 def resource(attributes: Mapping[str, str]) -> Resource:
-    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what was found out."""
+    """The resource with these attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence over them."""
     own: dict[str, str | int] = {
         name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else clean_text(value)
         for name, value in dict(attributes).items()  # a copy: the agent may add to it meanwhile
@@ -24,7 +24,7 @@ def resource(attributes: Mapping[str, str]) -> Resource:
 
 @cache
 def scope() -> InstrumentationScope:
-    """Who made the spans and metrics."""
+    """The instrumentation scope of our spans and metrics."""
     return InstrumentationScope("jaxobs", version("jaxobs"))
 
 

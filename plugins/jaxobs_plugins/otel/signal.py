@@ -1,4 +1,4 @@
-"""A signal (traces or metrics): what waits to be sent, and how a part of it is sent."""
+"""The protocol of a signal (traces or metrics), which queues items and sends them in requests."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ Payload = TypeVar("Payload")
 
 
 class Signal(Protocol[Payload]):
-    """`offer` is called by the exporter's thread, everything else by the signal's worker."""
+    """A queue of items and their encoding. The exporter's thread calls `offer`, the worker's everything else."""
 
     name: str
     endpoint: str
     interval: float
 
     def offer(self, batch: Batch) -> int:
-        """Take in what is new; the number of items that were dropped because too much waits."""
+        """Queue what is new. Returns the number of items dropped because the queue is full."""
 
     def full(self) -> bool:
-        """Whether so much waits that it should be sent before the interval is over."""
+        """Whether enough items wait to send them before the interval is over."""
 
     def take(self) -> Payload | None:
-        """What is to be sent next, in one request."""
+        """Remove and return the payload of the next request; None where nothing waits."""
 
     def send(self, payload: Payload, deadline: float | None) -> Outcome:
-        """One attempt, over by `deadline` (monotonic seconds)."""
+        """Make one attempt, which ends by `deadline` (monotonic seconds)."""
 
     def halves(self, payload: Payload) -> tuple[Payload, ...]:
         """The payload in two parts; empty where it has only one item."""
 
     def size(self, payload: Payload) -> int:
-        """Items (spans, data points) in a payload."""
+        """The number of items (spans, data points) in a payload."""
 
     def close(self) -> None:
         """Close connections; nothing is sent afterwards."""
 
     def waiting(self) -> int:
-        """Items that were offered and not taken."""
+        """The number of items that were offered and not taken yet."""

@@ -1,4 +1,4 @@
-"""Finished spans as OTLP traces."""
+"""Converts finished spans to OTLP traces and queues them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _clean(value: AttributeValue) -> AttributeValue:
 
 
 def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans whose parent is kept: what the application's sampler left out is left out with its children."""
+    """The spans without a parent or with a sampled one: spans that the application drops take their children along."""
     kept = TraceFlags.SAMPLED
     return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
 
@@ -60,7 +60,7 @@ def _rejected(answer: bytes) -> int:
 
 
 class TraceSignal:
-    """The oldest spans are dropped when more than `capacity` wait; a request carries at most `batch_size`."""
+    """The signal of spans. The oldest are dropped if more than `capacity` wait; a request has at most `batch_size`."""
 
     name = "traces"
 
@@ -84,7 +84,7 @@ class TraceSignal:
         return dropped
 
     def full(self) -> bool:
-        """Whether a whole request is waiting."""
+        """Whether enough spans wait for a whole request."""
         return len(self._spans) >= self._batch_size
 
     def take(self) -> tuple[Span, ...] | None:

@@ -1,4 +1,4 @@
-"""The thread that delivers one signal: pauses and tries again, splits, gives up, and ends in time."""
+"""The thread that delivers one signal: it retries after pauses, splits requests, gives up, and ends in time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LONGEST_PAUSE = 30.0
 no figures; the longest is the OpenTelemetry Collector's default (`retry_on_failure.max_interval`)."""
 
 QUICK_SECONDS = 0.5
-"""The end of a job waits for receivers that have lately taken no longer than this."""
+"""Longest answer time of a receiver's last request for which the end of a job waits for that receiver."""
 
 GIVE_UP_SECONDS = 300.0
-"""A payload that was first tried so long ago is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
+"""Seconds after its first attempt at which a payload is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
 
 
 class Worker(Generic[Payload]):
-    """Its thread, a daemon that never touches JAX, may be left behind with a receiver that is silent."""
+    """Delivers one signal on a daemon thread, which never uses JAX and may be left behind with a silent receiver."""
 
     def __init__(self, signal: Signal[Payload]) -> None:
         self.signal = signal
@@ -53,7 +53,7 @@ class Worker(Generic[Payload]):
             self._wake.set()
 
     def news(self) -> tuple[int, str]:
-        """Items dropped, and why a request last failed (empty where none did), since the last call."""
+        """The items dropped since the last call, and why a request last failed since then (empty: none did)."""
         with self._lock:
             news = self._dropped, self._failure
             self._dropped, self._failure = 0, ""
@@ -61,12 +61,12 @@ class Worker(Generic[Payload]):
 
     @property
     def delivers(self) -> bool:
-        """Whether the last request was accepted within QUICK_SECONDS, and one under way takes no longer than that."""
+        """Whether the last request was accepted within QUICK_SECONDS, and any under way has not lasted longer."""
         asked = self._asked_at
         return self._delivers and (asked is None or monotonic() - asked < QUICK_SECONDS)
 
     def undelivered(self) -> tuple[int, str]:
-        """Items that wait or are on their way, and what keeps them."""
+        """The number of items that wait or are in flight, and why they have not been delivered."""
         asked, items = self._asked_at, self._in_flight + self.signal.waiting()
         if asked is not None:
             return items, f"no answer for {monotonic() - asked:.1f} s"
@@ -80,7 +80,7 @@ class Worker(Generic[Payload]):
         self._wake.set()
 
     def join(self) -> None:
-        """Wait until the deadline at most; what is undelivered by then counts as dropped."""
+        """Wait until the deadline at most; items that are undelivered by then count as dropped."""
         assert self._deadline is not None
         self._thread.join(max(self._deadline - monotonic(), 0.0))
         undelivered = self._in_flight + self.signal.waiting()
@@ -101,7 +101,7 @@ class Worker(Generic[Payload]):
         self.signal.close()
 
     def _drain(self) -> bool:
-        """Deliver what waits. False where the end came, and nothing more can be delivered."""
+        """Deliver what waits. False where time ran out and nothing more can be delivered."""
         while not self._out_of_time():
             if (payload := self.signal.take()) is None:
                 return True
@@ -110,7 +110,7 @@ class Worker(Generic[Payload]):
         return False
 
     def _deliver(self, payload: Payload) -> bool:
-        """False where the end came before the payload was delivered or given up; it then stays in flight."""
+        """Deliver a payload or give it up. False where time ran out before; the payload then stays in flight."""
         pending = [payload]
         first_attempt, attempt = monotonic(), 0
         while pending:
@@ -147,7 +147,8 @@ class Worker(Generic[Payload]):
     def _pause(self, outcome: Outcome, attempt: int) -> bool:
         """Wait before the next attempt; False where there will be none.
 
-        At the end our own pauses are cut short for one last attempt; a time that the receiver named is kept.
+        When the worker is closed, our own pause is cut short for one last attempt; a
+        time that the receiver named is kept.
         """
         delay = min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
         if outcome.retry_after is not None:

@@ -1,1 +1,1 @@
-"""The built-in probes, a library each; they run in the training process."""
+"""The built-in probes, which run in the training process; each observes one library or one part of Python."""

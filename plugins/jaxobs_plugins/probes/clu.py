@@ -1,4 +1,4 @@
-"""Probe `clu`: scalars that a job gives to the metric writers of CLU are recorded, as `obs.record` records values."""
+"""Probe `clu`: records the scalars that a job writes with CLU's metric writers, as `obs.record` records values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxobs.plugin.library_probe import LibraryProbe
 from jaxobs.plugin.wrapping import Wrapping
 
 WRITERS = ("AsyncWriter", "LoggingWriter", "MultiWriter", "SummaryWriter", "TorchTensorboardWriter")
-"""Public classes with a `write_scalars` of their own (seen in clu 0.0.12). A writer may write to others."""
+"""Public classes that define `write_scalars` themselves (as of clu 0.0.12). One writer may pass values to others."""
 
 
 class CluProbe(LibraryProbe):
@@ -19,7 +19,7 @@ class CluProbe(LibraryProbe):
     modules = ("clu.metric_writers", "clu.metric_writers.torch_tensorboard_writer")
 
     def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
-        """Each module has some of the writers."""
+        """Wrap the writers that this module has; the two modules have some each."""
         for name in WRITERS:
             wrapping.values(getattr(module, name, None), "write_scalars", _scalars)
 

@@ -1,7 +1,7 @@
-"""Probe `garbage_collection`: how often Python's cyclic garbage collector has gone through the job's objects.
+"""Probe `garbage_collection`: counts the passes of Python's cyclic garbage collector over the job's objects.
 
-The collector counts its passes itself. How long they take is not measured: that would need a callback of ours inside each
-pass, and an exception that a signal handler raises there (Ctrl-C) is printed and lost.
+The collector keeps the counts itself. The duration of a pass is not measured: that would need a callback of ours inside
+each pass, and an exception that a signal handler raises there (Ctrl-C) is printed and lost.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ COLLECTIONS = Metric(
 
 
 class GarbageCollectionProbe(Probe):
-    """Reads `gc.get_stats()` once a second and tells what was added."""
+    """Reads `gc.get_stats()` once a second and emits the increase of each generation's count."""
 
     metrics = (COLLECTIONS,)
 
     def __init__(self) -> None:
         self._job: Job | None = None
-        self._told: list[int] = []
+        self._reported: list[int] = []
 
     def start(self, job: Job) -> None:
         self._job = job
-        self._told = _passes()
-        for generation in range(len(self._told)):
+        self._reported = _passes()
+        for generation in range(len(self._reported)):
             job.emit(Measured(COLLECTIONS.name, (str(generation),), 0.0, now()))
 
     def sample(self) -> None:
@@ -42,15 +42,15 @@ class GarbageCollectionProbe(Probe):
         if job is None:
             return
         passes = _passes()
-        for generation, (total, told) in enumerate(zip(passes, self._told, strict=True)):
-            if total > told:
-                job.emit(Measured(COLLECTIONS.name, (str(generation),), float(total - told), now()))
-        self._told = passes
+        for generation, (total, reported) in enumerate(zip(passes, self._reported, strict=True)):
+            if total > reported:
+                job.emit(Measured(COLLECTIONS.name, (str(generation),), float(total - reported), now()))
+        self._reported = passes
 
     def stop(self) -> None:
         self._job = None
 
 
 def _passes() -> list[int]:
-    """Passes since Python began, by generation."""
+    """The number of passes since Python started, by generation."""
     return [generation["collections"] for generation in gc.get_stats()]

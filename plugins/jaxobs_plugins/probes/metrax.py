@@ -1,4 +1,4 @@
-"""Probe `metrax`: scalars that a job logs with the backends of Metrax are recorded, as `obs.record` records values."""
+"""Probe `metrax`: records the scalars that a job logs with Metrax's backends, as `obs.record` records values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jaxobs.plugin.library_probe import LibraryProbe
 from jaxobs.plugin.wrapping import Wrapping
 
 BACKENDS = ("TensorboardBackend", "WandbBackend")
-"""Of `metrax.logging`, by their public names (seen in google-metrax 0.2.4)."""
+"""Public names of the backends in `metrax.logging` (as of google-metrax 0.2.4)."""
 
 OWN_EVENTS = "/jax/"
-"""A backend may listen to `jax.monitoring`, and then hears of JAX's own events too, whose names begin so."""
+"""Prefix of the names of JAX's own events, which a backend that listens to `jax.monitoring` logs too."""
 
 
 class MetraxProbe(LibraryProbe):
@@ -22,7 +22,7 @@ class MetraxProbe(LibraryProbe):
     modules = ("metrax.logging",)
 
     def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
-        """One that this version lacks is passed over."""
+        """Wrap the backends; one that this version of Metrax lacks is skipped."""
         for name in BACKENDS:
             wrapping.values(getattr(module, name, None), "log_scalar", _scalar)
 

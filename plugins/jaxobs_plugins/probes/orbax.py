@@ -1,8 +1,8 @@
-"""Probe `orbax`: where a job saves and restores checkpoints with Orbax, the time it waits for that is a phase.
+"""Probe `orbax`: records the time that a job waits for Orbax to save and restore checkpoints as phases.
 
-Saving is the phase `checkpoint`; of an asynchronous save that is the part for which the job stands still, as what goes on
-behind it runs on Orbax's own threads. Restoring is `initialisation` before the first step, and `checkpoint` after it.
-Public names alone are wrapped (seen in orbax-checkpoint 0.11 and 0.12).
+Saving is the phase `checkpoint`. Of an asynchronous save, the phase is only the part during which the job waits; the
+rest runs on Orbax's own threads. Restoring is `initialisation` before the first step, and `checkpoint` after it.
+Only public names are wrapped (those of orbax-checkpoint 0.11 and 0.12).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxobs.plugin.wrapping import Wrapping
 SAVING = ("save", "save_checkpointables", "save_pytree")
 LOADING = ("restore", "load", "load_checkpointables", "load_pytree")
 WAITING = ("wait_until_finished", "wait", "close")
-"""Wait for saves under way, if there are any."""
+"""Methods that wait for saves under way, if there are any."""
 
 CLASSES = (
     "CheckpointManager",
@@ -25,16 +25,16 @@ CLASSES = (
     "PyTreeCheckpointer",
 )
 ASKED_EACH_STEP = "CheckpointManager"
-"""Its `save` is called in each step and saves in few; only what it then saves is certain to be a checkpoint."""
+"""The class whose `save` jobs call in every step although it saves in few: most of its calls are no checkpoint."""
 
 
 class OrbaxProbe(LibraryProbe):
-    """Wraps the classes of `orbax.checkpoint`, and the functions of its second version, once the job has imported it."""
+    """Wraps the classes of `orbax.checkpoint`, and the functions of its second API, once the job has imported it."""
 
     modules = ("orbax.checkpoint",)
 
     def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
-        """The first version's classes, and the second version's module and class."""
+        """Wrap the classes of Orbax's first API, and the module and the class of its second (`experimental.v1`)."""
         for name in CLASSES:
             self._wrap(wrapping, getattr(module, name, None), asked_each_step=name == ASKED_EACH_STEP)
         second = getattr(getattr(module, "experimental", None), "v1", None)

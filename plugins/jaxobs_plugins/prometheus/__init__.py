@@ -1,7 +1,7 @@
 """The exporter `prometheus`: serves the last snapshot on /metrics from the agent process.
 
-The exporter is loaded on first use, because a training process imports this package too, for the applications
-alone, and shall not pay for `prometheus_client`.
+The exporter is loaded on first use, because a training process imports this package too, for the WSGI and ASGI
+applications alone, and should not load `prometheus_client` for them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A socket that listens at the address where metrics are wanted, or at the next free port."""
+"""Opens a socket that listens at the address where metrics are wanted, or at the next free port."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _BACKLOG = 128  # connections the kernel keeps while the server is busy renderin
 
 
 def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
-    """A listening socket and where it really listens.
+    """A listening socket and its actual address.
 
-    Where the port is taken and `may_move`: the next free one, after `PORTS_TRIED` any free one.
+    Where the port is taken and `may_move` is true, it is the next free one, or after `PORTS_TRIED` any free one.
     Raises AddressError.
     """
     for port in _candidates(wanted.port, may_move):
@@ -41,7 +41,7 @@ def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
 
 
 def is_open_to_network(listener: socket.socket) -> bool:
-    """Whether a listening socket is reached from other hosts too, and not on a loopback address alone."""
+    """Whether a listening socket can be reached from other hosts, because its address is no loopback address."""
     return not ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 

@@ -1,7 +1,7 @@
-"""/metrics for the user's own web server: applications that pass on what the agent serves.
+"""WSGI and ASGI applications that serve the agent's /metrics from the user's own web server.
 
-They run in the training process, so they render nothing: they fetch the agent's bytes over loopback. The agent decides
-who may have them: a client's token is passed on, and nobody is let in for being here.
+They run in the training process, so they render nothing: they fetch the agent's response over loopback. The agent
+decides who may read it: the client's token is passed on, and requests from this process have no privilege.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 TIMEOUT_SECONDS = 2.0
-"""The agent answers in milliseconds from what it holds; one that has not by then does not answer."""
+"""Seconds after which the agent is taken not to answer; it normally answers from memory in milliseconds."""
 
 _PASSED_ON = ("Accept", "Accept-Encoding", "Authorization")
 _RETURNED = ("Content-Type", "Content-Encoding", "Vary", "WWW-Authenticate")
@@ -69,7 +69,7 @@ def wsgi_application(
 
 
 def asgi_application(address: AddressSource) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """What `wsgi_application` is, for ASGI servers on asyncio; their event loop is not blocked."""
+    """An ASGI application that does the same as `wsgi_application`, on asyncio, without blocking the event loop."""
     forwarder = _Forwarder(address)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,11 +99,11 @@ async def _live(receive: Receive, send: Send) -> None:
 
 
 class _Forwarder:
-    """Asks the agent for one application."""
+    """Forwards one application's requests to the agent."""
 
     def __init__(self, source: AddressSource) -> None:
         self._source = source
-        # The file may be on a network mount, and this is the user's web server, which must not hang with it.
+        # The file may be on a network mount that hangs, and the user's web server must not hang with it.
         self._certificate = BackgroundCall(self._read_certificate, "jaxobs-certificate")
 
     def answer(self, method: str, wanted: Mapping[str, str]) -> _Answer:
@@ -128,7 +128,7 @@ class _Forwarder:
         return self._source() if callable(self._source) else self._source.address
 
     def _context(self) -> SSLContext:
-        """Trusts the certificate that the observer's agent shows; for a mere address, what the system trusts."""
+        """A TLS context that trusts the agent's own certificate, or for a bare address what the system trusts."""
         import ssl
 
         if _certificate_of(self._source) is None:
@@ -145,8 +145,8 @@ class _Forwarder:
 
 
 def _fetch(address: str, headers: Mapping[str, str], context: Callable[[], SSLContext]) -> _Answer:
-    """Raises OSError or ValueError. `urllib.request` would go through the environment's proxy."""
-    # Here, because it loads `ssl` and `email`: only where metrics are asked for.
+    """Fetch from the agent, without the proxy that `urllib.request` would use. Raises OSError or ValueError."""
+    # Imported here, because it loads `ssl` and `email`, which only requests for metrics need.
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     parts = urlsplit(address)
@@ -170,7 +170,7 @@ def _fetch(address: str, headers: Mapping[str, str], context: Callable[[], SSLCo
 
 
 def _certificate_of(source: AddressSource) -> Path | None:
-    """The one that the observer's agent shows; None where only an address was given."""
+    """The path of the certificate that the observer's agent presents; None where only an address was given."""
     return getattr(getattr(source, "settings", None), "metrics_tls_certificate", None)
 
 

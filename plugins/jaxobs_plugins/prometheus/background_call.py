@@ -1,4 +1,4 @@
-"""Calls that may hang, such as reading a file of a network mount that is dead, made on a thread of their own."""
+"""Runs calls that may hang, such as reading a file on a dead network mount, on a thread of their own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Generic, TypeVar
 from jaxobs.model.clock import monotonic
 
 NO_ANSWER_SECONDS = 10.0
-"""A call under way for so long is worth a line in the log. The agent takes a plugin for stuck after as long."""
+"""Seconds after which a call that has not returned is logged. The agent takes a plugin for stuck after as long."""
 
 Result = TypeVar("Result")
 
 
 class NoAnswerError(Exception):
-    """The call has not returned yet; `seconds` tells for how long."""
+    """The call has not returned yet, `seconds` after it began."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer for {seconds:.0f} s")
@@ -24,7 +24,7 @@ class NoAnswerError(Exception):
 
 
 class BackgroundCall(Generic[Result]):
-    """One function, called on a daemon thread, and never twice at once: a hang costs one thread, however often asked."""
+    """Calls a function on a daemon thread, and never twice at once, so that a hang costs only one thread."""
 
     def __init__(self, function: Callable[[], Result], thread_name: str) -> None:
         self._function = function
@@ -33,11 +33,11 @@ class BackgroundCall(Generic[Result]):
         self._under_way: tuple[Future[Result], float] | None = None
 
     def result(self, patience: float) -> Result:
-        """What the function returns or raises: of the call under way, else of one that begins now.
+        """Return or raise what the function does, in the call under way, or else in one that begins now.
 
-        Raises NoAnswerError where that call has taken `patience` seconds since it began, so asking again and again waits
-        no longer in sum; OSError where no thread can be started. An error of a call that began before is not told, as
-        what hung may be over: another call begins.
+        Raises NoAnswerError where that call has taken `patience` seconds since it began, so that repeated calls of this
+        method wait no longer in sum; OSError where no thread can be started. An error of a call that began earlier is
+        dropped, because its cause may be gone, and another call begins.
         """
         with self._lock:
             earlier = self._under_way

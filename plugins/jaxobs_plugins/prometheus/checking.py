@@ -1,4 +1,4 @@
-"""What `jaxobs check` shows: where metrics would be served, and what stands in the way."""
+"""Checks for `jaxobs check` where metrics would be served, and what prevents it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jaxobs_plugins.prometheus.routes import METRICS_PATH
 
 
 def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Remark]:
-    """By really reading the files and listening there for a moment."""
+    """Remarks from reading the files of the settings and listening at the address for a moment."""
     if not settings.get("prometheus", True):
         yield Remark("switched off by the setting prometheus")
         return
@@ -36,12 +36,12 @@ def remarks(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iter
 def _why_no_file(directory: Path) -> str | None:
     try:
         return BackgroundCall(lambda: _why_not_writable(directory), "jaxobs-file-sd").result(FIRST_SECONDS)
-    except NoAnswerError as silent:
-        return str(silent)
+    except (NoAnswerError, OSError) as problem:
+        return str(problem)
 
 
 def _why_not_writable(directory: Path) -> str | None:
-    """The directory itself is made where it is missing, and not those above it."""
+    """Why no file can be written in `directory`, which is made if only its parent exists; None if one can."""
     if not os.path.exists(directory.parent):  # noqa: PTH110  # which raises nothing
         return f"there is no directory {directory.parent}"
     return why_not_writable(directory)

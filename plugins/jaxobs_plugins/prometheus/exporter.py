@@ -1,4 +1,4 @@
-"""The exporter itself: binds at start, swaps the page at each snapshot, closes its port first of all."""
+"""The exporter `prometheus`: binds its port at start, replaces the page at each snapshot, and closes the port first."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpr
 class PrometheusExporter(Exporter):
     """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `agent`, `metrics_…`.
 
-    The address follows `OTEL_EXPORTER_PROMETHEUS_HOST` and `OTEL_EXPORTER_PROMETHEUS_PORT`; the port is
-    moved up by the rank on this host, and on to the next free one where it is taken: in Kubernetes an error.
+    The address follows `OTEL_EXPORTER_PROMETHEUS_HOST` and `OTEL_EXPORTER_PROMETHEUS_PORT`. The rank on this host is
+    added to the port; where that port is taken, the next free one is used, except in Kubernetes, where it is an error.
     """
 
     takes_events = False
@@ -52,7 +52,7 @@ class PrometheusExporter(Exporter):
         self._hosts: AllowedHosts | None = None
         self._said_misdirected = False
         self._window_until = 0.0
-        """When the profiler window that was asked for last is over, if it began at once; monotonic seconds."""
+        """The end of the last profiler window asked for, if it began at once, in monotonic seconds."""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
         return remarks(settings, os.environ)
@@ -60,8 +60,8 @@ class PrometheusExporter(Exporter):
     def start(self, agent: Agent) -> None:
         """Listen and announce the address, at once or as soon as the files of the settings answer.
 
-        Raises AddressError or CredentialsError with one line that says what to do: it is never served to more people
-        than the settings say.
+        Raises AddressError or CredentialsError with one line that says what to do, and then serves nothing, so that
+        nobody is served whom the settings exclude.
         """
         self.takes_batches = bool(agent.settings.get("prometheus", True))
         if not self.takes_batches:
@@ -69,7 +69,7 @@ class PrometheusExporter(Exporter):
         self._credentials = FollowedCredentials(agent.settings, agent.log)
         self._page = self._make_page(agent, ())
         self._live = self._make_live(agent)
-        self._agent = agent  # before it serves: who asks at once is answered
+        self._agent = agent  # set before the server starts, for requests that come at once
         try:
             with suppress(NotYetReadError):
                 self._serve(agent, self._credentials)
@@ -92,11 +92,11 @@ class PrometheusExporter(Exporter):
             self._announcement.publish(self._agent.resource)
 
     def delivery(self) -> Delivery:
-        """It shows the newest snapshot, and loses nothing by itself."""
+        """Always complete: the exporter shows the newest snapshot and drops nothing itself."""
         return Delivery(dropped=0)
 
     def job_ended(self) -> None:
-        """Nobody is scraped any more: the next process on this host may want the port."""
+        """Stop listening, because the next process on this host may want the port."""
         if self._server is not None:
             self._server.stop_listening()
 
@@ -137,7 +137,7 @@ class PrometheusExporter(Exporter):
             self._announcement.publish(agent.resource)
 
     def _answer(self, request: Request) -> Response:
-        """On the server's thread."""
+        """Answer a request, on the server's thread."""
         assert self._credentials is not None
         assert self._hosts is not None
         token, ask = self._credentials.token, self._ask_for_profile
@@ -145,20 +145,20 @@ class PrometheusExporter(Exporter):
         agent = self._agent
         if response.status == HTTPStatus.MISDIRECTED_REQUEST and agent and not self._said_misdirected:
             self._said_misdirected = (
-                True  # once: scrapers do not show what they were told, and strangers may go on
+                True  # logged once: scrapers do not show the answer, and strangers may keep asking
             )
             agent.log(f"prometheus: {refusal(request.host)}")
         return response
 
     def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
-        """Why that cannot be; None where the job was asked."""
+        """Ask the job for a profiler window. Returns None, or why it was not asked."""
         agent = self._agent
         if agent is None:
             return "the job has ended"
         if keep and not agent.settings.get("profile_directory"):
             return "the job was given no directory to keep traces in: set JAXOBS_PROFILE_DIRECTORY before it starts"
         left = self._window_until - monotonic()
-        if left > 0:  # else whoever asks again and again would have the job profiled for hours
+        if left > 0:  # otherwise repeated requests would have the job profiled for hours
             return f"the window that was asked for before lasts {left:.1f} s longer: ask again then"
         agent.profile(seconds, keep)
         self._window_until = monotonic() + seconds
@@ -174,7 +174,7 @@ class PrometheusExporter(Exporter):
 
 
 def _pause_of(agent: Agent) -> Callable[[], None] | None:
-    """What gives way to the training thread where it needs the same interpreter lock."""
+    """A function that yields to the training thread, for an inline agent, which shares its interpreter lock."""
     return _give_way if agent.settings.get("agent") == "inline" else None
 
 

@@ -1,4 +1,4 @@
-"""`POST /profile?seconds=…&keep=…`: ask the job for a window of JAX's profiler now. Pure, but for the asking."""
+"""Answers `POST /profile?seconds=…&keep=…`, which asks the job for a window of JAX's profiler."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ DEFAULT_SECONDS = 1.0
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 AskForProfile = Callable[[float, bool], str | None]
-"""Passes `seconds` and `keep` on to the job and does not wait for it. Returns None, or why it cannot be."""
+"""Passes `seconds` and `keep` on to the job without waiting for it. Returns None, or why the job was not asked."""
 
 
 def answer_profile_request(request: Request, ask: AskForProfile | None) -> Response:
-    """202 where the job was asked, which may still skip the window: `jaxobs_profile_windows_total` tells what came of it.
+    """Ask the job for a window. The status is 202 if it was asked, though it may still skip the window.
 
-    400 for parameters that mean nothing, 409 where it cannot be done as things are, 503 where nobody can be asked.
+    `jaxobs_profile_windows_total` shows what became of it. 400: invalid parameters; 409: not possible at present; 503:
+    the job cannot be asked.
     """
     if request.method != "POST":
         return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use POST", {"Allow": "POST"})
@@ -34,7 +35,7 @@ def answer_profile_request(request: Request, ask: AskForProfile | None) -> Respo
         return plain(HTTPStatus.SERVICE_UNAVAILABLE, "this job cannot be asked for a profiler window")
     try:
         refusal = ask(seconds, keep)
-    except Exception as error:  # noqa: BLE001  # whatever is wrong there is told here
+    except Exception as error:  # noqa: BLE001  # the client is told, whatever went wrong
         text = f"the job could not be asked: {type(error).__name__}: {error}"
         return plain(HTTPStatus.SERVICE_UNAVAILABLE, " ".join(text.split()))
     if refusal:
@@ -44,7 +45,7 @@ def answer_profile_request(request: Request, ask: AskForProfile | None) -> Respo
 
 
 def _parameters(request: Request) -> tuple[float, bool]:
-    """Raises ValueError with a sentence for whoever asked."""
+    """The seconds and whether to keep the trace. Raises ValueError with a sentence for the client."""
     if request.has_body:
         raise ValueError("a body is not read: say it in the address, as in /profile?seconds=2&keep=true")
     given: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Which path answers what, and to whom. Pure, but for the page's cache and what is asked of the job."""
+"""Routes requests to answers by path and authorization. Pure, but for the page's cache and requests to the job."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def answer(
 ) -> Response:
     """The response to `request`, from what `page` and `live` hold.
 
-    With a `token`, who does not bring it learns nothing, not even which paths there are. Only with one can `ask` be
-    called, which asks the job for a profiler window: whoever may read must not be able to slow the job. Without one,
-    who asks under a name that is not among `hosts` learns nothing either: a web page cannot bring a token, but it can
-    give our address a name of its own.
+    With a `token`, clients that do not bring it learn nothing, not even which paths exist. Only with one can `ask` be
+    called, which asks the job for a profiler window: permission to read must not be enough to slow the job. Without
+    one, requests under a name that is not among `hosts` learn nothing either: a web page can give our address a name of
+    its own (DNS rebinding), though it could not bring a token.
     """
     if token is None:
         if not hosts.admit(request.host):
@@ -51,10 +51,11 @@ def answer(
 
 
 def _ask_for_token(request: Request) -> Response:
-    """A browser asks its user where it is asked for Basic (RFC 7617): any name, and the token as the password.
+    """Refuse a request without the token. Browsers are asked for Basic (RFC 7617): any name, the token as password.
 
-    So the token is in no address, which would stay in histories, logs and links, and in no cookie. But what a browser
-    sends by itself it sends for other web pages too: it opens what is read, which those pages cannot see, and no POST.
+    The browser then prompts its user, and the token is neither in an address, which would stay in histories, logs and
+    links, nor in a cookie. But a browser also sends such a password with requests that other web pages make: it
+    therefore permits reading, whose answers those pages cannot see, and no POST.
     """
     reads_pages = "text/html" in request.headers.get("accept", "")
     challenge = (
@@ -81,7 +82,7 @@ def _answer_reader(request: Request, page: MetricsPage, live: Live | None) -> Re
 
 
 def _of_this_process(request: Request, page: MetricsPage, live: Live) -> Response:
-    """Unless another process was asked for: one that had this port before, as a target file said."""
+    """Answer with this process's data, or 410 where the request names another process that had this port before."""
     wanted = parse_qs(request.query).get("instance", [page.instance])
     if wanted != [page.instance]:
         return plain(HTTPStatus.GONE, "another process was here; these are not its metrics")
@@ -91,7 +92,7 @@ def _of_this_process(request: Request, page: MetricsPage, live: Live) -> Respons
 
 
 def _compressed(request: Request, response: Response) -> Response:
-    """The response, as gzip where the client takes it."""
+    """The response, compressed with gzip where the client accepts that."""
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return response
     body = gzip.compress(response.body, _COMPRESSION_LEVEL, mtime=0)

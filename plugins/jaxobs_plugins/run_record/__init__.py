@@ -1,4 +1,4 @@
-"""The record that each process leaves of its run, for `jaxobs compare` and `jaxobs show`."""
+"""Exporter `run_record`: writes a record of each process's run, for `jaxobs compare` and `jaxobs show`."""
 
 from jaxobs_plugins.run_record.exporter import RunRecordExporter
 

@@ -1,4 +1,4 @@
-"""Leaves a record of the run in the directory of a setting: every few minutes, and when the job ends or is killed."""
+"""Writes a record of the run to a directory, every few minutes and when the job ends or is killed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from jaxobs_plugins.run_record.host_load import HostLoad
 from jaxobs_plugins.run_record.surroundings import relevant_environment, versions
 
 NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
-"""What stands beside the settings for plugins and is none."""
+"""Entries of the plugins' settings that are facts about the process and no settings."""
 
 
 class RunRecordExporter(Exporter):
-    """Writes nothing unless the setting `run_directory` is given; what cannot be written is said once and tried again."""
+    """Writes the record if the setting `run_directory` is given. A failure is logged once, and tried again."""
 
     takes_events = False
 
@@ -46,7 +46,7 @@ class RunRecordExporter(Exporter):
         )
 
     def start(self, agent: Agent) -> None:
-        """Note where the record goes; the directory is made with the first record."""
+        """Note the directory, which is made with the first record."""
         directory = agent.settings.get("run_directory")
         self.takes_batches = bool(directory)
         if directory:
@@ -55,7 +55,7 @@ class RunRecordExporter(Exporter):
             self._written_at = monotonic()
 
     def export(self, batch: Batch) -> None:
-        """Follow the loops; write the record when it is time."""
+        """Add the snapshot to the loops' windows and the host's load, and write the record when it is due."""
         if self._agent is None:
             return
         self._last = batch.snapshot
@@ -77,7 +77,7 @@ class RunRecordExporter(Exporter):
             return
         try:
             data = encoded(self._record(snapshot, agent, state))
-            self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not come to be
+            self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not be created
             write_whole(self._directory / self._file_name(snapshot, agent), data)
         except (OSError, ValueError) as error:
             problem = _refused(str(error))
@@ -106,7 +106,7 @@ class RunRecordExporter(Exporter):
         }
 
     def _file_name(self, snapshot: Snapshot, agent: Agent) -> str:
-        """By run, attempt, rank and start, and the same to the end: a later run of the same name leaves its own."""
+        """The file's name: run, attempt, rank and start, fixed at the first call. A later run has another start."""
         if self._name is None:
             process = snapshot.document["process"]
             rank = process.get("process_index")

@@ -1,4 +1,4 @@
-"""How busy the host was beside the job, on average over the run: from the figures of the collector `host`."""
+"""Computes how busy the host was besides the job, on average over the run, from metrics of the collector `host`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_READ: Final = "the collector `host` has not read twice, or cannot read the p
 
 
 class HostLoad:
-    """Adds up what was busy beside the job. The collector reads every few seconds; in between nothing is new."""
+    """Accumulates the host's load over the run, from snapshots with new readings of the collector."""
 
     def __init__(self) -> None:
         self._first: dict[str, float] = {}
@@ -26,7 +26,7 @@ class HostLoad:
         self._busy_cpu_seconds = 0.0
 
     def read(self, snapshot: Snapshot) -> None:
-        """Take what a snapshot has that the last one had not."""
+        """Add a snapshot's readings, unless they are those of the one before."""
         busy, cpus, job = (_value(snapshot, name) for name in (BUSY, CPUS, JOB))
         if busy is None or cpus is None or job is None or job == self._newest.get("job"):
             return
@@ -46,11 +46,11 @@ class HostLoad:
         self._newest = known
 
     def to_dict(self) -> dict[str, Any]:
-        """Means over the run.
+        """The means over the run.
 
-        `other_cpus`: processors that all but the training process and the agent kept busy; loader workers of the job's
-        own are among them. `involuntary_switches_per_second`: how often the training process lost a processor to
-        others. `throttled_cpus`: processors' worth of time that the container's limit held back.
+        `other_cpus`: processors kept busy by all but the training process and the agent, including the job's own loader
+        workers. `involuntary_switches_per_second`: how often the training process lost a processor to others.
+        `throttled_cpus`: processors' worth of time that the container's limit withheld.
         """
         over = self._newest.get("time", 0.0) - self._first.get("time", 0.0)
         if over <= 0:
@@ -58,19 +58,24 @@ class HostLoad:
             return {
                 key: value for name in names for key, value in ((name, None), (f"{name}_reason", NOT_READ))
             }
-        own = self._grown("job") + self._grown("agent")
-        return {
-            "cpus": self._cpus,
-            "other_cpus": max(0.0, self._busy_cpu_seconds - own) / over,
-            "involuntary_switches_per_second": self._grown("switches") / over,
-            "throttled_cpus": self._grown("throttled") / over if "throttled" in self._newest else None,
-            "throttled_cpus_reason": None
-            if "throttled" in self._newest
-            else "no processor limit is known here",
-        }
+        own = (self._grown("job") or 0.0) + (self._grown("agent") or 0.0)
+        found: dict[str, Any] = {
+            "cpus": self._cpus, "other_cpus": max(0.0, self._busy_cpu_seconds - own) / over,
+        }  # fmt: skip
+        for key, name, reason in (
+            ("involuntary_switches_per_second", "switches", "the system does not count them"),
+            ("throttled_cpus", "throttled", "no processor limit is known here"),
+        ):
+            grown = self._grown(name)
+            found[key] = None if grown is None else grown / over
+            found[f"{key}_reason"] = reason if grown is None else None
+        return found
 
-    def _grown(self, name: str) -> float:
-        return self._newest.get(name, 0.0) - self._first.get(name, 0.0)
+    def _grown(self, name: str) -> float | None:
+        """By how much it grew; None where the first reading or the newest has no such value."""
+        if name not in self._newest or name not in self._first:
+            return None
+        return self._newest[name] - self._first[name]
 
 
 def _value(snapshot: Snapshot, metric: str, labels: tuple[str, ...] = ()) -> float | None:

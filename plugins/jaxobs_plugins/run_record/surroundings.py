@@ -1,4 +1,4 @@
-"""What beside the program decides how fast it runs: versions, and the variables that XLA and the libraries below read."""
+"""Records what besides the program decides its speed: versions, and variables of XLA and the libraries below it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIXES: Final = (
     "CUDA_VISIBLE",
     "NVIDIA_TF32",
 )
-"""Of variables that change what XLA compiles or how it runs."""
+"""Prefixes of variables that change what XLA compiles or how it runs."""
 
 UNLIKE: Final = (
     "ADDRESS",
@@ -32,13 +32,13 @@ UNLIKE: Final = (
     "KEY",
     "PASSWORD",
 )
-"""In names of variables that differ from run to run by themselves, or that nobody wants in a file."""
+"""Parts of the names of variables that are left out: they differ in every run, or are secret."""
 
 LONGEST: Final = 500
-"""Characters of a value."""
+"""Most characters of a variable's value that are kept."""
 
 PLUGINS: Final = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm7-plugin", "libtpu")
-"""Distributions that bring a device's compiler."""
+"""Distributions that contain a device's compiler."""
 
 
 def relevant_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -58,5 +58,5 @@ def versions(process: Mapping[str, Any]) -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    known = {name: str(told) for name, told in found.items() if told}
+    known = {name: str(found_version) for name, found_version in found.items() if found_version}
     return {"python": platform.python_version(), **known}

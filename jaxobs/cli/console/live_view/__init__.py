@@ -1,1 +1,1 @@
-"""What `jaxobs top` shows: snapshots fetched from the metrics servers of jobs, drawn with Textual or written once."""
+"""The view of `jaxobs top`: fetches snapshots from metrics servers and draws them, with Textual or once as text."""

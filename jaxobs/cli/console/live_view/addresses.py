@@ -1,4 +1,4 @@
-"""Which metrics servers are meant: addresses of the command line, `file_sd` files, or this host's default port."""
+"""Finds the metrics servers to watch: addresses of the command line, `file_sd` files, or this host's default port."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from jaxobs.model.scrape_targets import MOST_BYTES, ScrapeTarget, read_targets
 from jaxobs.plugin.files import open_regular
 
 MOST_TARGETS: Final = 64
-"""Ranks that are watched: more than a host has, and as many as a screen and one core can follow."""
+"""Most ranks that are watched: more than a host has, and as many as a screen and one core can follow."""
 
 _KNOCK_SECONDS: Final = 0.2
-"""How long a port of this host may take to accept a connection; the kernel does so without the server."""
+"""Seconds that a port of this host may take to accept a connection, which the kernel does without the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One metrics server. `prefix` ends with `/`: the path below which it is found behind a proxy."""
+    """A metrics server. `prefix` is its path behind a proxy, and ends with `/`."""
 
     scheme: str
     host: str
     port: int
     prefix: str = "/"
     instance: str = ""
-    """Which of the processes that had this port; empty: whichever has it now."""
+    """The instance id of the process, among those that had this port; empty for the one that has it now."""
     guessed: bool = field(default=False, compare=False)
-    """Nobody named it: where it is no metrics server of jaxobs, it is nothing to speak of."""
+    """Whether the address is a guess: nothing is reported if it is no metrics server of jaxobs."""
 
     def __str__(self) -> str:
         path = self.prefix if self.prefix != "/" else ""
@@ -41,7 +41,7 @@ class Target:
 
 
 def target_of(text: str, instance: str = "") -> Target:
-    """`node1:9464`, `9464`, `https://node1:9464/metrics`. Raises UsageError."""
+    """The target of an address such as `node1:9464`, `9464` or `https://node1:9464/metrics`. Raises UsageError."""
     given = f"localhost:{text.removeprefix(':')}" if re.fullmatch(r":?\d+", text) else text
     try:
         parts = urlsplit(given if "://" in given else f"http://{given}")
@@ -66,14 +66,14 @@ def targets_in(directory: Path) -> list[Target]:
         try:
             with open_regular(path) as file:
                 found += read_targets(file.read(MOST_BYTES))
-        except (OSError, ValueError):  # it went meanwhile, or is somebody else's
+        except (OSError, ValueError):  # the file was removed meanwhile, or is somebody else's
             continue
     found.sort(key=lambda target: (target.run, target))
     return [target_of(target.address, target.instance) for target in found[:MOST_TARGETS]]
 
 
 def own_targets(environment: Mapping[str, str]) -> list[Target]:
-    """The default address of this host, and the next ports as long as somebody listens there: ranks follow each other.
+    """The default address of this host, and those of the following ports, where further ranks listen, without a gap.
 
     Raises UsageError where the environment names no usable port.
     """
@@ -96,15 +96,21 @@ def _next_ports(host: str, first: int) -> Iterator[int]:
 
 
 def distinct(targets: Iterable[Target]) -> list[Target]:
-    """Each server once, in their order."""
+    """The servers without duplicates, in the given order, at most MOST_TARGETS."""
     found: dict[tuple[str, int, str], Target] = {}
     for target in targets:
         found.setdefault((_one_name(target.host), target.port, target.prefix), target)
     return list(found.values())[:MOST_TARGETS]
 
 
+def is_as_safe(target: Target, server: Target) -> bool:
+    """Whether a token that was sent to `server` may be sent to `target`: on the same host, and not without its TLS."""
+    same_host = _one_name(target.host) == _one_name(server.host)
+    return same_host and (target.scheme == "https" or server.scheme == "http")
+
+
 def _one_name(host: str) -> str:
-    """The loopback address has several names, and this host's own server answers to any of them."""
+    """One name for all names of this host, any of which its own server answers to."""
     return "localhost" if host in {"127.0.0.1", "::1", socket.gethostname()} else host
 
 

@@ -1,4 +1,4 @@
-"""The live view itself: Textual draws what the pure rooms say, and turns keys into choices."""
+"""The live view as a Textual application: it draws ranks and panels, and handles keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from textual.events import Resize
 
 _ANSWERS_SECONDS: Final = 0.4
-"""How long a turn waits for answers; what comes later is shown by the next."""
+"""Seconds that a refresh waits for answers; later ones are shown by the next refresh."""
 
 _PANELS: Final[dict[str, type[Panel]]] = {
     "steps": StepsPanel, "roofline": RooflinePanel, "executables": ExecutablesPanel, "operations": OperationsPanel,
@@ -41,7 +41,7 @@ _PANELS: Final[dict[str, type[Panel]]] = {
 }  # fmt: skip
 
 _ABOVE: Final = ("steps", "roofline")
-"""Panels that a large terminal shows beside each other, above one of the others."""
+"""Panels that a large terminal shows side by side, above one of the others."""
 
 
 _SPARE_OF_EXECUTABLES: Final = ("attainable", "bytes", "executable", "FLOP")
@@ -49,11 +49,11 @@ _SPARE_OF_OPERATIONS: Final = ("FLOP/byte", "FLOP/s", "function", "line")
 
 
 _LARGE: Final = Size(120, 36)
-"""Columns and rows from which on three panels have room beside each other."""
+"""Columns and rows from which on there is room for three panels."""
 
 
 class TopApp(App[None]):
-    """Asks all ranks every `refresh` seconds, and draws the one that is chosen."""
+    """Fetches from all ranks every `refresh` seconds, and draws the chosen one."""
 
     CSS_PATH = "view.tcss"
     ENABLE_COMMAND_PALETTE = False
@@ -101,7 +101,7 @@ class TopApp(App[None]):
                 await asyncio.to_thread(self._watch.refresh, _ANSWERS_SECONDS)
             except UsageError as error:
                 self._said = str(error)
-            with suppress(NoMatches):  # it is being taken down meanwhile
+            with suppress(NoMatches):  # the view is being closed meanwhile
                 self.draw()
             await asyncio.sleep(self._refresh_seconds)
 
@@ -130,7 +130,7 @@ class TopApp(App[None]):
         table.show_rows(list(columns(rows)), rows)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """The rank at the cursor is the one that is shown below, once the user has moved it."""
+        """Choose the rank at the cursor once the user has moved it."""
         table = event.data_table
         if table.id == "ranks" and isinstance(table, SortedTable) and table.has_focus:
             self._choose(table.rows_shown[event.cursor_row]["watched"])
@@ -144,7 +144,7 @@ class TopApp(App[None]):
             self.draw()
 
     def _place_panels(self) -> None:
-        """On a large terminal three, else the one that was chosen."""
+        """Show three panels on a large terminal, else the chosen one."""
         large = self.size.width >= _LARGE.width and self.size.height >= _LARGE.height
         below = self._panel if self._panel not in _ABOVE else "executables"
         for name in _PANELS:
@@ -153,22 +153,22 @@ class TopApp(App[None]):
         self.screen.set_class(large, "-large")
 
     def action_panel(self, name: str) -> None:
-        """Show this one, and let the keys be its."""
+        """Show this panel, and give it the focus."""
         self._panel = name
         self._place_panels()
-        # Now, and not with the next refresh: the next key may be there already.
+        # At once and not at the next refresh, because the next key may have been pressed already.
         self.screen.set_focus(self.query_one("#newest" if name == "compiles" else f"#{name}"))
         self.draw()
         self.call_after_refresh(self.draw)  # once more, when its size is known
 
     def action_rank(self, step: int) -> None:
-        """The next rank, or the one before."""
+        """Choose the next rank, or the previous one."""
         ranks = self._watch.ranks
         if ranks and self._chosen in ranks:
             self._choose(ranks[(ranks.index(self._chosen) + step) % len(ranks)])
 
     def action_loop(self) -> None:
-        """The next loop of this rank."""
+        """Choose the next loop of this rank."""
         if self._chosen is not None:
             view = self._chosen.view(self._loop_name)
             names = list(view.loops)
@@ -176,7 +176,7 @@ class TopApp(App[None]):
             self.draw()
 
     def action_sort(self) -> None:
-        """By the next column of the table that has the keys, else of the one that is shown."""
+        """Sort by the next column, in the focused table or else in the one that is shown."""
         if (table := self._table()) is not None:
             table.sort_next()
 

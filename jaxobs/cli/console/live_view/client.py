@@ -1,7 +1,7 @@
-"""Fetching `GET /snapshot` (docs/reference/snapshot.md) from one metrics server, and saying in a line why there is none.
+"""Fetches `GET /snapshot` (docs/reference/snapshot.md) from a metrics server, or says in one line why there is none.
 
-The standard library's client is taken: it follows no redirect and knows no proxy, so that the token goes to the server
-that was named and nowhere else.
+It uses the standard library's client, which follows no redirect and uses no proxy, so that the token goes to the
+target's server and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from urllib.parse import quote
 from jaxobs.cli.console.live_view.addresses import Target
 
 VERSION: Final = 1
-"""Of the answer that is understood here."""
+"""The version of the answer's format that is supported here."""
 
 TIMEOUT_SECONDS: Final = 5.0
 _MOST_BYTES: Final = 64 << 20
-"""A larger answer is refused; that of a job with 300 executables has below 1 MB."""
+"""Largest answer that is read; that of a job with 300 executables has less than 1 MB."""
 
 
 class NoSnapshotError(Exception):
@@ -31,11 +31,11 @@ class NoSnapshotError(Exception):
 
 
 class NothingListensError(NoSnapshotError):
-    """No process has this port: the job has not begun, or has ended."""
+    """No process listens at this port: the job has not begun, or has ended."""
 
 
 class Access(NamedTuple):
-    """What opens the servers: the token that they want, and the authorities whose certificates are believed."""
+    """The credentials for servers: the token to send, and the certificate authorities to trust."""
 
     token: str | None = None
     authorities: ssl.SSLContext | None = None
@@ -43,7 +43,7 @@ class Access(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a server said of its process."""
+    """A server's answer: the snapshot of its process, and the addresses of other ranks."""
 
     unix_seconds: float
     snapshot: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class SnapshotClient:
-    """Keeps one connection to one server. Not for several threads at once."""
+    """A client of one server with one persistent connection; not for several threads at once."""
 
     def __init__(self, target: Target, access: Access) -> None:
         self._target = target
@@ -69,7 +69,7 @@ class SnapshotClient:
                 self.close()
                 if not kept:
                     raise
-                status, body = self._ask()  # the server has closed the one from the last time
+                status, body = self._ask()  # the server has closed the connection since the last time
         except (OSError, HTTPException) as error:
             self.close()
             raise self._explained(error) from None
@@ -78,13 +78,13 @@ class SnapshotClient:
         return self._read(body)
 
     def close(self) -> None:
-        """Let go of the connection, also from another thread, whose fetch then fails; the next one makes another."""
+        """Close the connection; the next fetch opens another. Called from another thread, it makes a fetch fail."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         if (open_socket := connection.sock) is not None:
             with suppress(OSError):
-                open_socket.shutdown(SHUT_RDWR)  # wakes who waits for an answer
+                open_socket.shutdown(SHUT_RDWR)  # wakes a thread that waits for an answer
         connection.close()
 
     def _ask(self) -> tuple[int, bytes]:
@@ -115,7 +115,7 @@ class SnapshotClient:
         )
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise stranger from None
         if not isinstance(found, dict) or not isinstance(found.get("version"), int):
             raise stranger
@@ -129,7 +129,8 @@ class SnapshotClient:
         ):
             raise stranger
         ranks = found.get("ranks") or ()
-        addresses = [rank["address"] for rank in ranks if isinstance(rank, dict) and rank.get("address")]
+        named = (rank.get("address") for rank in ranks if isinstance(rank, dict))
+        addresses = [address for address in named if isinstance(address, str)]
         return Answer(float(found["unix_seconds"]), found["snapshot"], addresses)
 
     def _refusal(self, status: int, body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The ranks and the summary of one of them as plain text, without Textual."""
+"""Writes the ranks and the summary of one of them as plain text, without Textual."""
 
 from __future__ import annotations
 

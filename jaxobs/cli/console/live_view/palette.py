@@ -1,4 +1,4 @@
-"""Colours of styles in a terminal."""
+"""The colours of styles in a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLOURS: Final = {
     "latency": "#8f6ab0", "unmodelled": "#79818f", "unknown": "#4a5261", "input": "#e2d25c", "host": "#a9765a",
     "checkpoint": "#7cc6f0", "compile": "#e5762e", "cache_resident": "#1fae86",
 }  # fmt: skip
-"""Those of the page on a dark screen (jaxobs/report/drawing/chart.css)."""
+"""Colours by bottleneck, as on the page's dark theme (jaxobs/report/drawing/chart.css)."""
 
 BAD: Final = "bold #ff8a80"
 

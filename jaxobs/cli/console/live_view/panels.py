@@ -1,4 +1,4 @@
-"""Panels of the view. Each draws itself from a rank's view, and only while it is on the screen."""
+"""The panels of the live view, each of which is drawn from a rank's view while it is on the screen."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Panel(Widget):
-    """Draws itself from a rank's view."""
+    """A panel that is drawn from a rank's view."""
 
     def draw(self, view: View) -> None:
         raise NotImplementedError
 
 
 class StepsPanel(VerticalScroll, Panel):
-    """Loops, and where a step of the chosen one goes."""
+    """The loops, and where the time of a step of the chosen one goes."""
 
     def compose(self) -> ComposeResult:
         self.border_title = "Where a step goes"
@@ -39,19 +39,19 @@ class StepsPanel(VerticalScroll, Panel):
 
 
 class RooflinePanel(Static, Panel):
-    """How near to what the device can do."""
+    """The roofline: how near to the device's peaks the job is."""
 
     def on_mount(self) -> None:
         self.border_title = "Roofline"
 
     def draw(self, view: View) -> None:
-        """This moment, as large as the panel is now."""
+        """Draw the present state in the panel's present size."""
         width, height = self.content_size
         self.update(styled(roofline(view.document, width, height)))
 
 
 class ExecutablesPanel(SortedTable, Panel):
-    """Every executable that is known."""
+    """All known executables."""
 
     def draw(self, view: View) -> None:
         self.show_rows(EXECUTABLES, view.document.get("executables") or ())

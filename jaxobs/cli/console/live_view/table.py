@@ -1,4 +1,4 @@
-"""A table that is sorted by the column that is chosen, and changes only the cells that say something new."""
+"""A table that is sorted by a chosen column and updates only cells that have changed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from jaxobs.report.text_table import cut, printable
 from jaxobs.report.units import ABSENT
 
 _SPARE_WIDTH: Final = 4
-"""Columns by which a table's column may be wider than its cells before it is made narrower: figures grow and shrink."""
+"""Spare characters that a column may have before it is narrowed, because figures grow and shrink."""
 
 _SHORTENED: Final = 14
-"""To so many letters a name is shortened before a column is left out."""
+"""Characters to which names are shortened before a column is left out."""
 
 _PADDING: Final = 2
-"""Columns beside each cell."""
+"""Characters of padding of each cell."""
 
 
 class SortedTable(DataTable[Text]):
-    """Rows below headings. A column in which no row has anything is left out."""
+    """A sortable table, without the columns in which every cell is empty."""
 
     def __init__(self, title: str, spare: Sequence[str] = (), **settings: Any) -> None:
         """`spare`: titles of columns that are left out, in this order, where there is no room for all."""
@@ -43,7 +43,7 @@ class SortedTable(DataTable[Text]):
         self.rows_shown: list[Row] = []
 
     def show_rows(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-        """These from now on, in the order that was chosen, else in theirs."""
+        """Show these rows, sorted by the chosen column or else in the given order."""
         self._given = (columns, rows)
         by = next((column for column in columns if column.title == self._sorted_by), None)
         self.rows_shown = list(rows) if by is None else sorted_rows(rows, by, descending=self._descending)
@@ -65,7 +65,7 @@ class SortedTable(DataTable[Text]):
         self._headings, self._cells = headings, cells
 
     def _fitting(self, texts: Mapping[Column, Sequence[str]]) -> dict[Column, int]:
-        """The columns that there is room for with their widths: long words give way last."""
+        """The columns that fit, with their widths. Spare columns are left out first, then long names are shortened."""
         needed = {column: max(map(len, (self._heading(column), *cells))) for column, cells in texts.items()}
         room = self.scrollable_content_region.width or sum(needed.values()) + _PADDING * len(needed)
         least = {column: min(width, _SHORTENED) if column.text else width for column, width in needed.items()}
@@ -81,12 +81,12 @@ class SortedTable(DataTable[Text]):
         return least
 
     def _has_room(self, needed: Mapping[Column, int]) -> bool:
-        """Whether the columns on the screen are as wide as they should be, or little wider."""
+        """Whether the columns on the screen are wide enough, and not much too wide."""
         spare = [has - needs for has, needs in zip(self._widths, needed.values(), strict=True)]
         return all(0 <= width <= _SPARE_WIDTH for width in spare)
 
     def sort_next(self) -> None:
-        """By the column right of the one that it is sorted by; behind the last comes the order that is given."""
+        """Sort by the column to the right of the present one; after the last comes the given order."""
         titles: list[str | None] = [None, *(column.title for column in self._columns_shown)]
         at = titles.index(self._sorted_by) if self._sorted_by in titles else 0
         self._sort(titles[(at + 1) % len(titles)])
@@ -96,7 +96,7 @@ class SortedTable(DataTable[Text]):
         self.show_rows(*self._given)
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """A click: sort by this column, or the other way round where it is already."""
+        """Sort by the clicked column, or reverse the order if it is sorted by that already."""
         chosen = self._columns_shown[event.column_index].title
         if chosen == self._sorted_by:
             self.reverse()

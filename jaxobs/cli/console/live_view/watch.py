@@ -1,13 +1,15 @@
-"""The ranks that are watched: what each said last, and what it has said over the last hour."""
+"""Follows the watched ranks: the last snapshot of each, and its history over the last hour."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, target_of
+from jaxobs.cli import UsageError
+from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, is_as_safe, target_of
 from jaxobs.cli.console.live_view.client import (
     Access,
     Answer,
@@ -20,20 +22,20 @@ from jaxobs.report.page import History, View
 from jaxobs.report.terminal.ranks import Observed
 
 _DIRECTORY_SECONDS: Final = 5.0
-"""Between looks for ranks that came: as often as the agent itself looks for its neighbours."""
+"""Seconds between searches for new ranks, the same as the agent takes between searches for its neighbours."""
 
 _ASK: Final = "is the job running, and is this the address that it logged?"
 
 _OLD_SECONDS: Final = 10.0
-"""Agents make a snapshot about once a second: this one is late."""
+"""Age in seconds from which a snapshot is reported as old; agents make one about once a second."""
 
 _THREADS: Final = 8
-"""Fetches at once: one that waits for its timeout does not hold up the others."""
+"""Concurrent fetches, so that one that waits for its timeout does not delay the others."""
 
 
 @dataclass(eq=False)
 class Watched:
-    """One rank."""
+    """A watched rank, with its last snapshot and its history."""
 
     target: Target
     client: SnapshotClient
@@ -41,9 +43,9 @@ class Watched:
     history: History = field(default_factory=History)
     problem: str | None = None
     taken: float = 0.0
-    """Unix seconds of its snapshot, by its own clock."""
+    """The Unix time of its snapshot in seconds, by its own clock."""
     seen: float = 0.0
-    """Monotonic seconds, by ours, when that snapshot was new."""
+    """The time at which that snapshot was first seen, in monotonic seconds of our clock."""
 
     def take(self, answer: Answer, now: float) -> None:
         self.problem = None
@@ -57,12 +59,12 @@ class Watched:
             self.problem = f"{self.target}: nothing new for {now - self.seen:.0f} s"
 
     def _is_another(self, document: Mapping[str, Any]) -> bool:
-        """Whether another process has this port by now: what was before is not its past."""
+        """Whether another process has this port now, to which the earlier history does not belong."""
         before, now = self.document.get("process") or {}, document.get("process") or {}
         return bool(before) and before.get("pid") != now.get("pid")
 
     def fail(self, why: str) -> None:
-        """Keep what was known, and say why there is nothing newer."""
+        """Keep the last snapshot, and note why there is no newer one."""
         self.client.close()
         self.problem = why
 
@@ -75,12 +77,12 @@ class Watched:
         return Observed(str(self.target), self.document, self.problem)
 
     def view(self, loop: str | None) -> View:
-        """What is drawn of it, with the chosen loop in full."""
+        """The view to draw of this rank, with the chosen loop in full."""
         return View(self.document, self.history.trend(), wanted_loop=loop)
 
 
 class Watch:
-    """All that are watched. `find` names them, and is asked again now and then."""
+    """The watched ranks. `find` returns the targets, and is called again every few seconds."""
 
     def __init__(self, find: Callable[[], Sequence[Target]], access: Access) -> None:
         self._find, self._access = find, access
@@ -91,9 +93,9 @@ class Watch:
         self.ranks: list[Watched] = []
 
     def refresh(self, timeout: float) -> None:
-        """Ask all that are not being asked, and take what comes within `timeout` seconds; the rest comes later.
+        """Fetch from all ranks without a fetch under way, and take answers for `timeout` seconds; others come later.
 
-        Raises UsageError where nothing can be found.
+        Raises UsageError where `find` does.
         """
         if monotonic() - self._found >= _DIRECTORY_SECONDS:
             self._found = monotonic()
@@ -102,7 +104,7 @@ class Watch:
         deadline = monotonic() + timeout
         while True:
             self._ask([rank for rank in self.ranks if rank not in asked])
-            asked = list(self.ranks)  # answers may name others, which are asked at once
+            asked = list(self.ranks)  # answers may name other ranks, which are fetched at once
             left = deadline - monotonic()
             if not self._under_way or left <= 0:
                 return
@@ -111,19 +113,19 @@ class Watch:
                 self._take(future, self._under_way.pop(future))
 
     def _ask(self, ranks: Sequence[Watched]) -> None:
-        """All of these that have answered what they were asked before."""
+        """Begin a fetch for each of these ranks that has none under way."""
         silent = list(self._under_way.values())
         for rank in ranks:
             if rank not in silent:
                 self._under_way[self._pool.submit(rank.client.fetch)] = rank
 
     def problems(self) -> list[str]:
-        """Why there is nothing newer of those that were named by the user, each in a line."""
+        """For each target that `find` returns, one line on why it has no newer snapshot."""
         named = set(distinct(self._find()))
         return [rank.problem for rank in self.ranks if rank.problem and rank.target in named]
 
     def close(self) -> None:
-        """Waits for no answer: fetches that are under way fail."""
+        """Close all connections without waiting for answers: fetches under way fail."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for rank in self.ranks:
             rank.client.close()
@@ -139,13 +141,21 @@ class Watch:
             rank.fail(str(error))
         else:
             rank.take(answer, monotonic())
-            self._admit([target_of(address) for address in answer.neighbours])
+            self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             self.ranks.sort(key=_place)
         if rank.is_a_wrong_guess:
             self.ranks.remove(rank)
 
+    def _neighbours(self, server: Target, addresses: Sequence[str]) -> Iterator[Target]:
+        """The targets that a server names. A token goes to none on another host, and to none in the clear after TLS."""
+        for address in addresses:
+            with suppress(UsageError):  # what a server answers may be anything
+                target = target_of(address)
+                if self._access.token is None or is_as_safe(target, server):
+                    yield target
+
     def _admit(self, targets: Sequence[Target]) -> None:
-        """Add the targets that are new; one that was no server of jaxobs is not asked again."""
+        """Add the targets that are new. One that was no server of jaxobs is not added again."""
         known, self._named = set(self._named), distinct([*self._named, *targets])
         self.ranks += [
             Watched(target, SnapshotClient(target, self._access))

@@ -1,4 +1,4 @@
-"""What is known of a loop that may be one: its calls, and the turns they make."""
+"""A function that may turn out to be the main one of a loop: its calls, and the turns that they make."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import NamedTuple
 from jaxobs.model.events import StepRows
 
 TURNS, TURNS_SECONDS = 2, 1.0
-"""A loop has at least so many turns, which take so long without compiles: less tells nothing about its pace."""
+"""A loop has at least this many turns, which take this many seconds without compiles: fewer do not show its pace."""
 
 LONG_TURN = 2.0
-"""Seconds of a single turn, without compiles, that make a loop: an epoch in one call is called few times."""
+"""Seconds of a single turn, without compiles, that are enough for a loop: an epoch in one call is called few times."""
 
 
 class Call(NamedTuple):
-    """One call of a watched function outside marked steps: `number` counts them, times are monotonic nanoseconds."""
+    """One call of a watched function outside marked steps.
+
+    `number` counts such calls, `start` is in monotonic nanoseconds, `dispatch` is the nanoseconds that the call took.
+    """
 
     number: int
     start: int
@@ -28,7 +31,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Candidate:
-    """A function that may be a loop's main one. `beside`: how often a turn calls each other function, at most."""
+    """A function that may be a loop's main one. `beside`: the most calls of each other function in one turn."""
 
     function: str
     turns: int = 0
@@ -38,17 +41,17 @@ class Candidate:
     last_call: int = 0
     beside: Counter[str] = field(default_factory=Counter)
     held: list[tuple[list[Call], int]] = field(default_factory=list)
-    """Turns that are reported when it has become a loop: their calls, and when each ended."""
+    """Turns to be reported if this becomes a loop: the calls of each, and when it ended."""
 
-    def is_loop(self, longest: float) -> bool:
-        """By what its turns are so far; `longest` seconds is the longest of them."""
-        return (self.turns >= TURNS and self.seconds >= TURNS_SECONDS) or longest >= LONG_TURN
+    def is_loop(self, newest: float) -> bool:
+        """Whether its turns so far make a loop; `newest`: seconds of the newest turn."""
+        return (self.turns >= TURNS and self.seconds >= TURNS_SECONDS) or newest >= LONG_TURN
 
 
 class Followed(NamedTuple):
-    """What calls turned out to be: rows of steps, in order of time, and calls by run that belong to no loop.
+    """What unmarked calls turned out to be: `rows` of steps in order of time, or calls by run that belong to no loop.
 
-    `saved`: nanoseconds of checkpoints within a step, by its loop and number.
+    `saved`: nanoseconds of checkpoints within a step, by the step's loop and number.
     """
 
     rows: StepRows

@@ -1,8 +1,9 @@
-"""The device time of a loop's watched runs, shared out to their executables: never more than the loop's wall time.
+"""Attributes the device time of a loop's watched runs to their executables: never more than the loop's wall time.
 
 The time of a run is the median of sampled ones, a few per cent off; and a host that dispatches ahead has counted runs
-that the device has not begun. So what the wall time has no room for is owed, and charged as time goes by. A host that
-leaves the loop while the device is behind waits for it elsewhere: the loop's own time goes on until the device is done.
+that the device has not begun. So the seconds for which the wall time has no room yet stay unattributed, and are
+attributed as time goes by. A host that leaves the loop while the device is behind waits for the device elsewhere: the
+loop's own time goes on until the device is done.
 """
 
 from __future__ import annotations
@@ -16,52 +17,58 @@ from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
 
 RUN_AHEAD = 0.1
-"""Where a loop ends and more than this part of its wall time since it was last settled is owed, the device goes on after
-it. What is less may be the error of the samples, some per cent, and was not spent."""
+"""Unattributed seconds above which the device is taken to work on after its loop has ended, as a share of the loop's
+wall time since `_settled_wall`. Fewer may be the error of the samples, some per cent, and are dropped."""
 
 RUN_AHEAD_OF_FEW = 1.0
-"""The same where the samples are those of one burst, the first after a compile: of a training that waits for its device
-at the end of each epoch they were 1.4 times too long, and its epochs came out as much longer."""
+"""`RUN_AHEAD` where the only samples are those of one burst, the first after a compile: in a training that waits for
+its device at the end of each epoch they were 1.4 times too long, and its epochs came out longer by as much."""
 
 IN_FLIGHT = 32
-"""Steps that a host can be ahead of the device: PJRT's clients let it have so many computations in flight
+"""Steps by which a host can be ahead of the device: PJRT's clients allow this many computations in flight
 (`max_inflight_computations`)."""
 
 LEAST_FIT = 0.5
-"""Samples are not wrong by a factor of two: where they seem to be, it is not known what the device did."""
+"""Least share of the sampled seconds that must have fitted into the wall time for the share to correct the samples.
+These are not wrong by a factor of two: where they seem to be, what the device did is not known."""
 
 
 class LoopDeviceTime:
-    """The device time of one loop, charged to its executables: `seconds` so far."""
+    """The device time of one loop, attributed to its executables; `seconds` is the sum so far."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self.seconds = 0.0
         self._wall = self._settled_wall = 0.0
-        """Of the loop, and how much of it there was when what is owed was last known to be no error of the samples."""
+        """The host's seconds in the loop so far, and their number when the unattributed seconds were last checked
+        against a completion, or the loop was entered anew."""
         self._after = 0.0
-        """Seconds outside the loop in which the device worked on what the loop had dispatched."""
+        """Seconds outside the loop in which the device worked on runs that the loop had dispatched."""
         self._elsewhere = 0.0
-        """Seconds since the last fit that are not in the wall time: inner loops, phases, between epochs."""
+        """Seconds since the last `_fit` that are not in the wall time: inner loops, phases, between epochs."""
         self._untimed: Counter[int] = Counter()
-        self._owed: defaultdict[int, float] = defaultdict(float)
-        self._owed_in_all = 0.0
-        self._paid_lately: defaultdict[int, float] = defaultdict(float)
+        """Runs that are not counted in seconds yet."""
+        self._unattributed: defaultdict[int, float] = defaultdict(float)
+        self._dispatched = 0.0
+        """Device seconds of all timed runs so far, attributed or not."""
+        self._recently_attributed: defaultdict[int, float] = defaultdict(float)
         self._in_wall = 0.0
-        """Seconds of those charged in which the host was in the loop."""
+        """Attributed seconds in which the host was in the loop."""
         self._untaken: defaultdict[int, float] = defaultdict(float)
-        """Seconds charged that nobody has taken yet, by run, and how many of them lie after the loop."""
+        """Attributed seconds by run, since the last `take`."""
         self._untaken_after = 0.0
+        """How many of them lie after the host left the loop."""
         self._steps = 0
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
         self._last: tuple[int, int] | None = None
-        """The number of the newest step, and when it ended."""
+        """The number of the newest step, and when it ended on the host."""
         self._completed: StepCompleted | None = None
+        """The newest completion, until `_fit` has used it."""
         self._newest_completed: StepCompleted | None = None
 
     def step_ended(self, event: StepEnded) -> None:
-        self._began(event.start - event.gap)
+        self._step_began(event.start - event.gap)
         self._elsewhere += seconds(event.nested)
         self._last = (event.step, event.end)
         self._steps += 1
@@ -69,17 +76,17 @@ class LoopDeviceTime:
 
     def steps_ended(self, steps: PlainSteps) -> None:
         """Add many steps at once."""
-        self._began(steps.starts[0] - steps.gaps[0])
+        self._step_began(steps.starts[0] - steps.gaps[0])
         self._last = (steps.last, steps.ends[-1])
         self._steps += len(steps)
         self._untimed.update(steps.runs)
 
-    def _began(self, time: int) -> None:
-        """A step began: the loop goes on. Where the step before it ended earlier, the host was elsewhere meanwhile."""
+    def _step_began(self, time: int) -> None:
+        """The loop goes on; where the previous step ended before `time`, the host was elsewhere in between."""
         if self._ended is None and self._last is not None and time > self._last[1]:
             self._ended = self._last[1]
         if self._ended is not None:
-            self._outside(time)
+            self._count_outside(time)
             self._settled_wall = self._wall
         self._ended = self._ran_ahead = None
 
@@ -90,24 +97,24 @@ class LoopDeviceTime:
         self._ended = time
 
     def count(self, wall: float, now: int) -> None:
-        """Tell the executables what they took, of the `wall` seconds that the host has been in the loop so far."""
+        """Attribute the device time that is known at `now`, when the host has been in the loop for `wall` seconds."""
         self._wall = wall
         for run in list(self._untimed):
             per_run = self._runs.seconds_of(run)
             if per_run is not None:
                 amount = per_run * self._untimed.pop(run)
-                self._owed[run] += amount
-                self._owed_in_all += amount
-        self._pay()
+                self._unattributed[run] += amount
+                self._dispatched += amount
+        self._attribute()
         self._fit()
-        self._outside(now)
-        self._pay()
+        self._count_outside(now)
+        self._attribute()
 
     def behind(self) -> float:
-        """Seconds that the device still had to work for the loop's steps when the host had made the newest of them."""
+        """Seconds of the loop's work that the device still had before it when the host ended the newest step."""
         if self._last is None or self._ended is not None:
             return 0.0
-        per_step = self._owed_in_all / self._steps
+        per_step = self._dispatched / self._steps
         step, ended = self._last
         most, done = IN_FLIGHT * per_step, self._newest_completed
         if done is None:
@@ -115,66 +122,70 @@ class LoopDeviceTime:
         return max(0.0, min(most, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
 
     def take(self, spent: dict[int, float]) -> float:
-        """Add to `spent` the seconds by run that were charged since the last time; those of them after the loop."""
+        """Add to `spent` the seconds by run attributed since the last call; returns those after the loop."""
         for run, amount in self._untaken.items():
             spent[run] = spent.get(run, 0.0) + amount
         after = self._untaken_after
         self._untaken, self._untaken_after = defaultdict(float), 0.0
         return after
 
-    def _pay(self) -> None:
-        room, owed = max(0.0, self._wall + self._after - self.seconds), sum(self._owed.values())
-        if owed <= 0 or room <= 0:
+    def _attribute(self) -> None:
+        """Attribute as many unattributed seconds as the loop's time has room for: the same share of each run's."""
+        room, unattributed = (
+            max(0.0, self._wall + self._after - self.seconds),
+            sum(self._unattributed.values()),
+        )
+        if unattributed <= 0 or room <= 0:
             return
-        share = min(1.0, room / owed)
-        inside = min(share, max(0.0, self._wall - self._in_wall) / owed)
-        for run, amount in self._owed.items():
+        share = min(1.0, room / unattributed)
+        inside = min(share, max(0.0, self._wall - self._in_wall) / unattributed)
+        for run, amount in self._unattributed.items():
             self._runs.spent(run, amount * share)
-            self._paid_lately[run] += amount * share
+            self._recently_attributed[run] += amount * share
             self._untaken[run] += amount * share
-        self.seconds += min(room, owed)
-        self._in_wall += owed * inside
-        self._untaken_after += owed * (share - inside)
+        self.seconds += min(room, unattributed)
+        self._in_wall += unattributed * inside
+        self._untaken_after += unattributed * (share - inside)
         self._keep(1 - share)
 
     def _fit(self) -> None:
-        """Where the device was seen to be done with a step, no more is owed than what was dispatched after it."""
+        """Correct the samples by a completion: once the device was done with a step, only later steps' work is left."""
         done, last = self._completed, self._last
         if done is None or last is None or done.time > last[1]:
             return  # what the device did since the last step's end is not in the wall time yet
         self._completed, self._settled_wall = None, self._wall
-        kept = max(0, last[0] - done.step) * self._owed_in_all / self._steps
-        self._after += max(0.0, min(sum(self._owed.values()) - kept, self._elsewhere))
+        kept = max(0, last[0] - done.step) * self._dispatched / self._steps
+        self._after += max(0.0, min(sum(self._unattributed.values()) - kept, self._elsewhere))
         self._elsewhere = 0.0
-        self._pay()
-        paid, owed = sum(self._paid_lately.values()), sum(self._owed.values())
-        kept = min(owed, kept)
-        share = paid / (paid + owed - kept) if paid > 0 else 0.0
+        self._attribute()
+        attributed, unattributed = sum(self._recently_attributed.values()), sum(self._unattributed.values())
+        kept = min(unattributed, kept)
+        share = attributed / (attributed + unattributed - kept) if attributed > 0 else 0.0
         if share >= LEAST_FIT:
-            for run in self._paid_lately:
+            for run in self._recently_attributed:
                 self._runs.fitted(run, share)
-        self._paid_lately.clear()
-        self._keep(kept / owed if owed > 0 else 0.0)
+        self._recently_attributed.clear()
+        self._keep(kept / unattributed if unattributed > 0 else 0.0)
 
-    def _outside(self, now: int) -> None:
-        """Time outside the loop, if the device still has work of it."""
+    def _count_outside(self, now: int) -> None:
+        """Count the time up to `now` since the host left the loop: as the loop's if the device still works for it."""
         if self._ended is None or now <= self._ended:
             return
-        owed = sum(self._owed.values())
+        unattributed = sum(self._unattributed.values())
         if self._ran_ahead is None:
             recent = self._wall - self._settled_wall
-            samples = min(map(self._runs.samples_of, self._owed), default=0)
+            samples = min(map(self._runs.samples_of, self._unattributed), default=0)
             least = RUN_AHEAD if samples > SAMPLES_AT_A_TIME else RUN_AHEAD_OF_FEW
-            self._ran_ahead = samples > 0 and owed > least * recent
+            self._ran_ahead = samples > 0 and unattributed > least * recent
         elapsed = seconds(now - self._ended)
-        worked = min(owed, elapsed) if self._ran_ahead else 0.0
+        worked = min(unattributed, elapsed) if self._ran_ahead else 0.0
         self._after += worked
         self._elsewhere += elapsed - worked
         if not self._ran_ahead:
-            self._owed.clear()
+            self._unattributed.clear()
         self._ended = now
 
     def _keep(self, share: float) -> None:
-        """Keep this share of what is not charged yet."""
-        kept = {run: amount * share for run, amount in self._owed.items()} if share > 0 else {}
-        self._owed = defaultdict(float, kept)
+        """Keep this share of the unattributed seconds, and drop the rest."""
+        kept = {run: amount * share for run, amount in self._unattributed.items()} if share > 0 else {}
+        self._unattributed = defaultdict(float, kept)

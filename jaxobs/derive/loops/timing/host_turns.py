@@ -1,4 +1,4 @@
-"""What a step takes by the host's turns, averaged over a second at least."""
+"""The host's turns in blocks of at least a second, whose averages are step times."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
 from jaxobs.model.clock import NANOSECONDS, seconds
 
 HOST_TURNS = NANOSECONDS
-"""Step time is the host's turn averaged over at least this long: with a sync every twenty steps the turn's median was
-7 µs and its maximum 227 ms for true 10 ms steps."""
+"""Nanoseconds of turns in a block, at least. Over less the average is no step time: with a sync every twenty steps the
+turn's median was 7 µs and its maximum 227 ms for true 10 ms steps."""
 
 BLOCKS_KEPT = 30
 
 
 EVEN = 3.0
+"""Turns whose longest is at most this many times their average contain no wait for many steps at once."""
+
 MANY = 10 * IN_FLIGHT
-"""Turns of which the longest is at most so many times the average have no wait in them for many steps at once. Of others
-so many are needed: at both ends the device may be as far behind the host as it can be, and is a tenth of them at most."""
+"""Turns needed where they are not `EVEN`: the host may be up to `IN_FLIGHT` steps ahead of the device at their
+beginning and at their end, and that is a tenth of this many."""
 
 
 class Block(NamedTuple):
-    """Turns of a second or a little more."""
+    """Consecutive turns that take a second or a little more; `seconds` of `steps` turns, and of the `longest`."""
 
     seconds: float
     steps: int
@@ -31,7 +33,7 @@ class Block(NamedTuple):
 
     @property
     def tells_pace(self) -> bool:
-        """Whether the device keeps the pace of the host, of which it is not known how far the device is behind."""
+        """Whether the device keeps the pace of these turns, though it is not known how far it is behind the host."""
         return self.steps >= MANY or self.longest <= EVEN * self.seconds / self.steps
 
 
@@ -43,7 +45,10 @@ class HostTurns:
         self._pending = self._steps = self._longest = 0
 
     def add(self, total: int, turns: Sequence[int] = ()) -> Block | None:
-        """Nanoseconds of turns, and in all, which may be without their compiles. The block that they complete, if any."""
+        """Add turns, in nanoseconds; returns the block that they complete, if any.
+
+        `total` is their sum, from which compiles may be taken off, or time of the device after them.
+        """
         self._pending += total
         self._steps += len(turns)
         self._longest = max(self._longest, max(turns, default=0))
@@ -55,7 +60,7 @@ class HostTurns:
         return block
 
     def all(self) -> Block | None:
-        """The blocks together; None before there is one."""
+        """The newest blocks as one; None before there is any."""
         if not self._blocks:
             return None
         blocks = self._blocks

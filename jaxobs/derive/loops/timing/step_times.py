@@ -1,9 +1,9 @@
 """How long a loop's steps take.
 
-Where the host waits for the device in each step, that is the host's turn, of every single one. Where it runs ahead it is
-the spacing of completions on the device, averaged between those that were seen. Where no completion is, it is the host's
-turns, averaged over a second at least: without those that may only have filled the device's queue, where no output can be
-asked whether they did.
+Where the host waits for the device in each step, the step time is the host's turn, known of every single step. Where
+the host runs ahead, it is the spacing of completions on the device, averaged over the steps between two that were seen.
+Where no completions are seen, it is the host's turns, averaged over a second at least. If that is because no output can
+be polled, turns that may only have filled the device's queue are left out of the average.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ from jaxobs.model.events import StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 
 COMPLETIONS_MISSING = 10 * NANOSECONDS
-"""A watched loop without two completions for this long has no output that could be asked, or ends and begins again before
-a second one is; its host's turn is shown. At least three times the time between the last two: steps may take minutes."""
+"""Nanoseconds without two completions after which the host's turns are shown for a watched loop: no output of it can be
+polled, or it ends and begins again before a second completion. The limit is at least three times the time between the
+last two completions, as steps may take minutes."""
 
 STEPS_FOR_A_SPACING = 8
-"""Over so many steps the polls' uncertainty at both ends, at most a tenth of a step, is about a hundredth."""
+"""Fewest steps in a spacing that is reported by `spaced`: over this many the polls' uncertainty at both ends, at most a
+tenth of a step, is about a hundredth."""
 
 COMPLETIONS_WAITING = 8
-"""Completions that came before the end of their step is known; of more the oldest are given up."""
+"""Completions kept that came before the end of their step was known; the oldest are dropped first."""
 
 
 MOST_LEFT_OUT = 0.02
-"""Of the time between two completions. Whether the device worked on in what is left out, between epochs or at a
-checkpoint that waits for it, is not known: the spacing would be too short."""
+"""Share of the time between two completions that may be left out of their spacing. It is not known whether the device
+worked on in that time (between epochs, or at a checkpoint that waits for it); if it did, the spacing is too short."""
 
 
 class StepTimes:
     """The step times of one loop: absent until they are known from completions, or from a second of the host's turns.
 
-    `spaced` is called with what steps ran, and nothing else, that completed so many seconds apart.
+    `spaced` is called with the runs of a step and the seconds from one completion to the next, where consecutive steps
+    each ran these and nothing else.
     """
 
     def __init__(self, name: str, series: Series, spaced: Callable[[tuple[int, ...], float], None]) -> None:
@@ -62,13 +65,13 @@ class StepTimes:
         self._host: deque[float] = deque(maxlen=1000)
         self._host_turns, self._behind_full_queue = HostTurns(), HostTurns()
         self._begun = 0
-        """The first step since the host was last elsewhere than in this loop."""
+        """The newest step around which the host was outside the loop: the device's queue may have emptied there."""
         self._unseen = False
-        """Whether no output of the steps can be asked."""
+        """Whether no output of the steps can be polled."""
         self._newest: deque[float] = deque(maxlen=30)
         """The newest turns, each without its compiles, s."""
         self._interrupted = False
-        """Whether a turn had an inner loop or a phase in it, while the device may have gone on."""
+        """Whether any turn had an inner loop or a phase in it, during which the device may have worked on."""
 
     @property
     def watched(self) -> bool:
@@ -76,21 +79,21 @@ class StepTimes:
         return self._first_run is not None
 
     def step_ended(self, event: StepEnded, turn: int, compiling: int = 0) -> None:
-        """`turn` is the host's, in nanoseconds, without what is nested in it; for `compiling` of them it compiled."""
+        """`turn`: nanoseconds of the host's turn without what is nested in it, `compiling` of them in compiles."""
         turns = Turns.of_step(event, turn, self._last_end)
-        self._ended(turns, event.end, runs=bool(event.runs), compiling=compiling)
+        self._add_turns(turns, event.end, runs=bool(event.runs), compiling=compiling)
 
     def steps_ended(self, steps: PlainSteps) -> None:
         """Add many steps at once."""
         turns = Turns.of_steps(steps, self._last_end)
-        self._ended(turns, steps.ends[-1], runs=bool(steps.runs))
+        self._add_turns(turns, steps.ends[-1], runs=bool(steps.runs))
 
-    def _ended(self, turns: Turns, end: int, *, runs: bool, compiling: int = 0) -> None:
+    def _add_turns(self, turns: Turns, end: int, *, runs: bool, compiling: int = 0) -> None:
         if runs and self._first_run is None:
             self._first_run = end
             self._expected_until = end + COMPLETIONS_MISSING
         if not self.watched:
-            self._turns.forget_all()  # no completion will ask for them; the last one is for exemplars
+            self._turns.forget_all()  # no completion will need them; the newest turn is kept for exemplars
         self._turns.append(turns)
         self._interrupted |= turns.excluded > 0
         self._last_end = end
@@ -102,33 +105,33 @@ class StepTimes:
             self._begun = turns.last
         self._observe_host_turns(sum(turns.durations) - compiling, turns, end)
         while self._waiting and self._waiting[0].step <= turns.last:
-            self._space(self._waiting.popleft())
+            self._add_spacing(self._waiting.popleft())
 
     def completed(self, event: StepCompleted) -> None:
-        """The device is done with a step. Used as soon as all of the host's turns up to that step are known."""
+        """The device is done with a step; this waits until all of the host's turns up to that step are known."""
         self.completions_seen = True
         if self._turns.last is not None and self._turns.last >= event.step:
-            self._space(event)
+            self._add_spacing(event)
         else:
             self._waiting.append(event)
 
     def unseen(self) -> None:
-        """No output of a step can be asked: unless completions of another call come, none are to be expected."""
+        """No output of a step can be polled: unless there are completions of another call, none are expected."""
         self._synchrony.host_was_ahead()
         if not self._spacings:
             self._unseen, self._expected_until = True, None
 
     def device_went_on(self, after: float) -> None:
-        """The device worked on for so many seconds after the host had left the loop: they are its steps' time too.
+        """Add `after` seconds in which the device worked on after the host had left the loop: they are step time, too.
 
-        Where no two completions were seen in one go of the loop none are to be expected: it is over too soon.
+        Where no two completions have been seen before the loop was left, none are expected: it is over too soon.
         """
         self._host_turns.add(round(after * NANOSECONDS))
         if after > 0 and not self._spacings:
             self._expected_until = self._last_end
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
-        """A span was made of a step: the buckets that hold its times point to it."""
+        """Attach the exemplar of a step's span to the histogram buckets that hold the step's times."""
         turn = self._turns.duration(step)
         if turn is not None:
             at = replace(exemplar, value=seconds(turn))
@@ -138,45 +141,46 @@ class StepTimes:
             self._series.exemplify(loop_metrics.STEP_SECONDS, self._labels, at)
 
     def step_seconds(self) -> tuple[float | None, str | None, int]:
-        """Seconds a step, whether they come from `completions` or from the `host`, and of how many steps."""
+        """Seconds per step, their source (`completions` or `host`), and the number of steps that they are from."""
         if self._spacings and self._awaits_completions(self._last_end or 0):
             steps = sum(count for count, _ in self._spacings)
             return sum(count * spacing for count, spacing in self._spacings) / steps, "completions", steps
-        if self._are_long():
+        if self._turns_are_long():
             return sum(self._newest) / len(self._newest), "host", len(self._newest)
-        known = self._pace() if self._unseen else self._host_turns.all()
+        known = self._device_pace() if self._unseen else self._host_turns.all()
         if known is not None and not self._awaits_completions(self._last_end or 0):
             return known.seconds / known.steps, "host", known.steps
         return None, None, 0
 
-    def _pace(self) -> Block | None:
-        """The device's pace, by the turns of a host that it holds up; None where they do not tell."""
+    def _device_pace(self) -> Block | None:
+        """The device's pace, by turns of a host that waits for room in its queue; None where they do not show it."""
         known = self._behind_full_queue.all()
         return known if known is not None and known.tells_pace else None
 
     def least_seconds(self, steps: int) -> float | None:
-        """What the device takes for them at least, as far as the host's turns tell. None where nothing does.
+        """The least seconds that the device takes for so many steps, by the host's turns; None where that is not known.
 
-        Where no output can be asked the host may have made them long before.
+        It is 0 where outputs can be polled. Where none can, the host may have dispatched the steps long before they
+        ran.
         """
         if not self._unseen:
             return 0.0
-        pace = self._pace()
+        pace = self._device_pace()
         return None if pace is None else steps * pace.seconds / pace.steps
 
-    def _are_long(self) -> bool:
-        """Whether each of the newest turns takes a second or more, and has nothing else in it.
+    def _turns_are_long(self) -> bool:
+        """Whether each of the newest turns takes a second or more, and no turn has had an inner loop or phase in it.
 
-        A host that runs ahead makes many short ones before it waits.
+        A host that runs ahead has many short turns before it waits.
         """
         return not self._interrupted and min(self._newest, default=0.0) >= seconds(HOST_TURNS)
 
     def host_seconds(self) -> float | None:
-        """Average of the host's last turns."""
+        """The mean of the host's newest turns."""
         return sum(self._host) / len(self._host) if self._host else None
 
-    def _space(self, event: StepCompleted) -> None:
-        """The spacing since the last known completion, averaged over the steps between."""
+    def _add_spacing(self, event: StepCompleted) -> None:
+        """Add the spacing since the last known completion, averaged over the steps between."""
         before, self._completed = self._completed, event
         self._synchrony.completed(event, self._turns)
         if before is None or event.step <= before.step or event.time <= before.time:
@@ -189,10 +193,10 @@ class StepTimes:
         spacing = seconds(event.time - before.time - left_out) / steps
         most = MOST_LEFT_OUT * (event.time - before.time)
         if turns is None and (spacing <= 0 or left_out > most):
-            return  # where that is so all the time, the host's turns are shown
+            return  # where that is so between all completions, the host's turns are shown
         self._unseen = False
         if not self._awaits_completions(event.time):
-            self._spacings.clear()  # they are of another time
+            self._spacings.clear()  # they are too old to be averaged with this one
         self._expected_until = event.time + max(COMPLETIONS_MISSING, 3 * (event.time - before.time))
         if turns is None:
             self._series.observe(loop_metrics.STEP_SECONDS, self._labels, spacing, steps)
@@ -207,11 +211,14 @@ class StepTimes:
             self._spaced(between.runs, spacing)
 
     def _awaits_completions(self, at: int) -> bool:
-        """Whether two completions are to be expected, or have come of late."""
+        """Whether two completions are still expected at `at`, or came recently enough."""
         return self._expected_until is not None and at < self._expected_until
 
     def _observe_host_turns(self, total: int, turns: Turns, at: int) -> None:
-        """`total` is of all the turns, without compiles."""
+        """Add the host's turns, and observe their average where no completions give the step time.
+
+        `total`: nanoseconds of all the turns, without compiles.
+        """
         block = self._host_turns.add(total, turns.durations)
         filling = max(0, self._begun + IN_FLIGHT - turns.first)
         later = turns.durations[filling:]

@@ -9,11 +9,11 @@ from jaxobs.model.events import StepCompleted
 
 REMEMBERED = 5
 ENOUGH = 3
-"""Completions that all say so. A host that waits in each tenth step is seen waiting three times in a row by chance in
-one of a thousand."""
+"""Completions that must all have come within their own steps. A host that waits in each tenth step is seen waiting
+three times in a row by chance once in a thousand."""
 
 SURE = 0.5
-"""A completion that is known to half a step tells whether it came in its own step or in a later one."""
+"""Share of a step to which a completion must be known to show whether it came in its own step or in a later one."""
 
 
 class Synchrony:
@@ -23,16 +23,19 @@ class Synchrony:
         self._in_their_steps: deque[bool] = deque(maxlen=REMEMBERED)
 
     def completed(self, event: StepCompleted, turns: TurnLog) -> None:
-        """The device was done with a step whose turn is known."""
+        """Note whether the device was done with a step by the end of the host's turn, which is known."""
         end, usual = turns.end_of(event.step), turns.mean_duration()
         if end is not None and usual is not None and event.uncertainty <= SURE * usual:
             self._in_their_steps.append(event.time - event.uncertainty <= end)
 
     def host_was_ahead(self) -> None:
-        """A call was made while the device was busy with the one before it: steps that are seen to end are the others."""
+        """Note that no output of a step could be polled: the next call may have taken it while the device was busy.
+
+        The steps whose completions are seen are then the others, and say nothing of this one.
+        """
         self._in_their_steps.append(False)
 
     @property
     def host_waits(self) -> bool:
-        """Whether the device was done with each step by the end of the host's turn: so long did the step take."""
+        """Whether the device was done with each step by the end of the host's turn: the turn is the step time."""
         return len(self._in_their_steps) >= ENOUGH and all(self._in_their_steps)

@@ -1,4 +1,4 @@
-"""The host's turns of a loop, kept until it is known when the device was done with them."""
+"""The host's turns of a loop (a step and the gap before it), kept until completions of these steps are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.events import StepEnded
 
 STEPS_REMEMBERED = 20_000
-"""Steps whose turns are kept until the completions around them are known: two samples apart they are 5 000 of 0.1 ms."""
+"""Steps whose turns are kept until the completions around them are known: between two samples lie 5 000 of 0.1 ms."""
 
 
 class Pause(NamedTuple):
@@ -22,21 +22,21 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """One step, or consecutive ones that all ran the same. `excluded` nanoseconds belong to inner loops and phases."""
+    """One step, or consecutive steps given together. `excluded` nanoseconds of it belong to inner loops and phases."""
 
     first: int
     last: int
     excluded: int
     pauses: tuple[Pause, ...]
     runs: tuple[int, ...] | None
-    """What each of them ran; None where that is not the same for all."""
+    """What each step ran; None where that is not the same for all."""
     durations: list[int]
     end: int
-    """Of the last of them."""
+    """When the last of these steps ended."""
 
     @classmethod
     def of_step(cls, event: StepEnded, turn: int, before: int | None) -> Turns:
-        """`before`: when the step before it ended."""
+        """The turn of one step; `before`: when the step before it ended."""
         pauses = _pauses(before, event.start - event.gap)
         return cls(
             event.step, event.step, event.nested + event.checkpoint, pauses, event.runs, [turn], event.end
@@ -44,7 +44,7 @@ class Turns:
 
     @classmethod
     def of_steps(cls, steps: PlainSteps, before: int | None) -> Turns:
-        """`before`: when the step before them ended."""
+        """The turns of many steps; `before`: when the step before them ended."""
         begin = steps.starts[0] - steps.gaps[0]
         pauses = list(_pauses(before, begin))
         if sum(steps.turns) != steps.ends[-1] - begin:
@@ -54,7 +54,10 @@ class Turns:
 
 
 class Between(NamedTuple):
-    """What is known of the steps between two completions. `runs`: what each of them ran; None where they differ."""
+    """What is known of the steps between two completions.
+
+    `runs`: what each of them ran; None where they differ. `excluded` and `paused` are nanoseconds.
+    """
 
     steps: int
     runs: tuple[int, ...] | None
@@ -96,7 +99,7 @@ class TurnLog:
         return None
 
     def durations(self, first: int, last: int) -> list[int] | None:
-        """Nanoseconds of each turn behind step `first` up to `last`; None where not all of them are remembered."""
+        """Nanoseconds of each turn after step `first` up to `last`; None where not all of them are remembered."""
         found: list[int] = []
         for turns in self._turns:
             begin, end = max(turns.first, first + 1), min(turns.last, last)
@@ -116,11 +119,11 @@ class TurnLog:
         return None
 
     def mean_duration(self) -> float | None:
-        """Nanoseconds, of all that are remembered."""
+        """The mean of all remembered turns, in nanoseconds; None where there is none."""
         return sum(sum(turns.durations) for turns in self._turns) / self._steps if self._steps else None
 
     def between(self, first: int, begin: int, last: int, end: int) -> Between:
-        """What lies in the steps behind `first` up to `last`, which the device was done with at `begin` and at `end`."""
+        """What lies in the steps after `first` up to `last`, which the device was done with at `begin` and at `end`."""
         steps = excluded = paused = 0
         kinds: set[tuple[int, ...] | None] = set()
         for turns in reversed(self._turns):

@@ -10,13 +10,15 @@ from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
 
 ENOUGH_STEPS = 5
 ENOUGH_SECONDS = 0.5
+"""A label takes at least this many steps and seconds, or `FEW_STEPS` and `LONG_SECONDS`."""
 
 FEW_STEPS = 2
 LONG_SECONDS = 10.0
 """Few steps are enough where they are long: two that took ten seconds hold more moments than five of 0.1 s."""
 
 DOUBT_OF_A_WHOLE = 0.5
-"""An executable that is charged as a whole goes to the larger part of its bound time: up to half of it is another's."""
+"""Share in doubt of device time charged by executable: each is charged to the larger part of its bound time, so up to
+half of it belongs to another component."""
 
 
 def charge(
@@ -30,13 +32,13 @@ def charge(
     idle_wait: float = 0.0,
     host: HostShares = NOTHING_KNOWN,
 ) -> tuple[dict[str, float], float]:
-    """Seconds of each component, which add up to `wall`; and those of `unknown` that nothing was found to explain.
+    """Charge wall time: seconds of each component, which add up to `wall`, and those of `unknown` left unexplained.
 
-    Busy seconds of the device are charged first, and are cut to what is left of the wall time by compiles, during which
-    the loop dispatches nothing. Idle seconds go to what the host was doing: compiling, a checkpoint, waiting for input.
-    What is left over is `input` and `host` as far as samples of the main thread say so, and else `unknown`; where not all
-    busy time is known, none of it is `host`. For `idle_wait`
-    seconds of the wait for input the device is known to have been idle: busy time cannot lie there.
+    Compiles come first, during which the loop dispatches nothing. Busy seconds of the device come next, cut to the wall
+    time that is left. Idle seconds go to what the host was doing: a checkpoint, waiting for input. The rest is `input`
+    and `host` as far as samples of the main thread say so, and else `unknown`; where not all busy time is known, none
+    of it is `host`. For `idle_wait` seconds of the wait for input the device is known to have been idle: no busy time
+    lies there.
     """
     components = dict.fromkeys(COMPONENTS, 0.0)
     components["compile"] = min(max(compiling, 0.0), wall)
@@ -67,10 +69,10 @@ def charge(
 def decide(
     components: Mapping[str, float], steps: int, by_operation: float | None = None, doubtful: float = 0.0
 ) -> Verdict:
-    """The largest share; the surer the larger its margin, the more steps, and the less time is unexplained.
+    """The component with the largest share; surer with a larger margin, more steps, and less unexplained time.
 
-    `by_operation` device seconds among the components were charged operation by operation; None: all of them.
-    `doubtful` seconds may be the device's or the host's: as much as its sampled time may be off.
+    `by_operation`: device seconds among the components that were charged operation by operation; None: all of them.
+    `doubtful`: seconds by which the sampled device time may be off, so that they may be the device's or the host's.
     """
     wall = sum(components.values())
     if wall <= 0:
@@ -93,7 +95,7 @@ def decide(
 
 
 def _margin(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
-    """(first - other) / (first + other), as small as it is if what is doubtful lies on the other side."""
+    """(first - other) / (first + other), as small as it is if the doubtful share belongs to the other side."""
     both = first in BUSY and other in BUSY
     moved = 0.0 if both else doubtful * sum(word in BUSY or word in REST for word in (first, other))
     return max(0.0, shares[first] - shares[other] - moved) / (shares[first] + shares[other])

@@ -1,4 +1,4 @@
-"""Where the wall time of a stretch of a loop went, of what is known of its device, its input and its compiles."""
+"""Charges the wall time of a stretch of a loop to components, by what is known of device, input and compiles."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.roofline_model.bottleneck import label_of_busy
 
 MOST_HIDDEN = 0.05
-"""Share of a stretch's wall time that runs which differ by far may take beyond their median: polls are late by more than
-a run of 0.1 ms takes, and that a step of 50 ms has one is no reason to know nothing of its host."""
-
+"""Most seconds by which uneven runs may exceed their median, as a share of the stretch's wall time, for device time to
+count as known. Polls are late by more than a run of 0.1 ms takes: that a step of 50 ms has such a run is no reason to
+know nothing of its host."""
 
 TOO_LONG = 0.0005
-"""Seconds by which the sampled time of a run may be too long: a run of 6 µs that ends within its call is told as long as
-the call, 36 to 1 700 µs (measured on two loaded cores)."""
+"""Seconds by which the sampled time of a run may be too long: a run of 6 µs that ends within its call is reported to be
+as long as the call, 36 to 1 700 µs (measured on two loaded cores)."""
 
 
 class Charged(NamedTuple):
@@ -36,11 +36,11 @@ class Charged(NamedTuple):
     sampled: float
     """Device seconds of watched runs."""
     doubtful: float
-    """Those by which their sampled times may be off."""
-    owed: Mapping[str, float] = MappingProxyType({})
-    """Those of its steps that are not watched, in which the device is not done yet: the host is ahead of it."""
+    """Seconds by which the sampled times of watched runs may be off."""
+    unattributed: Mapping[str, float] = MappingProxyType({})
+    """Device seconds of unwatched functions, by component, that are still to come where the host runs ahead."""
     idle_unknown: float | None = None
-    """Seconds of `unknown` in which the device is known to have been idle; None where it is not known when it was."""
+    """Seconds of `unknown` in which the device is known to have been idle; None where not all busy time is known."""
 
 
 def components_of(
@@ -50,16 +50,16 @@ def components_of(
     *,
     all_watched: bool,
     ahead: bool = False,
-    owed: Mapping[str, float] | None = None,
+    unattributed: Mapping[str, float] | None = None,
     host: HostShares = NOTHING_KNOWN,
 ) -> Charged:
-    """What the wall time of a stretch is charged to.
+    """Charge the wall time of a stretch to components.
 
-    Device time is that of sampled runs where they are known, else that of the windows, as long as a step takes untraced.
-    What it is charged to is known from the windows, else by each executable as a whole. `all_watched`: nothing but
-    watched functions is known to run in the loop; `ahead`: its host runs ahead of the device. `owed` are device seconds
-    of earlier steps that are not watched, by what they are charged to.
-    `host` is what samples say of the main thread meanwhile.
+    Device time is that of sampled runs where these are known, else that of profiler windows, scaled to untraced steps.
+    It is charged as the operations in the windows were, else to one component for each executable as a whole.
+    `all_watched`: no function is known to run in the loop unwatched. `ahead`: the host runs ahead of the device.
+    `unattributed`: device seconds of unwatched functions that earlier steps have left over, by component. `host`: what
+    samples of the main thread say of this stretch.
     """
     busy, by_operation, doubtful, complete = _watched(piece, executable_of, profile)
     sampled = sum(busy.values())
@@ -68,14 +68,14 @@ def components_of(
         ran = filter(None, map(executable_of, piece.runs))
         seen = {executable.fingerprint for executable in ran}
         unwatched = unwatched_device_time(profile, seen, piece, ahead=ahead)
-        for word, amount in [*unwatched.items(), *(owed or {}).items()]:
+        for word, amount in [*unwatched.items(), *(unattributed or {}).items()]:
             busy[word] += amount
             by_operation += amount
         known = complete
     else:
         known = complete and bool(piece.runs) and all_watched
     steady = profile is not None and not ahead
-    # What the device does in the waits of a host that runs ahead is not known: its work comes first.
+    # Where the host runs ahead, it is not known what the device does while the host waits: busy time comes first.
     idle_wait = idle_in_waits(profile, piece.input_wait, piece.steps) if profile and not ahead else 0.0
     components, unexplained = bottleneck.charge(
         piece.wall, compiling=piece.compiling, checkpoint=piece.checkpoint, busy=busy, all_busy_known=known,
@@ -86,16 +86,16 @@ def components_of(
     charged = device / total if total > 0 else 0.0
     return Charged(
         components, charged * min(by_operation, total), charged * sampled, charged * min(doubtful, total),
-        {} if not ahead else _left_over(unwatched, owed or {}, piece.steps, 1 - charged),
+        {} if not ahead else _left_over(unwatched, unattributed or {}, piece.steps, 1 - charged),
         unexplained if known else None,
     )  # fmt: skip
 
 
 def _left_over(
-    unwatched: Mapping[str, float], owed: Mapping[str, float], steps: int, share: float
+    unwatched: Mapping[str, float], unattributed: Mapping[str, float], steps: int, share: float
 ) -> dict[str, float]:
-    """What the device still has to do of these steps, if this share of its work found no room in them."""
-    left = Counter({word: amount * share for word, amount in owed.items()})
+    """Device seconds by component that are still to come, where this share of the work found no room in wall time."""
+    left = Counter({word: amount * share for word, amount in unattributed.items()})
     left.update({word: amount * share for word, amount in unwatched.items()})
     most = IN_FLIGHT * sum(unwatched.values()) / steps if steps else math.inf
     kept = min(1.0, most / total) if (total := sum(left.values())) > 0 else 0.0
@@ -105,13 +105,13 @@ def _left_over(
 def _watched(
     piece: Slice, executable_of: Callable[[int], Executable | None], profile: LoopProfile | None
 ) -> tuple[defaultdict[str, float], float, float, bool]:
-    """Device time of watched runs by what it is charged to, of it by operations and in doubt, and whether it is all."""
+    """Device seconds of watched runs: by component, charged by operation, and doubtful; and whether all are known."""
     busy: defaultdict[str, float] = defaultdict(float)
     by_operation, doubtful, complete = 0.0, 0.0, True
     for run in dict.fromkeys([*piece.runs, *piece.spent]):
         executable = executable_of(run)
         if executable is None:
-            # It is not visible which executable ran. Windows see it all the same.
+            # It is not visible which executable ran, but profiler windows see its operations.
             complete = complete and profile is not None
             continue
         part = profile.parts.get(executable.fingerprint) if profile and executable.fingerprint else None
@@ -137,13 +137,13 @@ def _watched(
 
 def _label_of_whole(executable: Executable, per_run: float) -> str:
     if not executable.is_analysed or (executable.work is not None and executable.bound is None):
-        return "unknown"  # not yet, or no peaks to hold it against
+        return "unknown"  # not analysed yet, or no peaks to compare with
     label = label_of_busy(executable.bound, per_run, complete=executable.is_modelled)
     if label == "latency" and per_run < TOO_LONG:
-        return "unknown"  # only a window tells the latency of its run from that of its call
+        return "unknown"  # only a profiler window distinguishes the latency of the run from that of its call
     return label
 
 
 def _device_time(components: Mapping[str, float], busy: Mapping[str, float]) -> float:
-    """Seconds that were charged to the device."""
+    """Seconds charged to components that device time was charged to."""
     return sum(components[word] for word in busy if word not in {"host", "input", "checkpoint", "compile"})

@@ -1,4 +1,4 @@
-"""What samples of the main thread prove of the time in which the device was idle, or at work."""
+"""What samples of the main thread show of the time in which the device was idle, or busy."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from jaxobs.vocabulary.activities import DEVICE, INPUT, PROCESSOR
 
 ENOUGH = 0.5
-"""Share of a stretch that its own samples must stand for; else those of the last half minute are taken, as a stretch of a
-second may fall between two reports of the sampler."""
+"""Share of a stretch that its own samples must cover; else the samples of the last half minute are used, as a stretch
+of a second may fall between two reports of the sampler."""
 
 
 class HostShares(NamedTuple):
-    """Shares of a stretch's wall time: on a processor, below an iterator of data without a mark, waiting for the device.
+    """Shares of a stretch's wall time: on a processor, below an unmarked iterator of data, waiting for the device.
 
-    0 where nothing is known of the main thread: then no time is charged to any.
+    All are 0 where nothing is known of the main thread: then no time is charged by them.
     """
 
     on_processor: float = 0.0
@@ -27,7 +27,7 @@ NOTHING_KNOWN = HostShares()
 
 
 def host_shares(sampled: Mapping[str, float], wall: float, recent: Mapping[str, float]) -> HostShares:
-    """From sampled seconds by activity, of a stretch and of the last half minute."""
+    """Shares of a stretch of `wall` seconds, from `sampled` seconds by activity, or `recent` where these are few."""
     found = sampled if sum(sampled.values()) >= ENOUGH * wall else recent
     total = sum(found.values())
     if total <= 0:

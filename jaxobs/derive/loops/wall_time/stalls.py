@@ -1,4 +1,4 @@
-"""Steps of a loop that took far longer than its steps do, for no reason that was seen."""
+"""Stalls: steps of a loop that took far longer than its usual ones, for no reason that was seen."""
 
 from __future__ import annotations
 
@@ -8,43 +8,46 @@ from collections import deque
 from collections.abc import Sequence
 
 STEPS_KEPT = 200
-"""Steps whose times are the loop's usual ones: enough for a mean that one slow step does not move."""
+"""Newest steps whose times give the usual step time: enough for a mean that one slow step does not move."""
 
 ENOUGH_STEPS = 50
 """A loop of fewer steps has no usual step time. Before the first wait for the device XLA lets the host run 32 programs
 ahead (`max_inflight_computations` of its clients), so the first turns say nothing of how long a step takes."""
 
 FACTOR = 40
-"""Times the usual step. A host that runs 32 steps ahead and then waits for the device has one turn of 32 steps' time."""
+"""Multiple of the usual step time above which a step is long. A host that runs 32 steps ahead and then waits for the
+device has one turn of 32 steps' time."""
 
 LEAST_SECONDS = 30.0
-"""A shorter pause lies within the half minute that the loop's bottleneck speaks of, and is in its components."""
+"""A shorter step is never long: it lies within the half minute that the loop's bottleneck covers, and is in its
+components."""
 
 IN_A_ROW = 5
-"""So many long steps after each other are no stall: that is how long the loop's steps take now."""
+"""Consecutive long steps after which the usual step time is taken anew: that is how long the loop's steps take now."""
 
 
 class Stalls:
-    """Told each step's own seconds: without compiles, checkpoints, waits for input, inner loops and phases.
+    """Sums up what long steps took beyond the usual step time, from each step's own seconds.
 
-    What a step whose own time exceeds `limit` took beyond a usual one is `seconds` as far as nothing was seen to happen
-    meanwhile, and `busy_seconds` else: an evaluation, say, that nobody marked. Both are sums.
+    A step's own seconds are those without compiles, checkpoints, waits for input, inner loops and phases. A step is
+    long where they exceed `limit`. Its seconds beyond `usual` go to `seconds` as far as nothing was seen to happen in
+    them, and to `busy_seconds` otherwise: an evaluation, say, that nobody marked.
     """
 
     def __init__(self) -> None:
         self._usual: deque[float] = deque(maxlen=STEPS_KEPT)
         self._known: float | None = None
-        """What is usual, until another step ends: each snapshot asks several times."""
+        """The usual step time, cached until another step ends: each snapshot reads it several times."""
         self._in_a_row = 0
         self.seconds = 0.0
         self.busy_seconds = 0.0
 
     def is_long(self, own: float) -> bool:
-        """Whether that is no usual step."""
+        """Whether a step with so many own seconds is a long one."""
         return own > LEAST_SECONDS and (limit := self.limit) is not None and own > limit
 
     def step(self, own: float, silent: float = math.inf) -> None:
-        """A step ended, in which for `silent` seconds nothing was seen. A long one is not counted among the usual."""
+        """Add a step in which nothing was seen for `silent` seconds. A long one does not count among the usual ones."""
         if self.is_long(own):
             beyond = own - self.usual
             stalled = max(0.0, min(beyond, silent))
@@ -57,17 +60,17 @@ class Stalls:
             self.steps((own,))
 
     def steps(self, own: Sequence[float]) -> None:
-        """Many steps ended, none of which is long."""
+        """Add the own seconds of many steps, none of which is long."""
         self._usual.extend(own)
         self._known = None
         self._in_a_row = 0
 
     @property
     def usual(self) -> float:
-        """Seconds of a step: the mean, or where it is longer the 90th of a hundred.
+        """Seconds of a usual step: the mean or the 90th percentile, whichever is longer; 0 before the first step.
 
-        The mean holds where the host waits for the device every so many steps; the other, where it had run ahead at
-        first. 0 before the first step.
+        The mean is right where the host waits for the device every so many steps, the percentile where it had run ahead
+        at first.
         """
         if not self._usual:
             return 0.0
@@ -78,7 +81,7 @@ class Stalls:
 
     @property
     def limit(self) -> float | None:
-        """Seconds from which on a step is a stall; None while too few steps are known."""
+        """Own seconds above which a step is long; None while too few steps are known."""
         if len(self._usual) < ENOUGH_STEPS:
             return None
         return max(LEAST_SECONDS, FACTOR * self.usual)

@@ -1,4 +1,4 @@
-"""What the traced steps of a loop say of the device time of its untraced ones."""
+"""Derives the device time of a loop's untraced steps from its traced ones."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from jaxobs.derive.loops.wall_time.window import Slice
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 
 TRACED_EVENT = 0.7e-6
-"""Seconds by which tracing lengthens an operation at most: 0.4 to 0.7 µs an operation of a CPU, in chains of 64 to 300
-small ones, whose runs took 1.5 to 4.2 times as long (measured on two cores)."""
-
+"""Most seconds by which tracing lengthens an operation: 0.4 to 0.7 µs on a CPU, in chains of 64 to 300 small ones,
+whose runs took 1.5 to 4.2 times as long (measured on two cores)."""
 
 SLOW_MOMENT = 1.5
-"""Traced steps that take so many times as long as the others met no slow moment of the machine only."""
+"""Traced steps that take more than this many times as long as the others did not merely meet a slow moment of the
+machine."""
 
 ALIKE = 1.25
 """Step times that differ by no more than this factor may be the same."""
 
 
 def host_is_ahead(profile: LoopProfile | None, recent: Slice) -> bool:
-    """Whether the host runs ahead of the device, so that a step's time on the host is not its work's on the device.
+    """Whether the host runs ahead of the device, so that the wall time of a step is not the device time of its work.
 
-    Either the windows show that, or its checkpoints wait for the device: it worked for longer than the rest of the traced
-    steps took, or these take as long as the loop's steps do only with the checkpoints.
+    Either the windows show it, or the loop's checkpoints wait for the device. They do where the device was busy for
+    longer than the traced steps took without checkpoints, or where the loop's untraced steps are as long as the traced
+    ones only with their checkpoints.
     """
     if profile is None or profile.steps <= 0 or not recent.steps:
         return False
@@ -39,10 +40,10 @@ def host_is_ahead(profile: LoopProfile | None, recent: Slice) -> bool:
 def unwatched_device_time(
     profile: LoopProfile, watched: Collection[str], piece: Slice, *, ahead: bool
 ) -> dict[str, float]:
-    """Device seconds of these steps in what is not watched (fingerprints `watched`), by what they are charged to.
+    """Device seconds, by component, of these steps' runs of all but the executables with fingerprints in `watched`.
 
-    Where the host runs `ahead` of the device they are those of the runs that so many steps call. Else the device works
-    for as long in a step as it did in a traced one.
+    Where the host runs `ahead` of the device, they are those of the runs that this many steps call. Otherwise the
+    device works as long in a step as in a traced one, without the cost of tracing.
     """
     factor = 1.0 if ahead else untraced(profile, piece)
     per_second = max(0.0, piece.wall - piece.compiling) / profile.seconds if profile.seconds > 0 else 0.0
@@ -58,26 +59,26 @@ def unwatched_device_time(
             times = factor * piece.steps / profile.steps
         elif called and per_run is not None:
             seconds, times = split(part, per_run), called * piece.steps
-        else:  # how often it is called is not known: it is under way for the same share of the time
+        else:  # how often it is called is not known: the device spends the same share of the time in it
             times = per_second
         for word, amount in seconds.items():
             found[word] += amount * times
-    if alone and not ahead:  # else the gaps are in the time of the runs
+    if alone and not ahead:  # otherwise the time of the runs has the gaps in it
         found["latency"] += profile.gap_seconds * factor * piece.steps / profile.steps
     return found
 
 
 def split(part: Part, per_run: float) -> dict[str, float]:
-    """The device time of one untraced run by what it is charged to, as the operations of traced ones were.
+    """The device seconds of one untraced run by component, in the proportions of the traced runs' operations.
 
-    Where the operations took less than the run does, the device waited between them.
+    Where the operations took less than the whole run, the rest is `latency`: the device waited between them.
     """
     total = sum(part.seconds.values())
     if total <= 0:
         return {"unknown": per_run}
-    # Traced runs that are told apart tell what lay between their operations, too: this one differs only in its length.
-    told_apart = part.run_seconds or 0.0
-    own = per_run * min(1.0, total / told_apart) if told_apart else min(per_run, total / part.runs)
+    # Where traced runs are told apart, the gaps between their operations are known: this run is the same, scaled.
+    in_runs = part.run_seconds or 0.0
+    own = per_run * min(1.0, total / in_runs) if in_runs else min(per_run, total / part.runs)
     found = {word: amount / total * own for word, amount in part.seconds.items()}
     if own < per_run:
         found["latency"] = found.get("latency", 0.0) + per_run - own
@@ -85,20 +86,20 @@ def split(part: Part, per_run: float) -> dict[str, float]:
 
 
 def idle_in_waits(profile: LoopProfile, waited: float, steps: float) -> float:
-    """The part of so many seconds of waiting for input in which the device did nothing either.
+    """For how many of the `waited` seconds, in which the loop waited for input, the device was idle, too.
 
-    It works in the waits of a step for as long as it did in those of a traced one.
+    It is taken to work as long in the waits of a step as in those of a traced step.
     """
     working = profile.input_busy_seconds / profile.steps * steps if profile.steps > 0 else 0.0
     return max(0.0, waited - working)
 
 
 def untraced(profile: LoopProfile, piece: Slice) -> float:
-    """What the device time of traced steps is multiplied by, to be that of these untraced ones.
+    """The factor from the device time of traced steps to that of these untraced ones.
 
-    Tracing lengthens operations, the small ones most, and the steps with them: by how much longer traced steps take, at
-    most TRACED_EVENT an operation, both are shortened. Where traced steps were slower still, the window met a slow
-    moment: the device's share of a step holds, waits for input apart, in which it was idle.
+    Tracing lengthens operations, the small ones most, and the steps with them. So both are shortened by as much as
+    traced steps take longer, at most by TRACED_EVENT an operation. Where traced steps took longer still, the window met
+    a slow moment of the machine: then the device keeps its share of a step's time, not counting idle waits for input.
     """
     device = profile.device_seconds / profile.steps
     if device <= 0 or piece.steps == 0:

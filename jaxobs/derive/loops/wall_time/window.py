@@ -10,37 +10,40 @@ from jaxobs.derive.metrics.series import LARGEST
 from jaxobs.model.clock import NANOSECONDS
 
 WINDOW = 30 * NANOSECONDS
-"""Rates, MFU and bottleneck speak of this much time: two scrapes at Prometheus's default interval."""
+"""Nanoseconds that rates, MFU and bottleneck cover: two scrapes at 15 s, the interval of Prometheus's example file."""
 
 
 @dataclass(slots=True)
 class Slice:
-    """What was folded between two snapshots, in seconds. `runs` are watched calls by number, as in `StepEnded.runs`."""
+    """What a loop did between two snapshots; times are seconds, but for `end`, a moment in monotonic nanoseconds.
+
+    `runs` are watched calls by number, as in `StepEnded.runs`.
+    """
 
     end: int
     wall: float = 0.0
     steps: int = 0
     compiling: float = 0.0
     start: Slice | None = None
-    """What of all this is of the loop's first steps, where they compiled."""
+    """The part of this slice that belongs to the loop's first steps, where these compiled; None without such steps."""
     checkpoint: float = 0.0
     input_wait: float = 0.0
     examples: float = 0.0
     tokens: float = 0.0
     runs: Counter[int] = field(default_factory=Counter)
     spent: dict[int, float] = field(default_factory=dict)
-    """Device seconds of watched runs, by number: those in this time, which others may have called."""
+    """Device seconds of watched runs in this time, by number; earlier slices may have called them."""
     samples: int = 0
-    """Of runs, that were timed by polling."""
+    """How many runs were timed by polling."""
     host: dict[str, float] = field(default_factory=dict)
     """Sampled seconds of the main thread by what it did."""
     apart: float | None = None
-    """Seconds charged to compiles, checkpoints and waits for input: those in which the device was done. None before."""
+    """Seconds charged to compiles, checkpoints and waits for input, with the device idle; None before the charge."""
 
     def settled(self) -> Slice:
-        """What rates and MFU are over: all but the first steps that compiled, which say nothing about the pace.
+        """The slice that rates and MFU are computed over: without the first steps that compiled, as they show no pace.
 
-        Where nothing else is, those without their compiles.
+        Where there are no other steps, it is those first steps without their compiles.
         """
         start = self.start
         if start is None:
@@ -54,7 +57,7 @@ class Slice:
         )  # fmt: skip
 
     def add(self, other: Slice) -> None:
-        """The steps of another stretch, what they were for and what they ran."""
+        """Add the wall time, steps, compiles, amounts and runs of another slice."""
         self.wall += other.wall
         self.steps += other.steps
         self.compiling += other.compiling
@@ -67,7 +70,7 @@ class Slice:
     def pace(self) -> float | None:
         """Seconds from one watched call to the next, without those in which the device had nothing to do.
 
-        A checkpoint that waits for the device, of a host that runs ahead of it, is time of the calls before it.
+        A checkpoint in which a host that ran ahead waits for the device is not taken off: the device works in it.
         """
         apart = self.compiling + self.checkpoint + self.input_wait if self.apart is None else self.apart
         own, calls = self.wall - apart, self.runs.total()
@@ -82,7 +85,7 @@ class Window:
         self._paces: deque[float | None] = deque()
 
     def append(self, piece: Slice) -> None:
-        """Add a stretch that is over: it changes no more."""
+        """Add a slice, which must not change any more."""
         self._slices.append(piece)
         self._paces.append(piece.pace)
         # The last slice is kept however old it is: a loop of minutes a step still has rates.
@@ -91,12 +94,12 @@ class Window:
             self._paces.popleft()
 
     def pace(self) -> float | None:
-        """The median of the slices'."""
+        """The median pace of the slices; None where no slice has one."""
         known = [pace for pace in self._paces if pace is not None]
         return statistics.median(known) if known else None
 
     def total(self) -> Slice:
-        """All slices as one. Compile seconds of the first steps go with them as they age."""
+        """The sum of all slices. As old slices are dropped, so are the first steps with their compiles."""
         slices = self._slices
         whole = Slice(
             slices[-1].end if slices else 0,

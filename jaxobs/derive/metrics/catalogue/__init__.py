@@ -1,4 +1,4 @@
-"""The metrics that the core derives. Names, types and labels are relied on from outside: panels, alerts, recordings.
+"""The metrics that the core derives. Panels, alerts and recordings outside rely on their names, types and labels.
 
 A new metric is one entry in the file of its room.
 """

@@ -7,10 +7,10 @@ from typing import Final
 from jaxobs.model.metrics import Metric
 
 TEN_A_DECADE: Final = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)
-"""Numbers a quarter apart (the series R10 of ISO 3)."""
+"""Bucket bounds of one decade, about a quarter apart (the series R10 of ISO 3)."""
 
 FINE: Final = tuple(round(10 ** (part / 24), 2) for part in range(24))
-"""Numbers of a decade that are a tenth apart."""
+"""Bucket bounds of one decade, a tenth apart."""
 
 STEP_BUCKETS: Final = (
     *(round(number * 10.0**decade, 8) for decade in range(-5, 1) for number in FINE),

@@ -1,1 +1,1 @@
-"""When the device is done with a call: one of its outputs is asked, without waiting."""
+"""Finding out when the device is done with a call, by asking one of the call's outputs whether it is ready."""

@@ -1,10 +1,10 @@
-"""When the device finished: by polling one output of a few calls, from a thread that sleeps in Python.
+"""Finds out when the device finished a call, by polling one output of a few calls from a thread that sleeps in Python.
 
-The training thread never waits. A call that is sampled keeps one output leaf; this thread asks it `is_ready()`, and so
-does the training thread before the next call, which may donate it. (A thread that sits in `block_until_ready()` at
-interpreter exit aborts the process; one that sleeps does not.) Two kinds of facts come out: when a step's work was done,
-for the spacing of steps, and how long a run kept the device: from the later of its own start and the end of the run
-before it, to its end. Where a function has no output that can be asked, that is told, too.
+The training thread never waits. One output leaf of each sampled call is kept. The polling thread asks it `is_ready()`,
+and so does the training thread before the next call, which may donate the leaf. (A thread that sits in
+`block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two facts are measured: when a
+step's work was done, which gives the spacing of steps; and how long a run kept the device: from its own start, or the
+end of the run before it if that is later, to its end. A function without an output that can be polled is reported too.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from jaxobs.probe.watch.polling.readiness import is_ready
 from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_lost
 
 EVERY_BURST = 10
-"""Once an executable has its first samples, only every tenth looks at runs; the others at one completion: 20 wake-ups a
-second cost a 0.75 ms loop 1.1 %, two cost nothing that could be measured."""
+"""Once an executable has its first samples, only every tenth round times runs (a burst of calls); the others look at
+one completion: 20 wake-ups a second cost a 0.75 ms loop 1.1 %, two cost nothing that could be measured."""
 
 FIRST_SAMPLES = 12
-"""Runs of an executable that are looked at as soon as possible: without any, its loop's time is unknown.
-Counted whether or not they could be timed: what is too short for polling is not polled closely for ever."""
+"""Runs of a new executable until which every round is a burst: without any, its loop's device time is unknown.
+They count whether or not they could be timed, so that runs too short for polling are not polled closely for ever."""
 
 GOLDEN_RATIO = 0.618034
-"""Pauses between rounds are up to twice the interval, and multiples of this, the whole numbers taken off: no phase comes
-back. A host that dispatches an epoch ahead, waits and evaluates, once a second, was always met in its evaluation."""
+"""The pause before round n is twice the interval times the fractional part of 0.5 + n times this, so no phase recurs.
+A host that dispatched an epoch, waited and evaluated, once a second, was always met in its evaluation."""
 
 POLL_SHARE = 0.03
 """Spacing of polls as a share of the wait so far: the relative error is the same for a step of 1 ms or of a minute."""
 
 SLEPT_THROUGH = 0.6
-"""Share of the shortest latency of late that is slept through without polling."""
+"""Share of the executable's shortest recent latency that is slept through before polling begins."""
 
 SHORTEST_POLL, LONGEST_POLL = 0.0002, 0.05
 
@@ -46,24 +46,24 @@ TOLERANCE = 0.15
 """A run whose duration is not known to within this share is not reported."""
 
 LATENCIES_KEPT = 1_000
-"""Executables, twice each, whose latencies are known: one that is compiled again is another. What is forgotten is polled
-from the first moment on, once."""
+"""Most entries of known latencies, two an executable; a recompiled program is another executable. A forgotten one is
+polled from the first moment on, once."""
 
 LONG_RUN = 2 * NANOSECONDS
-"""A run that has lasted this long is told of while it lasts: it may be a whole training."""
+"""Nanoseconds after which a run is reported while it lasts (`RunUnderWay`): it may be a whole training."""
 
 SEEN_OF_LATE = 2 * NANOSECONDS
-"""Samples are a second apart at most, on average half of it."""
+"""Nanoseconds for which a ready output counts as recent. Samples are a second apart at most, half of it on average."""
 
 MOST_PASSED_BY = 20
-"""Calls without an output that can be asked, after which there is a pause: one of another function may be among them."""
+"""Calls without an output to poll after which a round ends: until then a call of another function may follow."""
 
 PATIENCE = 600.0
-"""Seconds after which a sample is given up: a device that does not finish shows as steps that do not end."""
+"""Seconds after which a sample is abandoned: a device that does not finish shows as steps that do not end."""
 
 
 class Completions:
-    """`armed` is what the hot path looks at; everything else happens in sampled calls or on the polling thread."""
+    """Samples calls and polls them. The hot path reads `armed`; all else is in sampled calls or the polling thread."""
 
     def __init__(self, emit: Callable[[Any], None], interval: float) -> None:
         self.armed = False
@@ -77,7 +77,7 @@ class Completions:
         self._wanted = 1
         self._idle = True
         self._unseen = False
-        self._unseen_told = self._passed_by = 0
+        self._unseen_reported = self._passed_by = 0
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
         self._looked_at: Counter[int] = Counter()
@@ -86,16 +86,16 @@ class Completions:
         """When an output was last seen to be ready, by `now()`."""
         self.cpu_seconds = 0.0
         self.without_samples: Callable[[], float | None] = lambda: None
-        """What the polling thread does until there is a sample to look at, and after how many seconds again."""
+        """Called by the polling thread while it has no sample; returns the seconds until it is due again, or None."""
 
     def wake(self) -> None:
-        """There is something to do `without_samples`."""
+        """Let the polling thread call `without_samples` now."""
         self._arrived.put(None)
 
     def before_call(self) -> bool:
-        """On the training thread, while calls are sampled: whether this one may be.
+        """Whether this call may be sampled. Called on the training thread, while `armed`.
 
-        The newest sample is looked at before the call, to which its leaf may be donated.
+        The newest sample is asked first, because its leaf may be donated to the call.
         """
         samples = self._samples  # read once: the polling thread may begin a new list at any time
         if not samples:
@@ -114,7 +114,7 @@ class Completions:
     def after_call(
         self, way: OutputLeaf, result: Any, run: int, loop: str, step: int, started: int, ended: int
     ) -> None:
-        """On the training thread, in sampled calls only: keep the leaf, disarm when there are enough."""
+        """Keep a leaf of this sampled call's result, or disarm if there are enough. Called on the training thread."""
         try:
             leaf = None if way.exhausted else way.take(result)
             if leaf is None:
@@ -141,7 +141,7 @@ class Completions:
             way.lost()
 
     def _keep(self, samples: list[Sample], sample: Sample, *, in_place: bool) -> None:
-        """`in_place` of one that was lost: then it is the last, as the others may be lost as well."""
+        """Add the sample; `in_place` of a lost one it ends the round, because further ones may be lost as well."""
         if in_place:
             samples[-1] = sample
             self._wanted = len(samples)
@@ -152,30 +152,30 @@ class Completions:
         self._arrived.put(None)
 
     def _lose(self, last: Sample, loop: str, step: int, ended: int) -> None:
-        """The call that is over has taken its leaf."""
+        """Note that the call that has returned took the leaf of the sample `last`, before it was seen to be ready."""
         self._unseen = True
         last.way.lost()
         if (last.loop, last.step) != (loop, step):
             self._tell_unseen(last.loop, last.step, ended)
 
     def _pass_by(self, loop: str, step: int, ended: int) -> None:
-        """A call without an output that can be asked."""
+        """Note a call without an output that can be polled."""
         self._unseen = True
         self._passed_by += 1
-        if ended - self.latest_ready >= SEEN_OF_LATE:  # else another function's tell
+        if ended - self.latest_ready >= SEEN_OF_LATE:  # else another function shows progress
             self._tell_unseen(loop, step, ended)
         if self._passed_by >= MOST_PASSED_BY and not self._samples:
             self.armed = False
             self._arrived.put(None)
 
     def _tell_unseen(self, loop: str, step: int, ended: int) -> None:
-        """Nobody sees when the device is done with what this step has called. Once a second at most."""
-        if (loop or step) and ended - self._unseen_told >= NANOSECONDS:
-            self._unseen_told = ended
+        """Report, once a second at most, that nothing shows when the device is done with this step's calls."""
+        if (loop or step) and ended - self._unseen_reported >= NANOSECONDS:
+            self._unseen_reported = ended
             self._emit(StepUnseen(loop, step, ended))
 
     def run(self) -> None:
-        """The polling thread's life."""
+        """Poll in rounds until `stop`; the polling thread's main function."""
         phase = 0.5
         while not self._stop.wait(2 * phase * self._interval):
             self._round()
@@ -192,7 +192,7 @@ class Completions:
         self._samples = []
         self._wanted = BURST if burst else 1
         self._idle, self._unseen, self._passed_by = True, False, 0
-        while not self._arrived.empty():  # nobody else takes from it
+        while not self._arrived.empty():  # this thread is its only consumer
             self._arrived.get()
         self.armed = True
         done: list[Sample] = []
@@ -215,11 +215,11 @@ class Completions:
             self._report(done, burst=len(done) > 1)
 
     def _next(self, done: list[Sample]) -> Sample | None:
-        """The sample behind those that are done. None where the loop pauses, or no output can be asked."""
+        """Wait for the sample that follows those in `done`. None where the loop pauses, or no output can be polled."""
         while not self._stop.is_set():
             if len(done) < len(self._samples):
                 if not done:
-                    self.without_samples()  # what it waits for may have ended just before this call began
+                    self.without_samples()  # the run that it waits for may have ended just before this call began
                 return self._samples[len(done)]
             if not (done or self.armed):
                 return None
@@ -227,11 +227,11 @@ class Completions:
                 self._arrived.get(timeout=1.0 if done else self.without_samples())
             except queue.Empty:
                 if done:
-                    return None  # what there is must do
+                    return None  # the samples there are must suffice
         return None
 
     def _is_replaced(self, sample: Sample, position: int) -> bool:
-        """Whether its leaf was donated to another call that is looked at in its place."""
+        """Whether the sample's leaf was donated to a call that replaces it as the sample at `position`."""
         while self._samples[position] is sample and not self._stop.is_set():
             try:
                 self._arrived.get(timeout=1.0)
@@ -240,7 +240,7 @@ class Completions:
         return not self._stop.is_set()
 
     def _await(self, sample: Sample, before: Sample | None) -> bool:
-        """Poll until the leaf is ready. False where patience ended; raises RuntimeError where it died."""
+        """Poll until the leaf is ready. False after PATIENCE or `stop`; raises RuntimeError where the leaf died."""
         begun = sample.started
         if before is not None and before.ready is not None and not sample.idle_before:
             begun = max(begun, before.ready)
@@ -249,7 +249,7 @@ class Completions:
         if len(self._latencies) > LATENCIES_KEPT:
             del self._latencies[next(iter(self._latencies))]
         ahead = SLEPT_THROUGH * min(latencies, default=0.0) - seconds(now() - begun)
-        # Runs end in the order in which they were dispatched: this one was not ready before the one before it.
+        # Runs end in the order of their dispatch, so this one was not ready before its predecessor.
         last_not_ready = (
             max(sample.ended, before.ready) if before is not None and before.ready else sample.ended
         )
@@ -278,7 +278,7 @@ class Completions:
         last = done[-1]
         assert last.ready is not None
         for sample in completions_of(done):
-            if sample.loop or sample.step:  # else it is no step, and no call that is told by itself
+            if sample.loop or sample.step:  # else the call was in no step and has no number
                 assert sample.ready is not None
                 self._emit(StepCompleted(sample.loop, sample.step, sample.ready, sample.uncertainty))
         self._latest_run = last.run

@@ -1,9 +1,9 @@
-"""How long the run of a call took that compiled: from the end of the compile until an output was ready.
+"""Times the run of a call that compiled: from the end of the compile until an output was ready.
 
-Such a call is never one of those that are sampled, and may be the only one: a training that is one call. The polling
-thread asks about it while it has no sample to look at; where it has, it is asked about once a second. Where another run
-is seen to end meanwhile, the device was not this one's alone, and its time is not known. (Of what nobody watches that is
-not seen. A compile, during which the device gets through what it was given, goes before the run.)
+Such a call is never sampled, and may be the only one: a training that is one call. The polling thread asks about it
+while it has no sample; while it has one, another thread asks once a second. Where another run is seen to end meanwhile,
+the device was shared, and the time of this run is not known. (Runs of functions that are not watched are not seen. But
+the compile comes before the run, and during it the device works off what was dispatched earlier.)
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
 from jaxobs.probe.watch.polling.readiness import is_ready
 
 LONGEST_PAUSE = 1.0
-"""Seconds between two questions about a run that has lasted for half a minute or more: a relative error of 3 %."""
+"""Most seconds between two questions, reached by a run that has lasted for half a minute: a relative error of 3 %."""
 
 
 SHORTEST_TOLD = 0.5
-"""Seconds of a run that is told. A first run is cold: memory is touched for the first time, threads and what is compiled
-next take the processors. One of 0.5 ms was seen to take 33 ms, one of 5 ms 112 ms; and what is short is called again."""
+"""Seconds of the shortest first run that is reported. A first run is cold: memory is touched for the first time, and
+other threads and the next compile take the processors. One of 0.5 ms was seen to take 33 ms, one of 5 ms 112 ms; and
+short functions are called again, so later runs can be sampled."""
 
 
 @dataclass(slots=True)
 class FirstCall:
-    """`begun`: the end of its compile; `returned`: the end of the call; `not_ready`: when it was last seen to go on."""
+    """A call that compiled, and its run. All times are by `now()`.
+
+    `leaf`: an output, None once the run is not followed any more; `begun`: the end of its compile; `returned`: the end of
+    the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last `RunUnderWay` was emitted.
+    """
 
     leaf: Any
     run: int
@@ -42,7 +47,7 @@ class FirstCall:
 
 
 class FirstCalls:
-    """One at a time: kept by the thread that calls, asked about by two others, of which one does at a time."""
+    """Follows one first call at a time. The calling thread sets it; two other threads ask about it, in turns."""
 
     def __init__(self, emit: Callable[[Any], None], completions: Completions) -> None:
         self._emit = emit
@@ -52,10 +57,10 @@ class FirstCalls:
         completions.without_samples = self.ask
 
     def keep(self, way: OutputLeaf, result: Any, run: int, compiled: int) -> None:
-        """On the calling thread, when the call has returned. Not one that waits for another."""
+        """Follow this call, unless another is still under way. On the calling thread, when the call has returned."""
         with Suppressed(Exception):  # outputs may be anything, or deleted; never into the user's call
             before = self._under_way
-            if before is not None and not is_ready(before.leaf):
+            if before is not None and _is_unfinished(before.leaf):
                 return
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
@@ -64,17 +69,22 @@ class FirstCalls:
                 self._completions.wake()
 
     def ask(self) -> float | None:
-        """On a thread of ours. Seconds after which to ask again; None where there is nothing to ask about."""
+        """Ask whether the run has ended. Returns the seconds until the next question, None where no run is followed.
+
+        Called on threads of jaxobs.
+        """
         if not self._asking.acquire(blocking=False):
             return LONGEST_PAUSE
         try:
             call = self._under_way
-            if call is None:
+            if call is None or call.leaf is None:
                 return None
             if self._goes_on(call):
                 waited = seconds(call.not_ready - call.begun)
                 return min(LONGEST_PAUSE, max(SHORTEST_POLL, POLL_SHARE * waited))
-            self._under_way = None
+            call.leaf = (
+                None  # not `_under_way`, in which the calling thread may have put a newer call meanwhile
+            )
             return None
         finally:
             self._asking.release()
@@ -89,15 +99,14 @@ class FirstCalls:
                     self._emit(RunUnderWay(call.run, call.begun, asked))
                 return True
             self._tell(call, now())
-        except RuntimeError:  # donated or deleted: nobody will know
+        except RuntimeError:  # donated or deleted: its end cannot be known any more
             pass
         return False
 
     def _tell(self, call: FirstCall, seen: int) -> None:
-        """It was ready when it was asked, or another run was seen to end.
+        """Report the run if its time is known. `seen`: when its leaf was ready, or another run was seen to have ended.
 
-        The run began at some time between the end of the compile and the end of the call, whose arguments were placed in
-        between.
+        The run began between the end of the compile and the end of the call: arguments are placed in between.
         """
         least, most = call.not_ready - call.returned, seen - call.begun
         duration, uncertainty = (least + most) // 2, (most - least) // 2
@@ -105,3 +114,11 @@ class FirstCalls:
             return
         if self._completions.latest_ready <= call.begun and uncertainty <= TOLERANCE * duration:
             self._emit(ExecutableRan(call.run, seconds(duration), seconds(uncertainty), seen))
+
+
+def _is_unfinished(leaf: Any) -> bool:
+    """Whether an output's run is not over yet. One that was donated or deleted is of no use any more."""
+    try:
+        return leaf is not None and not is_ready(leaf)
+    except RuntimeError:
+        return False

@@ -1,4 +1,4 @@
-"""Which output of a watched function is looked at: the smallest that lives long enough."""
+"""Chooses the output of a watched function that is polled: the smallest that lives long enough."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from jaxobs.probe.watch.polling.room import ALWAYS, room
 from jaxobs.probe.watch.signatures import step_into
 
 BURST = 4
-"""Calls in a row that one sample looks at. The device may be far behind the host: the wait for the first is long and its
-end known only roughly, but from it on the next ones are polled closely, and each end is the next one's beginning."""
+"""Calls in a row that one round samples. The device may be far behind the host, so the wait for the first is long and
+its end known only roughly; the ones after it are polled closely, and the end of each is the beginning of the next."""
 
 
 Way = tuple[tuple[str, Any], ...]
@@ -23,18 +23,19 @@ Way = tuple[tuple[str, Any], ...]
 
 
 LOST_IN_A_ROW = 40
-"""Calls whose leaf was donated before it was ready after which no more is asked: more than a host can be ahead of its
-device. Until then the host may wait for one of them, as where it reads the loss each tenth step."""
+"""Losses in a row, of leaves donated before they were ready, after which the function is no longer polled. It is more
+than the calls by which a host can be ahead of its device; before that the host may wait for one of them, as where it
+reads the loss each tenth step."""
 
 LOST_OTHERWISE = 4
-"""Calls in a row whose leaf was lost though the next call took none, after which another leaf is asked. The first few may
-have been lost before it was known which are donated."""
+"""Losses in a row, with no leaf seen to be donated to the next call, after which another leaf is polled. The first few
+may have been lost before it was known which leaves are donated."""
 
 
 class OutputLeaf:
     """The way to the smallest output leaf of one watched function that lives long enough, found once.
 
-    A donated leaf is dead by the next step. If every leaf is donated, or too large to be kept, one of them is asked as
+    A donated leaf is dead by the next step. If every leaf is donated, or too large to be kept, one of them is polled as
     long as it lives: until the next call. Where it is never ready by then, the function's device time stays absent.
     """
 
@@ -43,14 +44,14 @@ class OutputLeaf:
     def __init__(self) -> None:
         self._ways: list[Way] | None = None
         self._earlier: list[tuple[Way, weakref.ref[Any]]] | None = None
-        """Once a leaf was lost, all of one result: at the next call they show what is donated, of hundreds at once."""
+        """After a loss: all leaves of one result. At the next call they show at once which of hundreds are donated."""
         self._room: int | None = None
         self._short_lived = False
         self._losses = 0
         self.exhausted = False
 
     def take(self, result: Any) -> Any:
-        """The leaf of this result, or a weak reference to one that is too large; None where there is none to look at."""
+        """The leaf of this result to poll, by a weak reference if it is too large to keep; None where there is none."""
         if self._ways is None:
             try:
                 self._ways = _ways_to_leaves(result)
@@ -77,20 +78,20 @@ class OutputLeaf:
         return None
 
     def _room_for(self, leaf: Any) -> int:
-        """The room found last; measured here only once, as the training thread does no more than it must."""
+        """The room measured last, by `seen` on the polling thread; measured here only the first time."""
         if self._room is None:
             self._room = room(leaf, BURST)
         return self._room
 
     def seen(self, leaf: Any) -> None:
-        """On the polling thread: it was ready. How much memory is there by now for outputs like this one?"""
+        """Note that the leaf was ready, and measure anew the room for outputs like it. On the polling thread."""
         self._losses = 0
         if self._room is not None:
-            with contextlib.suppress(Exception):  # a device may not tell, or be gone
+            with contextlib.suppress(Exception):  # a device may not say, or be gone
                 self._room = room(leaf() if type(leaf) is weakref.ref else leaf, BURST)
 
     def lost(self) -> None:
-        """The leaf was donated or let go of before anybody saw it to be ready: take another one if there is one."""
+        """Note that the leaf was donated or released before it was seen to be ready; another may then be chosen."""
         self._losses += 1
         if not self._short_lived and self._earlier is None:
             self._earlier = []
@@ -98,7 +99,7 @@ class OutputLeaf:
             self.exhausted = True
 
     def _leave_out_donated(self, result: Any) -> None:
-        """In two calls in a row: remember the leaves of the first, and see which of them the second has deleted."""
+        """Leave out donated leaves: remember the leaves of one call, and at the next see which of them it deleted."""
         if not self._ways:
             return
         if not self._earlier:
@@ -117,7 +118,7 @@ class OutputLeaf:
 
 
 def _leaf_at(way: Way, result: Any) -> Any:
-    """None where there is no array of JAX's own. Raises as `step_into` does where the structure is another one."""
+    """The leaf that `way` leads to; None if it is no array of JAX's own. Raises as `step_into` does."""
     for how, key in way:
         result = step_into(result, how, key)
     return result if is_askable(result) else None
@@ -150,6 +151,6 @@ def _ways_to_leaves(result: Any) -> list[Way]:
             else:
                 break
         else:
-            # Of equals the later one: state comes first by custom, and is donated to the next step.
+            # The later of equally large leaves: by custom the state comes first, and is donated to the next step.
             found.append((int(getattr(leaf, "nbytes", sys.maxsize)), -len(found), tuple(way)))
     return [way for _, _, way in sorted(found)]

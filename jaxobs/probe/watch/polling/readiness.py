@@ -1,8 +1,8 @@
-"""Asking an array whether its device is done with it, without waiting and without harm.
+"""Asks an array whether the device has computed it, without waiting and without crashing the process.
 
 `is_ready()` of an array that the user has deleted (`array.delete()`) crashes the process (seen in JAX 0.6.2, 0.8.2 and
-0.10.2; of a donated one it raises), and between a question whether it is deleted and that call another thread may
-delete it. So both happen within one call into C, during which no other thread gets the interpreter lock.
+0.10.2; of a donated one it raises), and another thread may delete the array between a check for that and the call. So
+both are made within one call into C, during which no other thread gets the interpreter lock.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _IS_READY = methodcaller("is_ready")
 
 
 def is_askable(value: Any) -> bool:
-    """Whether `value` is an array of JAX's own, whose methods are compiled: a user's type is never asked."""
+    """Whether `value` is an array of JAX's own, with compiled methods: a method of a user's type is never called."""
     methods = (getattr(type(value), name, None) for name in ("is_deleted", "is_ready"))
     return all(callable(method) and not isinstance(method, FunctionType) for method in methods)
 
 
 def is_ready(array: Any) -> bool:
-    """Ask an array, or a weak reference to one. Raises RuntimeError where it was deleted, donated or let go of."""
+    """Whether an array, or a weak reference to one, is computed. Raises RuntimeError if it was deleted or freed."""
     if type(array) is weakref.ref and (array := array()) is None:
         raise RuntimeError("the array has been let go of")
     for ready in map(_IS_READY, filterfalse(_IS_DELETED, (array,))):
@@ -33,6 +33,6 @@ def is_ready(array: Any) -> bool:
 
 
 def is_deleted(reference: weakref.ref[Any]) -> bool:
-    """Whether an askable array was deleted or donated while somebody still has it."""
+    """Whether an askable array was deleted or donated; False if it was freed, because nothing refers to it any more."""
     array = reference()
     return array is not None and bool(array.is_deleted())

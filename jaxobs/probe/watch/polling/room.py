@@ -1,7 +1,7 @@
-"""How large an output may be that is kept until the device is done with it.
+"""How large an output may be for a reference to it to be kept until the device is done with it.
 
-Until then the device needs it anyway. What keeping it costs is the moment between its being ready and the poll that sees
-it: at most 3 % of the run, or 50 ms. For so long the job may lack that memory, where it would have let go of the output.
+Until then the device needs its memory anyway. Keeping it costs the time between the moment it is ready and the poll
+that sees this: at most 3 % of the run, or 50 ms. For so long a job that has released the output lacks its memory.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from jaxobs.plugin.control_groups import Group, find_group, memory_limit, memory_used
 
 ALWAYS = 2**20
-"""Bytes that no job misses."""
+"""Bytes of the largest output that is always kept: no job misses so few."""
 
 PART = 0.05
-"""Of the memory that is free, for all outputs kept at once."""
+"""Share of the free memory that all outputs kept at once may take."""
 
 
 def room(leaf: Any, kept_at_once: int) -> int:
@@ -27,7 +27,7 @@ def room(leaf: Any, kept_at_once: int) -> int:
 
 
 def _free_on_device(leaf: Any) -> int | None:
-    """Bytes free where the array lies; None where that is not known."""
+    """Free bytes in the memory that holds the array; None where that is not known."""
     device = next(iter(leaf.sharding.addressable_devices))
     if device.platform == "cpu":
         return _free_on_host()
@@ -37,7 +37,7 @@ def _free_on_device(leaf: Any) -> int | None:
 
 
 def _free_on_host() -> int | None:
-    """Free pages, without those of files; in a container no more than its limit leaves."""
+    """Free bytes of the host, page cache not counted as free; in a container no more than its limit leaves."""
     with contextlib.suppress(OSError, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         with contextlib.suppress(OSError, LookupError, ValueError):  # no control groups here
@@ -51,5 +51,5 @@ def _free_on_host() -> int | None:
 
 @cache
 def _own_group() -> Group:
-    """Asked once: the list of mounts may be long."""
+    """The control group of this process; read once, because the list of mounts may be long."""
     return find_group("memory")

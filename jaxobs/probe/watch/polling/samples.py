@@ -1,4 +1,4 @@
-"""Calls that are looked at, and what the ends of a burst of them tell."""
+"""Sampled calls, and which of the ends of a burst of them are reported."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
 from jaxobs.probe.watch.polling.readiness import is_ready
 
 SURE_SPACING = 0.05
-"""Of the time between the first and the last end of a burst: what both may be off by for the steps between to be told."""
+"""Share of the time between a burst's first and last end by which both may be off together for the first to count."""
 
 
 @dataclass(slots=True)
 class Sample:
-    """One call that is being looked at. `idle_before`: the call before it had finished when this one began.
+    """One sampled call. `idle_before`: the sampled call before it had finished when this one began.
 
-    `behind_unseen`: between the two a call was made whose end was not seen, so it may have waited for that.
-    `seen_ready`: when the training thread saw it to be ready, on its way to the next call.
+    `behind_unseen`: a call whose end was not seen was made between the two, so this one may have waited for it.
+    `seen_ready`: when the training thread saw the leaf to be ready, before its next call.
+    `ready`: the estimated end of the run, off by at most `uncertainty`. All times are in nanoseconds, by `now()`.
     """
 
     way: OutputLeaf
@@ -37,7 +38,7 @@ class Sample:
 
 
 def is_done(sample: Sample) -> bool:
-    """Whether the device is done with it. Raises RuntimeError where nobody saw that before the leaf died."""
+    """Whether the device is done with the sample. Raises RuntimeError if its leaf died before that was seen."""
     try:
         return is_ready(sample.leaf)
     except RuntimeError:
@@ -47,9 +48,9 @@ def is_done(sample: Sample) -> bool:
 
 
 def is_lost(sample: Sample) -> bool:
-    """Whether nobody will see when the device is done with it: the next call has taken its leaf, or lets go of it.
+    """Whether the end of the sample can no longer be seen: the next call has taken its leaf, or is about to release it.
 
-    To be asked on the training thread, which has just made the next call.
+    Called on the training thread, which has just made the next call.
     """
     if sample.ready is not None or sample.seen_ready is not None:
         return False
@@ -60,9 +61,9 @@ def is_lost(sample: Sample) -> bool:
 
 
 def completions_of(done: list[Sample]) -> list[Sample]:
-    """Choose whose ends are told of a burst: the last one of each loop, in their order.
+    """The samples of a burst whose ends are reported, in order: the last of each loop, and that of `spaced_from`.
 
-    Of calls that are told one by one it is not known here which function's are the steps: the last of each.
+    Outside marked loops it is not known here which function's calls are the steps: the last of each executable counts.
     """
     chosen = {(sample.loop, sample.run if sample.loop == UNMARKED else 0): sample for sample in done}
     first = spaced_from(done)
@@ -70,9 +71,9 @@ def completions_of(done: list[Sample]) -> list[Sample]:
 
 
 def spaced_from(done: list[Sample]) -> Sample | None:
-    """The first sample from which on each is the next step of one executable, if both ends are known well.
+    """The first sample after which each is the next step of one executable, if its end and the last are known well.
 
-    So the time of long steps is known from one burst, of a loop too in which something else lies between any two bursts.
+    The spacing of long steps then follows from one burst, also in loops that do something else between any two bursts.
     """
     last = done[-1]
     assert last.ready is not None

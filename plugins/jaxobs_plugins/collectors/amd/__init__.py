@@ -1,7 +1,7 @@
-"""Collector `amd`: the AMD devices of the training process, as AMD SMI (the package `amdsmi` of ROCm) sees them.
+"""Collector `amd`: reads the AMD devices of the training process from AMD SMI (the package `amdsmi` of ROCm).
 
-Written by the interface of amdsmi 7.0 and AMD's description of it; it has not been run on a device. Temperatures are
-left out: whether the call gives degrees or thousandths of them is not told alike in all releases.
+Written against the interface of amdsmi 7.0 and AMD's description of it, but never run on a device. Temperatures are
+left out, because releases disagree on whether the call returns degrees or thousandths of degrees.
 """
 
 from jaxobs_plugins.collectors.amd.collector import AmdCollector

@@ -1,7 +1,7 @@
-"""The collector `amd` itself: loads AMD SMI where there is a driver, keeps to the job's devices, and asks each in turn.
+"""The collector `amd`: loads AMD SMI where there is a driver, selects the job's devices, and queries each in turn.
 
-Ordinals are known where JAX uses all devices, or those that one of HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES lists
-by index, and AMD SMI tells HIP's order (`hip_id`, since ROCm 6.4); else `device` is empty.
+JAX's ordinals are known where AMD SMI provides HIP's order (`hip_id`, since ROCm 6.4) and JAX uses all devices, or
+those that one of HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES lists by index. Otherwise the label `device` is empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OTHERS = ("JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEV
 
 
 class AmdCollector(Collector):
-    """Without AMD's driver or its package nothing is told, and `reason` says why."""
+    """Reads AMD's devices. Without AMD's driver or its package it measures nothing, and `reason` says why."""
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
@@ -41,7 +41,7 @@ class AmdCollector(Collector):
         self._devices: list[tuple[Device, Fields[Device]]] = []
 
     def start(self, agent: Agent) -> None:
-        """Logs one line where the driver is loaded and AMD SMI cannot be used."""
+        """Open AMD SMI. Logs one line where the driver is loaded and AMD SMI cannot be used."""
         if not self._driver.exists():
             self.reason = "no AMD driver is loaded"
             return
@@ -75,7 +75,7 @@ class AmdCollector(Collector):
 
 
 def _require_native_library(environment: Mapping[str, str]) -> None:
-    """Raises OSError where the package would not find its library: it then prints so to the job's console."""
+    """Raise OSError where the package would not find its library, which it would print to the job's console."""
     spec = importlib.util.find_spec("amdsmi")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or () if spec else ())]
     roots = (environment.get("ROCM_HOME"), environment.get("ROCM_PATH"), "/opt/rocm")
@@ -85,13 +85,13 @@ def _require_native_library(environment: Mapping[str, str]) -> None:
 
 
 def _refused_by(library: Any) -> Callable[[Exception], bool]:
-    """What will be answered no better soon: refused by the device, or not in this release of the package."""
+    """A predicate for errors that will persist: the device refuses, or this release of the package lacks the call."""
     kinds = (library.AmdSmiException, AttributeError, KeyError)
     return lambda error: isinstance(error, kinds)
 
 
 def _chosen(library: Any, environment: Mapping[str, str], *, alone: bool) -> list[tuple[str, Any]]:
-    """Pairs of JAX's local ordinal, empty where not known, and handle."""
+    """Pairs of JAX's local ordinal, empty where it is unknown, and the device's handle."""
     handles = list(library.amdsmi_get_processor_handles())
     try:
         places = [int(library.amdsmi_get_gpu_enumeration_info(handle)["hip_id"]) for handle in handles]

@@ -1,4 +1,4 @@
-"""What AMD SMI is asked about one device, and the metrics it gives. In each, `device` is JAX's local ordinal.
+"""The queries of AMD SMI for one device, and their metrics, whose label `device` is JAX's local ordinal.
 
 Units are those of AMD's description of the package: percent, watts, MHz, bytes; energy in microjoules.
 """
@@ -50,7 +50,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What is asked: the library, a handle of its, and the process whose memory counts."""
+    """The subject of a query: the library, its handle of a device, and the id of the training process."""
 
     library: Any
     handle: Any
@@ -58,7 +58,7 @@ class Device:
 
 
 def _number(value: Any) -> float | None:
-    """AMD SMI says "N/A" where it does not know."""
+    """A number of AMD SMI's; None where it says "N/A"."""
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -1,4 +1,4 @@
-"""Collector `host`: what the training process takes of its host and of its container, and what the host has left."""
+"""Collector `host`: measures what the training process uses of its host and container, and what the host has left."""
 
 from jaxobs_plugins.collectors.host.collector import HostCollector
 

@@ -1,4 +1,4 @@
-"""The control group that the training process runs in: its memory and processor limits, and being held back by them."""
+"""Metrics of the training process's control group: its memory and processor limits, and its throttling by them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ THROTTLED = Metric(
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """Where a process stands in the two controllers that matter here."""
+    """A process's control groups in the two controllers that matter here."""
 
     memory: Group
     cpu: Group
 
 
 def find_cgroup(pid: int, proc: Path = Path("/proc")) -> Cgroup:
-    """Raises what `find_group` raises."""
+    """The control groups of a process. Raises what `find_group` raises."""
     return Cgroup(find_group("memory", pid, proc), find_group("cpu", pid, proc))
 
 

@@ -1,4 +1,4 @@
-"""The collector `host` itself: process, machine and control group, each value read on its own."""
+"""The collector `host`: queries process, machine and control group, each value separately."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.host import cgroup, machine, process
 
 _UNSUPPORTED = (AttributeError, FileNotFoundError, NotImplementedError, LookupError, psutil.AccessDenied)
-"""The platform has no such figure, or does not let us see it."""
+"""Errors of a platform that has no such figure, or does not let us read it."""
 
 
 class HostCollector(Collector):
-    """Where the system does not tell one value, the others are still given. `proc` is where /proc is."""
+    """Measures the host. A value that the system does not provide is absent without affecting others.
+
+    `proc` is the path of /proc.
+    """
 
     metrics = metrics_of((*process.QUERIES, *machine.QUERIES, *cgroup.QUERIES))
     interval = 5.0
@@ -39,11 +42,11 @@ class HostCollector(Collector):
         self._cgroup_fields = Fields(cgroup.QUERIES, unsupported=_is_unsupported)
 
     def start(self, agent: Agent) -> None:
-        """Remembers the process by its number and start time: a number given out again is not mistaken."""
+        """Find the process, which psutil identifies by its id and start time, so that a reused id is not mistaken."""
         pid = int(agent.resource["process.pid"])
         self._process = psutil.Process(pid)
         self._machine = machine.Machine()
-        self._machine_fields.collect(self._machine)  # what is told as a difference begins here
+        self._machine_fields.collect(self._machine)  # the baseline of values that are differences
         with suppress(OSError, LookupError, ValueError):  # no control groups, or they are not mounted here
             self._cgroup = cgroup.find_cgroup(pid, self._proc)
 

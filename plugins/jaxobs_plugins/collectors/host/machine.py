@@ -1,4 +1,4 @@
-"""The host as a whole, all its jobs and containers together."""
+"""Metrics of the host as a whole, with all its jobs and containers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INTERFACES = Path("/sys/class/net")
 
 
 class Machine:
-    """What has to be remembered between two readings. Asks nothing of the system by itself: that may fail."""
+    """The state kept between two readings. Its constructor reads nothing from the system, since that may fail."""
 
     def __init__(self) -> None:
         self.interfaces: list[str] | None = None
@@ -55,16 +55,16 @@ class Machine:
 
 
 def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[str]:
-    """The interfaces with hardware behind them, so that nothing is counted twice on its way through bridges and tunnels.
+    """The interfaces that are hardware, so that traffic through bridges and tunnels is not counted twice.
 
-    Where none has (in most containers), all but loopback.
+    Where none is (in most containers), all but loopback.
     """
     hardware = [name for name in names if (interfaces / name / "device").exists()]
     return hardware or [name for name in names if name not in {"lo", "lo0"}]
 
 
 def _processor_seconds() -> tuple[float, float]:
-    """Busy and all processor seconds since boot. Waiting for a disk is idle; user time holds guests'."""
+    """Busy and total processor seconds since boot. Waiting for a disk counts as idle; user time includes guests'."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
@@ -87,7 +87,7 @@ def _disk(_: Machine) -> Iterator[Sample]:
 
 def _network(machine: Machine) -> Iterator[Sample]:
     counters = psutil.net_io_counters(pernic=True)
-    if machine.interfaces is None:  # kept from then on: one that comes later would bring all it ever counted
+    if machine.interfaces is None:  # fixed here: a later interface would add all that it ever counted
         machine.interfaces = counted_interfaces(sorted(counters))
     counted = [counters[name] for name in machine.interfaces if name in counters]
     if not counted:

@@ -1,4 +1,4 @@
-"""The training process, as the system accounts for it. Its children are not counted in."""
+"""Metrics of the training process from the system's accounting, without its children."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DISK = Metric(
 )  # fmt: skip
 
 WHOLE = (CPU, SWITCHES, DISK)
-"""Counted by the system since the process began: all of it is the job's."""
+"""Counters that the system keeps since the process began, and so belong to the job as a whole."""
 
 
 def _cpu(process: psutil.Process) -> Iterator[Sample]:

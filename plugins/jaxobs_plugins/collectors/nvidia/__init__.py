@@ -1,4 +1,4 @@
-"""Collector `nvidia`: the NVIDIA devices that the training process uses, as their management library (NVML) sees them."""
+"""Collector `nvidia`: reads the NVIDIA devices of the training process from their management library (NVML)."""
 
 from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 

@@ -1,4 +1,4 @@
-"""The metrics of the collector `nvidia`. In each, `device` is JAX's local ordinal, empty where that is not known."""
+"""The metrics of the collector `nvidia`. Their label `device` is JAX's local ordinal, empty where that is unknown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.metrics import Kind, Metric
 
 DEVICE_LABELS = ("device", "uuid")
-"""Of a partitioned board, `uuid` is the MIG instance's for what is the instance's own, else the board's."""
+"""Labels of all metrics. On a partitioned board, `uuid` is the MIG instance's for values of the instance alone, and the
+board's for the others."""
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str, unit: str = "") -> Metric:
@@ -75,7 +76,7 @@ HELD_DOWN = frozenset(
     ("sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown",
      "applications_clocks_setting", "sync_boost")
 )  # fmt: skip
-"""Of NVML's reasons those that take speed from a busy device; the others are idleness and the display's clock."""
+"""The reasons of NVML's that slow a busy device down; the others are idleness and the display's clock."""
 
 READINGS = (
     DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, SM),

@@ -1,4 +1,4 @@
-"""The collector `nvidia` itself: opens NVML, keeps to the job's devices, and asks each of them in turn."""
+"""The collector `nvidia`: opens NVML, selects the job's devices, and queries each of them in turn."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from jaxobs_plugins.collectors.nvidia.selection import Visible, jax_devices, vis
 from jaxobs_plugins.collectors.nvidia.watched_device import WatchedDevice
 from jaxobs_plugins.collectors.nvidia.xid import XidEvents
 
-_TOLD_BY_JAX = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")
+_JAX_ATTRIBUTES = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
 class NvidiaCollector(Collector):
-    """A host without an NVIDIA driver is no failure: then nothing is told, and `reason` says why.
+    """Reads NVIDIA devices. On a host without an NVIDIA driver it measures nothing, and `reason` says why.
 
     `environment` is that of the training process, which the agent inherits.
     """
@@ -39,12 +39,12 @@ class NvidiaCollector(Collector):
         self._environment = environment
         self._agent: Agent | None = None
         self._visible = Visible(())
-        self._told: tuple[str | None, ...] | None = None
+        self._selected_by: tuple[str | None, ...] | None = None
         self._devices: list[WatchedDevice] = []
         self._xids = XidEvents()
 
     def start(self, agent: Agent) -> None:
-        """Logs one line where a device can be expected and NVML does not show it."""
+        """Open NVML. Logs one line where a device can be expected and NVML does not show it."""
         self.reason = library.open_library()
         if self.reason:
             named = self._environment.get("CUDA_VISIBLE_DEVICES", "-1") not in {"", "-1"}
@@ -62,16 +62,16 @@ class NvidiaCollector(Collector):
         if agent is None:
             return []
         measured = []
-        told = tuple(agent.resource.get(name) for name in _TOLD_BY_JAX)
-        if told != self._told:
-            self._told = told
+        selected_by = tuple(agent.resource.get(name) for name in _JAX_ATTRIBUTES)
+        if selected_by != self._selected_by:
+            self._selected_by = selected_by
             measured += self._choose(agent)
         for uuid, number in self._xids.poll():
             agent.log(f"the NVIDIA driver reports Xid {number} on {uuid}")
         return measured + [value for device in self._devices for value in device.collect()]
 
     def stop(self) -> None:
-        agent, self._agent, self._devices, self._told = self._agent, None, [], None
+        agent, self._agent, self._devices, self._selected_by = self._agent, None, [], None
         if agent is not None:
             try:
                 self._xids.close()
@@ -88,16 +88,16 @@ class NvidiaCollector(Collector):
             library.close_library()
 
     def _choose(self, agent: Agent) -> list[Measured]:
-        """The job's devices by what is known now. Returns what takes away the gauges of the former choice."""
+        """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for device in self._devices for value in device.withdraw()]
         chosen = jax_devices(self._visible, self._environment, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
-        told_boards: set[str] = set()
+        reported_boards: set[str] = set()
         self._devices = []
         for ordinal, device in chosen:
-            with_board = device.board.uuid not in told_boards
-            told_boards.add(device.board.uuid)
+            with_board = device.board.uuid not in reported_boards
+            reported_boards.add(device.board.uuid)
             pid = agent.resource.get("process.pid")
             self._devices.append(
                 WatchedDevice(

@@ -1,4 +1,4 @@
-"""Access to NVML through nvidia-ml-py: opening it, which boards there are, and what its errors mean."""
+"""Access to NVML through nvidia-ml-py: opens it, lists the boards, and interprets its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNSUPPORTED = (
 
 
 STAND_IN = "PCI-"
-"""Begins what a device goes by whose UUID NVML does not tell: its PCI address, else its number."""
+"""Prefix of the stand-in for a UUID that NVML does not provide: the PCI address follows, or the device's index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A physical device; `partitioned`: MIG is on, and only its instances can compute. `name` may be empty."""
+    """A physical device. `partitioned`: MIG is on, so that only its instances can compute. `name` may be empty."""
 
     uuid: str
     handle: Any
@@ -41,7 +41,7 @@ class Board:
 
 
 class Boards(NamedTuple):
-    """`complete`: none is missing, and their order is known."""
+    """The boards of this host and problems in reading them. `complete`: none is missing, and their order is known."""
 
     boards: list[Board]
     problems: list[str]
@@ -49,7 +49,7 @@ class Boards(NamedTuple):
 
 
 def open_library() -> str:
-    """Empty where NVML was opened; else why not, with what to do where that is known. Pair with `close_library`."""
+    """Open NVML. Returns why that failed and what to do, if known; empty if it is open. Pair with `close_library`."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
@@ -65,14 +65,14 @@ def open_library() -> str:
 
 
 def close_library() -> None:
-    """Once for each `open_library` that succeeded: NVML counts them."""
+    """Close NVML; to be called once for each successful `open_library`, because NVML counts them."""
     pynvml.nvmlShutdown()
 
 
 def boards() -> Boards:
-    """All boards that NVML shows, in the order of their PCI addresses, and what of them could not be read.
+    """All boards that NVML shows, in the order of their PCI addresses, and what could not be read of them.
 
-    A board that does not tell its UUID goes by a stand-in, one without a name has none: the rest of it is there.
+    A board whose UUID cannot be read has a stand-in, and one whose name cannot be read has an empty one.
     """
     found: list[tuple[tuple[bool, str], Board]] = []
     problems: list[str] = []
@@ -86,16 +86,16 @@ def boards() -> Boards:
             problems.append(f"{device} cannot be read: {error}")
             complete = False
             continue
-        address = _told(
+        address = _answer(
             lambda handle: pynvml.nvmlDeviceGetPciInfo(handle).busId, handle, device, problems
         ).upper()
         complete = complete and bool(address)
         stand_in = f"{STAND_IN}{address}" if address else f"{STAND_IN}{index}"
-        uuid = _told(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
-        name = _told(pynvml.nvmlDeviceGetName, handle, device, problems)
+        uuid = _answer(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
+        name = _answer(pynvml.nvmlDeviceGetName, handle, device, problems)
         instances = tuple(
             Instance(
-                _told(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
+                _answer(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
                 or f"{stand_in}/{number}",
                 part,
             )
@@ -105,8 +105,8 @@ def boards() -> Boards:
     return Boards([board for _, board in sorted(found, key=lambda pair: pair[0])], problems, complete)
 
 
-def _told(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
-    """A part of a device's identity; empty where NVML does not tell it."""
+def _answer(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
+    """A part of a device's identity; empty where NVML does not provide it, which is added to `problems`."""
     try:
         return text(ask(handle))
     except pynvml.NVMLError as error:
@@ -127,12 +127,12 @@ def _instances(handle: Any) -> Iterator[tuple[int, Any]]:
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             yield index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except pynvml.NVMLError_NotFound:  # so many there could be, but are not
+        except pynvml.NVMLError_NotFound:  # fewer instances exist than the board could have
             continue
 
 
 def unsupported(error: Exception) -> bool:
-    """Whether this device, driver or nvidia-ml-py will answer no better when it is asked again."""
+    """Whether an error will persist, because the device, the driver or nvidia-ml-py does not support the query."""
     return isinstance(error, _UNSUPPORTED)
 
 
@@ -160,7 +160,7 @@ _FIELD_TYPES = {
 
 
 def field_value(handle: Any, field: int, scope: int = 0) -> float:
-    """One value of NVML's numbered fields. The call succeeds as a whole: each value has a result code of its own."""
+    """One value of NVML's numbered fields. Each value has its own result code: the call succeeds even if it fails."""
     answer = pynvml.nvmlDeviceGetFieldValues(handle, [(field, scope)])[0]
     if answer.nvmlReturn != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(answer.nvmlReturn)
@@ -168,5 +168,5 @@ def field_value(handle: Any, field: int, scope: int = 0) -> float:
 
 
 def text(value: str | bytes) -> str:
-    """Strings of NVML: older releases of nvidia-ml-py give bytes."""
+    """A string of NVML's, which older releases of nvidia-ml-py return as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

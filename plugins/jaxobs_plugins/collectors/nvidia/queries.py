@@ -1,4 +1,4 @@
-"""Everything that NVML is asked about one device: each query stands alone, so one that fails costs its own metrics only.
+"""All queries of NVML for one device; each is independent, so one that fails costs only its own metrics.
 
 Units are NVML's as `nvml.h` gives them, turned into base units here: percent, milliwatts, millijoules, MHz, °C,
 nanoseconds, kB/s, and KiB for NVLink.
@@ -21,7 +21,7 @@ from jaxobs_plugins.collectors.nvidia.xid import XidEvents
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What is asked: `handle` is the board's, `part` the MIG instance's or, without one, the board's too."""
+    """The subject of a query: `handle` is the board's, `part` that of the MIG instance, or else the board's too."""
 
     board_uuid: str
     handle: Any
@@ -58,7 +58,7 @@ def _utilization(device: Device) -> Iterator[Sample]:
 
 
 def _memory(device: Device) -> Iterator[Sample]:
-    # The first form of this call counts the reserved memory as used; the second came with driver 510.
+    # Version 1 of this call counts the reserved memory as used; version 2 came with driver 510.
     memory = pynvml.nvmlDeviceGetMemoryInfo(device.part, version=pynvml.nvmlMemory_v2)
     yield names.MEMORY_USED, (), memory.used
     yield names.MEMORY_RESERVED, (), memory.reserved
@@ -66,7 +66,7 @@ def _memory(device: Device) -> Iterator[Sample]:
 
 
 def _process_memory(device: Device) -> Iterator[Sample]:
-    processes = newest(  # the third came with driver 510; the name without a number hides what is missing
+    processes = newest(  # v3 came with driver 510; the unversioned name hides which one the driver lacks
         ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"), device.part
     )
     for process in processes:
@@ -164,10 +164,10 @@ BOARD_QUERIES: tuple[Query[Device], ...] = (
     Query((names.REMAPPED_ROWS, names.REMAP_PENDING, names.REMAP_FAILURE), _remapped_rows),
     Query((names.XID_EVENTS, names.LAST_XID), _xid),
 )
-"""What concerns a board as a whole; its MIG instances share it."""
+"""Queries of a board as a whole; its MIG instances share the answers."""
 
 PART_QUERIES: tuple[Query[Device], ...] = (
     Query((names.MEMORY_USED, names.MEMORY_RESERVED, names.MEMORY_TOTAL), _memory),
     Query((names.PROCESS_MEMORY,), _process_memory),
 )
-"""What a MIG instance has of its own."""
+"""Queries with an answer of its own for each MIG instance."""

@@ -1,15 +1,16 @@
-"""Which devices the training process uses, and which JAX device each is: from its environment and from what it told.
+"""Selects the devices that the training process uses, with their JAX ordinals, by its environment and JAX's reports.
 
-CUDA's part, by its programming guide and the MIG user guide: CUDA_VISIBLE_DEVICES lists devices by index, by UUID or
+CUDA's rules, by its programming guide and the MIG user guide: CUDA_VISIBLE_DEVICES lists devices by index, by UUID or
 the beginning of one, or by a MIG instance's UUID; the list ends before the first entry that names nothing. An index
 counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by default the fastest come first, which is the same
-order where all boards are of one model. Of a partitioned board CUDA takes the first instance unless one is named; of
-boards that nobody named, the first instance of all hides the rest. That an entry named twice leaves no device is what
-PyTorch found (`_parse_visible_devices` in torch/cuda/__init__.py).
+order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
+without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest. That an entry named twice leaves no
+device is what PyTorch found (`_parse_visible_devices` in torch/cuda/__init__.py).
 
-JAX's part: the local ordinals count, in ascending order, those CUDA devices that the process was given: what JAX has
-told (`jax.local_hardware_ids`), else JAX_LOCAL_DEVICE_IDS (of several processes) or JAX_CUDA_VISIBLE_DEVICES, else
-all if the process is alone or there is only one. Otherwise the ordinals are not known: `device` is empty.
+JAX's rules: the local ordinals count, in ascending order, the CUDA devices that the process was given: those that JAX
+reported (`jax.local_hardware_ids`), else those of JAX_LOCAL_DEVICE_IDS (with several processes) or
+JAX_CUDA_VISIBLE_DEVICES, else all if the process is alone or there is only one device. Otherwise the ordinals are
+unknown, and the label `device` is empty.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CUDA_PLATFORMS = {"cuda", "gpu"}
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """What CUDA shows as one device."""
+    """A device as CUDA shows it: a board, or a MIG instance of one."""
 
     board: Board
     instance: Instance | None = None
@@ -37,7 +38,7 @@ class CudaDevice:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The CUDA devices of a process; unless `ordered`, it is not known which is CUDA's first."""
+    """The CUDA devices of a process; unless `ordered`, CUDA's order of them is unknown."""
 
     devices: tuple[CudaDevice, ...]
     ordered: bool = True
@@ -46,7 +47,7 @@ class Visible:
 def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete: bool = True) -> Visible:
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
     models = {board.name for board in boards}
-    # Of several boards one without a name may be of another model.
+    # A board without a name may be of another model than the others.
     one_order = len(boards) < 2 or (len(models) == 1 and "" not in models) or _bus_order(environment)
     ordered = complete and one_order
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
@@ -59,7 +60,7 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
     if nameless and any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries):
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     if not ordered and any(re.match(r"\s*\d", entry) for entry in entries):
-        # It cannot be told which these are: any of them might be.
+        # Without a known order an index may mean any of the devices.
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
@@ -75,7 +76,7 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
 def jax_devices(
     seen: Visible, environment: Mapping[str, str], resource: Mapping[str, str]
 ) -> list[tuple[str, CudaDevice]]:
-    """Pairs of JAX's local ordinal (empty where not known) and device; empty where JAX runs on something else."""
+    """Pairs of JAX's local ordinal (empty where unknown) and device; none where JAX runs on another platform."""
     platform = resource.get("jax.platform")
     asked = {name.strip().lower() for name in environment.get("JAX_PLATFORMS", "").split(",")} - {""}
     if (platform is not None and platform not in CUDA_PLATFORMS) or (asked and not asked & CUDA_PLATFORMS):
@@ -137,6 +138,6 @@ def _numbers(value: str | None) -> list[int] | None:
 
 
 def _sorted(value: str | None) -> list[int] | None:
-    """XLA keeps the numbers it was given as a set: their order does not count."""
+    """The numbers in ascending order, each once, because XLA keeps them as a set."""
     numbers = _numbers(value)
     return None if numbers is None else sorted(set(numbers))

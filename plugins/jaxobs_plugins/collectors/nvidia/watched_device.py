@@ -1,4 +1,4 @@
-"""One device of the job, asked turn by turn; a device that is lost is left alone for a while."""
+"""Reads one device of the job at each turn, and leaves a lost device alone for a while."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jaxobs_plugins.collectors.nvidia.selection import CudaDevice
 from jaxobs_plugins.collectors.nvidia.xid import XidEvents
 
 LOST_SECONDS = 60.0
-"""Each call to a device that fell off the bus can take long; it comes back only after a reset."""
+"""Seconds without queries after a device was lost, since each may take long and only a reset brings it back."""
 
 
 class WatchedDevice:
-    """`with_board`: this device tells its board's values; of the instances of one board, only the first does."""
+    """Reads a device. `with_board`: also its board's values, which only the first instance of a board reports."""
 
     def __init__(
         self, ordinal: str, device: CudaDevice, pid: str | None, xids: XidEvents, log: Callable[[str], None], *,
@@ -55,7 +55,7 @@ class WatchedDevice:
         return measured
 
     def withdraw(self) -> list[Measured]:
-        """Take away all gauges: the device is no longer the job's, or goes by another ordinal."""
+        """The values that withdraw all gauges, for a device that is no longer the job's or has another ordinal."""
         gone = [_value(names.DEVICE_INFO, self._info, math.nan), _value(names.UP, self._labels, math.nan)]
         return self._withdrawn() + gone
 

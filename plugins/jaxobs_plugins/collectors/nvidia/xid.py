@@ -1,4 +1,4 @@
-"""Xid errors, which the driver reports as events: asked for once a turn, never waited for."""
+"""Counts Xid errors, which the driver reports as events, by polling once a turn."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pynvml
 from jaxobs_plugins.collectors.nvidia.library import Board
 
 WAIT_MILLISECONDS = 1
-"""Events that are there come at once; NVML documents no wait of 0."""
+"""Wait for one event. Pending events are returned at once; NVML documents no wait of 0."""
 
 EVENTS_A_TURN = 64
-"""A device that fails may report without end; what is left waits for the next turn."""
+"""Most events taken in one turn, because a failing device may report without end; the rest wait for the next turn."""
 
 
 class XidEvents:
-    """Counts Xid errors by board. Where events cannot be had, asking for the counts raises the reason."""
+    """Counts Xid errors by board. Where events are not available, `count` raises the reason."""
 
     def __init__(self) -> None:
         self._set: Any = None
@@ -69,7 +69,7 @@ class XidEvents:
         return events
 
     def count(self, uuid: str) -> int:
-        """Errors of a board so far. Raises what NVML said where they cannot be counted."""
+        """The number of a board's errors so far. Raises NVML's error where they cannot be counted."""
         problem = self._problems.get(uuid) or self._waiting_failed
         if problem is not None:
             raise problem
@@ -85,5 +85,5 @@ class XidEvents:
 
 
 def _address(handle: Any) -> int | None:
-    """Handles are pointers: two objects of ctypes for the same device differ, their addresses do not."""
+    """The address in a handle, which identifies a device: two ctypes objects for the same device differ."""
     return ctypes.cast(handle, ctypes.c_void_p).value

@@ -1,12 +1,12 @@
-"""Collector `tpu`: the TPU chips of this host, as libtpu's monitoring library (`libtpu.sdk.tpumonitoring`) tells of them.
+"""Collector `tpu`: reads the TPU chips of this host from libtpu's monitoring library (`libtpu.sdk.tpumonitoring`).
 
-The library is a client, and works from beside the job: so say Google's page "TPU Monitoring Library"
-(cloud.google.com/tpu/docs/tpu-monitoring-library) and tpu-info (AI-Hypercomputer/cloud-accelerator-diagnostics),
-which uses it so; and libtpu 0.0.52, watched under strace on a host without a TPU, opened no device (neither
-/dev/accel* nor /dev/vfio) and took no lock file: it takes no TPU from the job. It asks services on this host, for
-duty cycle, memory and queues the one that libtpu runs in the job at port 8431 (TPU_RUNTIME_METRICS_PORTS), for the
-rest one of the host's at port 8353; where none answers, its lists are empty. Seen there too: before its first answer
-it asks the metadata server of Google Cloud, for two minutes where there is none; it writes to standard error; and it
+The library is a client that works from another process than the job's and takes no TPU from it. Google's page "TPU
+Monitoring Library" (cloud.google.com/tpu/docs/tpu-monitoring-library) says so, and tpu-info
+(AI-Hypercomputer/cloud-accelerator-diagnostics) uses it so; libtpu 0.0.52, watched under strace on a host without a
+TPU, opened no device (neither /dev/accel* nor /dev/vfio) and took no lock file. It queries services on this host: for
+duty cycle, memory and queues the one that libtpu runs in the job at port 8431 (TPU_RUNTIME_METRICS_PORTS), for the rest
+one of the host's at port 8353; where none answers, its lists are empty. Also seen there: before its first answer it
+queries the metadata server of Google Cloud, for two minutes where there is none; it writes to standard error; and it
 takes 87 MB of memory in the agent, most of them the library itself, which the job maps as well.
 
 This collector has been run with libtpu 0.0.52 on a stand-in for the service at port 8431, and never with a TPU.

@@ -1,4 +1,4 @@
-"""The collector `tpu` itself: asks libtpu's monitoring library once the job has a TPU, and only if that works at all."""
+"""The collector `tpu`: queries libtpu's monitoring library once the job has a TPU, if a trial of it succeeds."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.tpu.queries import QUERIES, READINGS, Monitoring
 
 TRIAL_SECONDS = 8.0
-"""The first question takes about 0.2 s, where it does not hang."""
+"""Seconds after which a trial is taken to hang; the first query takes about 0.2 s."""
 
 _TRIAL = (
     "import sys; sys.path[:] = sys.argv[1:]; from libtpu.sdk import tpumonitoring; "
     "tpumonitoring.list_supported_metrics(); tpumonitoring.get_metric('duty_cycle_pct').data()"
 )
 QUIET = {"TPU_SKIP_MDS_QUERY": "1", "TPU_LOG_DIR": "disabled"}
-"""libtpu asks Google Cloud's metadata server who this host is, with 30 tries of each of several questions: two minutes of
-silence where there is none. What the metrics need does not depend on it. And no log files."""
+"""Variables that keep libtpu from writing log files, and from asking Google Cloud's metadata server who this host is:
+it tries each of several requests 30 times, two minutes where there is no server, and
+the metrics do not depend on it."""
 
 
 class TpuCollector(Collector):
-    """Without libtpu, or a TPU that the job uses, nothing is told, and `reason` says why."""
+    """Reads TPUs. Without libtpu, or without a TPU that the job uses, it measures nothing, and `reason` says why."""
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
@@ -44,7 +45,7 @@ class TpuCollector(Collector):
         self._fields = Fields(QUERIES)
 
     def start(self, agent: Agent) -> None:
-        """Nothing is imported before JAX is known to use a TPU."""
+        """Check whether libtpu is installed; it is imported only once JAX is known to use a TPU."""
         if importlib.util.find_spec("libtpu") is None:
             self.reason = "libtpu is not installed"
         elif agent.resource.get("process.pid") == str(self._pid()):
@@ -76,7 +77,7 @@ class TpuCollector(Collector):
         self._agent, self._monitoring, self._tried = None, None, False
 
     def _open(self, agent: Agent) -> None:
-        """Logs one line where it cannot be used."""
+        """Try and import the library. Logs one line where it cannot be used."""
         self.reason = _trial()
         if not self.reason:
             os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
@@ -92,7 +93,7 @@ class TpuCollector(Collector):
 
 
 def _trial() -> str:
-    """Why the library is better not used; empty where it answers. Tried in a process of its own: it may crash or hang."""
+    """Why the library cannot be used; empty if it answers. Tried in a separate process, since it may crash or hang."""
     command: list[Any] = [sys.executable, "-c", _TRIAL, *sys.path]
     try:
         done = subprocess.run(
@@ -118,5 +119,5 @@ def _trial() -> str:
 
 
 def _devices(resource: Mapping[str, str]) -> int | None:
-    told = resource.get("jax.local_hardware_ids")
-    return None if told is None else len(told.split(","))
+    ids = resource.get("jax.local_hardware_ids")
+    return None if ids is None else len(ids.split(","))

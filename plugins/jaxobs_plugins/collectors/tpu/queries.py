@@ -1,7 +1,7 @@
-"""What libtpu's monitoring library is asked, and the metrics it gives.
+"""The queries of libtpu's monitoring library, and their metrics.
 
-Names, formats and units are those that `get_metric(name).description()` of libtpu 0.0.52 gives: lists of strings, one for
-each chip, core or link of the host; percent, bytes, and scores from 0 to 10.
+Names, formats and units are those of `get_metric(name).description()` in libtpu 0.0.52: lists of strings, one for each
+chip, core or link of the host; percent, bytes, and scores from 0 to 10.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _metric(name: str, kind: Kind, text: str, *labels: str, unit: str = "") -> M
 
 
 CHIP = ("device", "chip")
-"""JAX's local ordinal, empty where it is not known, and the chip's place among those of the host."""
+"""Labels: JAX's local ordinal, empty where it is unknown, and the chip's index among those of the host."""
 
 DUTY_CYCLE = _metric(
     "duty_cycle_ratio",
@@ -61,25 +61,25 @@ READINGS = (DeviceReading("utilization", DUTY_CYCLE), DeviceReading("slowdown", 
 
 @dataclass(frozen=True, slots=True)
 class Monitoring:
-    """The module `libtpu.sdk.tpumonitoring`, what it supports, and how many devices JAX has here (None: not told)."""
+    """The module `libtpu.sdk.tpumonitoring`, its metrics, and the number of JAX's local devices (None: unknown)."""
 
     library: Any
     supported: frozenset[str]
     devices: int | None
 
     def values(self, name: str) -> Sequence[str]:
-        """Raises NotImplementedError for a metric that this libtpu has not got."""
+        """The values of a metric. Raises NotImplementedError for one that this libtpu lacks."""
         if name not in self.supported:
             raise NotImplementedError(f"this libtpu has no {name}")
         return [str(value) for value in self.library.get_metric(name).data()]
 
     def ordinal(self, place: int, of: int) -> str:
-        """JAX's ordinal of the entry at that place, where the list is of this process's devices and no others."""
+        """JAX's ordinal of entry `place` in a list of `of`; empty unless it lists this process's devices alone."""
         return str(place) if of == self.devices else ""
 
 
 def _listed(metric: Metric, name: str, scale: float = 1.0) -> Query[Monitoring]:
-    """A list of plain numbers, whose places are those of chips or cores."""
+    """A query of a list of plain numbers, one for each chip or core."""
 
     def read(monitoring: Monitoring) -> Iterator[Sample]:
         values = monitoring.values(name)
@@ -90,7 +90,7 @@ def _listed(metric: Metric, name: str, scale: float = 1.0) -> Query[Monitoring]:
 
 
 def _named(metric: Metric, name: str) -> Query[Monitoring]:
-    """A list of `name: number`."""
+    """A query of a list of entries `name: number`."""
 
     def read(monitoring: Monitoring) -> Iterator[Sample]:
         for entry in monitoring.values(name):

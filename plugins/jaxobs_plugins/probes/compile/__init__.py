@@ -1,4 +1,4 @@
-"""Probe `compile`: each compile with its phases, its executable, and why it was needed."""
+"""Probe `compile`: reports each compile with its phases, its executable, and why it was needed."""
 
 from jaxobs_plugins.probes.compile.probe import CompileProbe
 

@@ -1,4 +1,4 @@
-"""Why each executable was needed: what is noted while JAX traces and lowers, explained when the executable is there."""
+"""Finds why each executable was needed: notes signatures while JAX traces and lowers, and compares them afterwards."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from jaxobs_plugins.probes.compile.signature import (
 from jaxobs_plugins.probes.compile.values import value_of
 
 UNDER_WAY = 32
-"""Functions that one thread has traced and not compiled yet, as ahead-of-time compiles may be; more are forgotten."""
+"""Most functions remembered that one thread has traced but not compiled yet, as happens with ahead-of-time compiles."""
 
 CONTROL_FLOW = "control flow outside jit"
-"""First in the keys of such functions."""
+"""First element of the keys of loops and conditionals of `jax.lax` that run outside jit."""
 
 NOT_SEEN = "what it was compiled for could not be seen"
 NO_DIFFERENCE = (
@@ -45,7 +45,7 @@ Noted = TypeVar("Noted")
 
 
 class Explained(NamedTuple):
-    """Why a function was compiled: None if it was its first time; what its span says of it; and where its source is."""
+    """Why a function was compiled (None: for the first time), the attributes of its span, and where its source is."""
 
     cause: str | None
     attributes: Attributes
@@ -56,7 +56,7 @@ NO_CAUSE = Explained(None, (), "")
 
 
 class UnderWay(threading.local):
-    """What one thread has traced or lowered and not compiled yet, by function."""
+    """The signatures and call sites of the functions that one thread has traced or lowered but not compiled yet."""
 
     def __init__(self) -> None:
         self.traced: dict[str, Traced] = {}
@@ -65,7 +65,10 @@ class UnderWay(threading.local):
 
 
 class Causes:
-    """One for a process. Called on compiling threads; what cannot be read stays unexplained and does not raise."""
+    """Explains this process's compiles. Called on compiling threads; what cannot be read stays unexplained.
+
+    None of its methods raises for an object of JAX's or of the user's that it cannot read.
+    """
 
     def __init__(self) -> None:
         self._history = History()
@@ -73,21 +76,24 @@ class Causes:
         self._compiled: set[str] = set()
 
     def trace_began(self, function: str, frame: FrameType) -> None:
-        """An outermost trace: JAX's own functions may be traced inside the user's. `frame` is below JAX's."""
+        """Note what `function` is traced for. `frame` is the listener's, below JAX's frames on the stack.
+
+        Only called for an outermost trace, because JAX's own functions may be traced inside the user's.
+        """
         thread = self._thread
         thread.traced.pop(function, None)
         with Suppressed(Exception):
-            # Types of a future JAX, or a user's that misbehave: the cause stays unknown.
+            # A future JAX may have other types, and types of the user's may misbehave: the cause then stays unknown.
             mapped = mapped_call(frame)
             call = mapped or call_being_traced(frame)
             parameters = None if call is None else plain_parameters(call.function)
             if call is not None and parameters is not None:
-                # JAX makes a function object for each program outside jit, so it is known by name and line instead.
+                # JAX makes a new function object for each such program, so its name and line serve as the key instead.
                 statics = tuple((name, value_of(value)) for name, value in parameters.items())
                 signature = signature_of(call, 0)._replace(statics=statics)
                 _keep(thread.traced, function, Traced((CONTROL_FLOW, function), signature))
             elif call is not None:
-                # What pmap makes of a function is another program than what jit makes of it.
+                # pmap and jit make different programs of the same function.
                 key = (*function_key(call.function), "pmap" if mapped else "jit")
                 _keep(thread.traced, function, Traced(key, self._signature(key, call)))
 
@@ -106,37 +112,38 @@ class Causes:
         traced = thread.traced.pop(function, None)
         thread.lowered.pop(function, None)
         with Suppressed(Exception):  # as above
-            # Not where it was traced: that may have been another call, as of `jax.eval_shape`.
+            # The call site is read here and not at the trace, which another call such
+            # as `jax.eval_shape` may have begun.
             _keep(thread.sites, function, call_site(frame))
             lowered = self._lowered(function, lowering(frame), traced)
             if lowered is not None:
                 _keep(thread.lowered, function, lowered)
 
     def compiling_began(self, function: str, frame: FrameType) -> None:
-        """What was lowered before may be compiled again without being lowered: for another device."""
+        """Note the signature where JAX lowered `function` before and now compiles it again, for another device."""
         if function not in self._thread.lowered:
             self.lowering_began(function, frame)
 
-    def _lowered(self, function: str, told: Lowering | None, traced: Traced | None) -> Traced | None:
-        if told is None:
+    def _lowered(self, function: str, program: Lowering | None, traced: Traced | None) -> Traced | None:
+        if program is None:
             return traced
         known: Traced | None = None
-        if not told.transformation:
-            if traced is not None and leaves_of(told.avals) != traced.signature.leaves:
+        if not program.transformation:
+            if traced is not None and leaves_of(program.avals) != traced.signature.leaves:
                 traced = None  # a trace for something else, of a function of the same name
-            known = self._history.lowered(told.jaxpr, traced)
+            known = self._history.lowered(program.jaxpr, traced)
         if known is None:
-            # What grad or vmap made of it is another program, whose first compile is no recompile of the function.
-            # So is its backward pass, which takes another number of arrays.
-            # Its name as well: the source of a pmapped function is told as JAX's own.
-            key = (function, told.source, told.transformation, len(told.avals))
-            known = Traced(key, untraced_signature(told.names, told.avals))
+            # What grad or vmap makes of a function is another program: its first compile is no recompile of the
+            # function. The backward pass is another one still, recognised by its number of arrays.
+            # The key needs the name as well, because JAX gives its own code as the source of a pmapped function.
+            key = (function, program.source, program.transformation, len(program.avals))
+            known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
-        shardings = shardings_of(told.shardings, len(signature.leaves)) if signature.complete else ()
+        shardings = shardings_of(program.shardings, len(signature.leaves)) if signature.complete else ()
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
 
     def explained(self, function: str) -> Explained:
-        """Why this compile, which has just ended, was needed."""
+        """Say why the compile of `function` that has just ended was needed."""
         thread = self._thread
         site = thread.sites.pop(function, None)
         where: Attributes = ()
@@ -144,7 +151,7 @@ class Causes:
             where = (
                 (names.CALL_FILE, site.file), (names.CALL_LINE, site.line), (names.CALL_FUNCTION, site.function)
             )  # fmt: skip
-        # Without a lowering the function was lowered before, and only its executable had to be made again.
+        # A missing lowering means that the function was lowered before and only its executable had to be made again.
         noted = thread.lowered.pop(function, None) or thread.traced.pop(function, None)
         if noted is not None:
             explanation = self._history.compiled(noted)
@@ -155,24 +162,24 @@ class Causes:
         if explanation is None:
             return Explained(None, where, definition)
         if explanation == UNEXPLAINED and noted is not None and noted.key[0] == CONTROL_FLOW:
-            # Neither its arrays nor its length differ, so what it calls does: another function, or a new one.
+            # Neither its arrays nor its length differ, so the function that it applies does: it is another one.
             explanation = explanation._replace(cause="redefined")
         reason = None
         if explanation.cause == "other":
             reason = _why_unknown(noted)
-        told = (
+        details = (
             (names.MISS_ARGUMENT, explanation.argument),
             (names.MISS_OLD, explanation.old),
             (names.MISS_NEW, explanation.new),
             (names.MISS_DIFFERENCES, explanation.differences or None),
             (names.MISS_REASON, reason),
         )
-        attributes = where + tuple((name, value) for name, value in told if value is not None)
+        attributes = where + tuple((name, value) for name, value in details if value is not None)
         return Explained(explanation.cause, attributes, definition)
 
 
 def _why_unknown(noted: Traced | None) -> str:
-    """Why the cause of a recompile is not known."""
+    """Say why the cause of a recompile is not known."""
     if noted is None:
         return NOT_SEEN
     if not noted.signature.complete:

@@ -1,4 +1,4 @@
-"""What is read of a new executable while it is at hand: its module and its memory analysis."""
+"""Reads a new executable's module, memory analysis and number of devices while the executable is at hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMORY_KINDS = {
 
 
 def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
-    """The serialised `HloModuleProto`, or None and why; `limit` in bytes."""
+    """The serialised `HloModuleProto` and an empty reason, or None and the reason; `limit` in bytes."""
     try:
         proto: bytes = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
     except Exception as error:  # a backend that does not give its modules
@@ -31,7 +31,8 @@ def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
 def memory_of(executable: Any) -> tuple[tuple[str, int], ...]:
     """(kind, bytes) of XLA's memory analysis, per device; empty where the backend has none.
 
-    Without code where it is told to have none: backends that do not know its size say -1 or, as XLA's for CPUs, 0.
+    The size of the code is left out unless it is positive: backends that do not know it
+    say -1 or, as XLA's for CPUs, 0.
     """
     with Suppressed(Exception):  # not every backend has the analysis: then its memory is absent
         stats = executable.get_compiled_memory_stats()
@@ -43,7 +44,7 @@ def memory_of(executable: Any) -> tuple[tuple[str, int], ...]:
 
 
 def local_devices_of(executable: Any) -> int:
-    """How many of this process's devices it runs on."""
+    """The number of this process's devices that an executable runs on."""
     with Suppressed(Exception):  # as above; an executable runs on one device at least
         return len(executable.local_devices())
     return 1

@@ -1,4 +1,4 @@
-"""Which function is being compiled: by the source that made it, not by the object, which may be new each time."""
+"""Identifies the function being compiled by its source, because the function object may be new at each compile."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of
 from jaxobs_plugins.probes.compile.values import value_of
 
 METHOD = "method"
-"""In the key of a bound one."""
+"""Element of a key that marks a bound method."""
 
 WRAPPERS = 16
-"""Functions around functions that are looked through; more may be a ring."""
+"""Most wrappers followed from one function to the next; a longer chain may be a ring."""
 
 PARTIAL_FUNCTION: Any = functools.partial.__dict__["func"]
-"""The slot itself: a class derived from `partial` may have a `func` of its own."""
+"""The slot descriptor itself, because a class derived from `partial` may define its own `func`."""
 
 
 def function_key(function: Any) -> tuple[Any, ...]:
@@ -37,7 +37,7 @@ def function_key(function: Any) -> tuple[Any, ...]:
                 parts.append((where, code.co_filename, code.co_firstlineno, hash(code)))
             elif "<locals>" in where:
                 parts.append((where, code.co_filename, code.co_firstlineno, *_transformation(function)))
-            else:  # a module has one function of a name, so another one took its place
+            else:  # a module has one function of each name: another object of that name has replaced it
                 parts.append((where, function.__globals__.get("__name__")))
             function = function.__dict__.get("__wrapped__")
             if function is None:
@@ -53,17 +53,17 @@ def function_key(function: Any) -> tuple[Any, ...]:
 
 
 def is_one_of_many(key: tuple[Any, ...]) -> bool:
-    """Whether functions with this key may live side by side: closures, lambdas and bound methods.
+    """Whether several functions with this key may exist at once: closures, lambdas and bound methods.
 
-    A module has one function of a name.
+    Of the functions of a module, by contrast, each name has one.
     """
     return METHOD in key or any(type(part) is tuple and len(part) > len(("name", "module")) for part in key)
 
 
 def definition_of(key: tuple[Any, ...]) -> str:
-    """Where the source of a function with this key is, and what of JAX's transforms it.
+    """The place of the source of a function with this key, and the transformations of JAX's around it, as text.
 
-    The source is a file and line, or for what a module has by name the name in the module.
+    The place is a file and line, or the qualified name for a function that its module has by name.
     """
     where, transformations = "", []
     for part in key:
@@ -89,7 +89,7 @@ class Bound(NamedTuple):
 
 
 def bound_by(function: Any) -> Bound:
-    """What a partial binds; nothing of any other function, or where a class of the user's may do otherwise."""
+    """The function and arguments of a partial; no arguments for any other callable, even a user subclass."""
     kind = type(function)
     if not _is_partial(kind):
         return Bound(function, ())
@@ -108,7 +108,10 @@ def _is_partial(kind: type) -> bool:
 
 
 def _transformation(function: FunctionType) -> tuple[str, ...]:
-    """Which of JAX's transformations it is: they all wear the same wrapper, and only what that calls differs."""
+    """The names of the functions in the closure of a wrapper of JAX's; empty for any other function.
+
+    All of JAX's transformations return the same wrapper function, and only the functions that it calls tell them apart.
+    """
     module = function.__globals__.get("__name__")
     if type(module) is not str or module.partition(".")[0] != "jax":
         return ()
@@ -117,7 +120,7 @@ def _transformation(function: FunctionType) -> tuple[str, ...]:
 
 
 def _wrapped_by(thing: Any) -> Any:
-    """What `functools.update_wrapper` noted in an object that is called like a function, as flax's `nnx.jit` makes."""
+    """The `__wrapped__` of a callable object, such as flax's `nnx.jit` makes, from `functools.update_wrapper`."""
     try:
         attributes = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -126,7 +129,7 @@ def _wrapped_by(thing: Any) -> Any:
 
 
 def function_text(function: Any) -> str:
-    """Its name and where it is written; of a partial what it binds."""
+    """A function's name and the place of its source; for a partial, the function and the values that it binds."""
     kind = type(function)
     if _is_partial(kind):
         bound = [value_of(value).text for value in function.args[:8]]

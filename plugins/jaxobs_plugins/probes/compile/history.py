@@ -1,9 +1,9 @@
-"""What each function was compiled for lately, so that a recompile can be compared with it.
+"""Remembers the latest signatures each function was compiled for, so that a recompile can be compared with them.
 
-Function objects and traces are held weakly: what the user lets go of is let go of. Bounded in every direction.
+Function objects and traces are referenced weakly, so nothing is kept alive that the user drops. Every table is bounded.
 
-Closures of one factory are functions of their own while they live, and so are methods of several objects. One that is
-made when another is gone took its place: the function was redefined.
+Closures made by one factory count as separate functions while they live, and so do methods of several objects. One made
+after another has been collected replaces it: the function was redefined.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from jaxobs_plugins.probes.compile.functions import is_one_of_many
 from jaxobs_plugins.probes.compile.miss_cause import Explanation, Signature, explain
 
 SIGNATURES_KEPT = 8
-"""Of each function object, the latest: one that alternates between some few shapes compiles each of them once."""
+"""Signatures kept of each function object, the latest: one that alternates between few shapes compiles each once."""
 
 OBJECTS_KEPT = 64
-"""Function objects of one source that are told apart, and taken for functions of their own while they live. More come
-from a loop that makes one each turn and keeps it."""
+"""Most function objects of one source that are told apart and count as separate functions while they live. More of them
+come from a loop that makes one in each iteration and keeps it."""
 
 FUNCTIONS_KEPT = 1000
 TRACES_KEPT = 1000
 ARRAYS_KEPT = 50_000
-"""The least recently compiled are forgotten: of functions, and of the traces behind them, each beyond so many, and beyond
-so many arrays in their signatures together. An array takes 300 bytes where no other has its name, shape or type, so 15 MB
-at most, and 16 bytes where others have."""
+"""Most functions, most traces, and for each of the two the most arrays in all signatures; the least recently used are
+forgotten beyond that. An array takes 300 bytes where no other has its name, shape or type, so 15 MB at most, and 16
+bytes where others have."""
 
 SHARED = ("options", "context", "bindings", "statics", "structure", "names", "leaves", "shardings")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """A function that is traced, by its key, and for what."""
+    """The key of a traced function, and the signature it was traced for."""
 
     key: tuple[Any, ...]
     signature: Signature
@@ -45,7 +45,11 @@ class Traced:
 
 @dataclass(slots=True, eq=False)
 class FunctionObject:
-    """One, by its number, and the latest signatures it was compiled for. Without a reference it is never gone."""
+    """A function object's number and the latest signatures it was compiled for.
+
+    `reference` is weak, or the object's address where it allows no weak reference; only
+    a weak one shows that it is gone.
+    """
 
     number: int
     reference: weakref.ref[Any] | int | None = None
@@ -62,7 +66,7 @@ class FunctionObject:
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """The function objects of one source by number, the one seen last at the end."""
+    """The function objects of one source by number, in the order in which they were last seen."""
 
     objects: dict[int, FunctionObject] = field(default_factory=dict)
 
@@ -82,9 +86,9 @@ class Function:
         return found
 
     def compiled_before(self, number: int, *, is_one_of_many: bool) -> list[Signature]:
-        """What this function object is to be compared with: its own signatures, else those of one whose place it took.
+        """The signatures to compare a compile of this object with: its own, else those of the object that it replaced.
 
-        None where it is a function of its own.
+        Empty where it replaced none and is thus a new function. A replaced object that is gone is forgotten.
         """
         if number in self.objects and self.objects[number].signatures:
             return list(self.objects[number].signatures)
@@ -95,17 +99,17 @@ class Function:
         if not replaced:
             return []
         if replaced[-1].is_gone:
-            del self.objects[replaced[-1].number]  # only one takes its place
+            del self.objects[replaced[-1].number]  # one object alone replaces it
         return list(replaced[-1].signatures)
 
     def forget_oldest(self) -> None:
-        """One signature."""
+        """Forget one signature, of the object that was seen longest ago."""
         oldest = next(each for each in self.objects.values() if each.signatures)
         oldest.signatures.popleft()
 
 
 class History:
-    """The signatures with which all functions of this process were compiled, for any thread."""
+    """The signatures that the functions of this process were compiled for. Any thread may call its methods."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer that compiles may run within
@@ -114,7 +118,7 @@ class History:
         self._number = self._arrays = self._traced_arrays = 0
 
     def number_of(self, key: tuple[Any, ...], function: Any) -> int:
-        """The number of a function object: the same for the same object, told apart by nothing but its identity."""
+        """The number of a function object, which depends on its identity alone."""
         with self._lock:
             function_objects = self._function(key)
             for found in function_objects.objects.values():
@@ -124,7 +128,7 @@ class History:
             return function_objects.seen(FunctionObject(self._number, _reference_to(function))).number
 
     def lowered(self, jaxpr: Any, traced: Traced | None) -> Traced | None:
-        """What was traced into `jaxpr`: what was seen just now, else as it is remembered from an earlier lowering."""
+        """The key and signature behind `jaxpr`: those just `traced`, else those remembered from an earlier lowering."""
         with self._lock:
             held = self._traces.pop(id(jaxpr), None)
             if held is not None:
@@ -144,7 +148,7 @@ class History:
             return traced
 
     def compiled(self, traced: Traced) -> Explanation | None:
-        """Remember it; None if it is the first of this function, else why there is another."""
+        """Remember a compile. Returns why it was needed, or None where it is the function's first."""
         with self._lock:
             function, number = self._function(traced.key), traced.signature.function
             self._arrays -= function.arrays
@@ -169,7 +173,7 @@ class History:
 
 
 def _sharing(signature: Signature, earlier: Signature) -> Signature:
-    """An equal signature that takes what equals an earlier one's parts from there, to let go of its own."""
+    """An equal signature that shares its parts with an earlier one where they are equal, which saves memory."""
     parts = {
         name: getattr(earlier, name) for name in SHARED if getattr(earlier, name) == getattr(signature, name)
     }
@@ -177,7 +181,7 @@ def _sharing(signature: Signature, earlier: Signature) -> Signature:
 
 
 def _reference_to(function: Any) -> weakref.ref[Any] | int:
-    """Weak where the object allows it, else its address."""
+    """A weak reference where the object allows one, else its address."""
     try:
         return weakref.ref(function)
     except TypeError:

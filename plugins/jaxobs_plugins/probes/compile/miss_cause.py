@@ -1,7 +1,7 @@
-"""Why a function was compiled again: what differs between what it was compiled for now and what it was before.
+"""Explains why a function was compiled again: how its signature differs from those it was compiled for before.
 
-Pure, on plain tuples. JAX compiles anew when anything in its cache key is new; the explanation is the difference from the
-nearest earlier signature, the one with the fewest differences, so that what is named is what changed.
+Pure functions on plain tuples. JAX compiles anew when anything in its cache key is new. The explanation is the
+difference from the nearest earlier signature, the one with the fewest differences, so that it names what changed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ABSENT: Final = "absent"
 
 
 class Value(NamedTuple):
-    """A value that is part of the cache key. `identity` is 0 where the text says all, else it tells objects apart."""
+    """A value in JAX's cache key. `identity` tells objects of the same text apart; 0 where the text alone decides."""
 
     text: str
     identity: int = 0
 
 
 class Leaf(NamedTuple):
-    """One array argument, as JAX abstracts it. `sharding` is the part of its type, in explicit sharding mode."""
+    """The abstract value of an array argument. `sharding` is that of its type, which explicit sharding mode adds."""
 
     shape: tuple[int | str, ...]
     dtype: str
@@ -32,19 +32,20 @@ class Leaf(NamedTuple):
     sharding: str = ""
 
     def text(self) -> str:
-        """Type and shape, such as `float32[8,16]`; a weakly typed one is a Python scalar, or was made of one."""
+        """Type and shape, such as `float32[8,16]`; a weakly typed array comes from a Python scalar."""
         dimensions = ",".join(map(str, self.shape))
         weak = " (weak type)" if self.weak_type else ""
         return f"{self.dtype}[{dimensions}]{weak}" + (f" {self.sharding}" if self.sharding else "")
 
 
 class Signature(NamedTuple):
-    """What a function was compiled for.
+    """The parts of JAX's cache key that a function was compiled for.
 
-    `function` numbers the function object, and `partial` the `functools.partial` around it, whose arguments are among the
-    `statics`; 0 where there is none. `bindings` say how each argument was passed, `structure` holds (path,
-    container) for each container among the arguments, `names` and `leaves` the arrays in them. `shardings` is in the
-    order of `leaves`, and empty where it was not seen. Not `complete`: there was more than is kept.
+    `function` is the number of the function object, and `partial` that of the `functools.partial` around it, whose
+    arguments are among the `statics`; 0 where there is none. `bindings` say how each argument was passed, `structure`
+    holds (path, container) for each container among the arguments, `names` and `leaves` the arrays in them. `shardings`
+    is in the order of `leaves`, and empty where it was not seen. `complete` is False
+    where arrays or containers were left out.
     """
 
     function: int
@@ -62,7 +63,11 @@ class Signature(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """`certain`: the values differ. Else only the objects do, whose values are the user's business to compare."""
+    """One difference between two signatures.
+
+    `certain`: the values differ. Otherwise only the objects are known to differ, because comparing their values would
+    call code of the user's.
+    """
 
     cause: str
     argument: str | None
@@ -72,7 +77,7 @@ class Difference(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why, of the arguments that changed the first one, and how many things differ in all."""
+    """The cause of a recompile, the first argument that changed, and the number of differences."""
 
     cause: str
     argument: str | None
@@ -85,10 +90,10 @@ UNEXPLAINED: Final = Explanation("other", None, None, None, 0)
 
 
 def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
-    """`earlier` from the oldest to the latest; of equally near ones the latest is compared with.
+    """Name what differs between `new` and the nearest of the `earlier` signatures, which are given oldest first.
 
-    Objects that may or may not be equal are named only where nothing else differs: were they equal, JAX had not minded
-    them.
+    Among equally near ones the latest counts. Objects that may or may not be equal are named only where nothing else
+    differs: if they are equal, they did not cause the recompile.
     """
     nearest: Signature | None = None
     least = (0, 0)
@@ -107,9 +112,9 @@ def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
 
 
 def distance(old: Signature, new: Signature) -> tuple[int, int]:
-    """How many differences there are: certain ones, then those of objects that may be equal.
+    """The number of certain differences, then the number of those between objects that may be equal.
 
-    Counts what `differences` finds, without writing any of it down: of thousands of arrays each may have changed.
+    Counts what `differences` yields without building it, because each of thousands of arrays may have changed.
     """
     others = list(_other_differences(old, new))
     certain = sum(difference.certain for difference in others)
@@ -128,16 +133,16 @@ def distance(old: Signature, new: Signature) -> tuple[int, int]:
 
 
 def differences(old: Signature, new: Signature) -> Iterator[Difference]:
-    """All that differs, in the order of arguments within each kind."""
+    """All differences, by kind, and within each kind in the order of the arguments."""
     yield from _other_differences(old, new)
     yield from _leaves(old, new)
 
 
 def _other_differences(old: Signature, new: Signature) -> Iterator[Difference]:
-    """All but those of the arrays."""
+    """All differences but those between arrays."""
     if old.function != new.function:
         yield Difference("redefined", None, old.function_text, new.function_text)
-    elif old.partial != new.partial:  # named only where what it binds does not differ
+    elif old.partial != new.partial:  # uncertain: named only where the bound arguments do not differ
         yield Difference("redefined", None, old.function_text, new.function_text, certain=False)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
@@ -177,7 +182,7 @@ def _structure(old: Signature, new: Signature) -> Iterator[Difference]:
         if first is not None and second is not None:
             if first != second:
                 yield Difference("pytree", path, first.text, second.text, first.text != second.text)
-        # What is in one of the two only is told by the container it is in, unless it took the place of an array.
+        # A container that only one of the two has shows in its parent's text, unless an array was or is in its place.
         elif second is not None and path in arrays_before:
             yield Difference("pytree", path, arrays_before[path].text(), second.text)
         elif first is not None:
@@ -201,7 +206,7 @@ def _leaves(old: Signature, new: Signature) -> Iterator[Difference]:
 
 
 def _shardings(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Both, or neither: one that was not seen is not compared."""
+    """The shardings of both signatures; empty texts for both where those of one were not seen."""
     if old.shardings and new.shardings:
         return old.shardings, new.shardings
     return ("",) * len(old.names), ("",) * len(new.names)

@@ -14,7 +14,7 @@ PHASES = {
 
 @dataclass(slots=True)
 class Phase:
-    """A phase under way; `inner` is what was nested in it so far, in nanoseconds."""
+    """A phase under way; `inner` is the time of the phases nested in it so far, in nanoseconds."""
 
     name: str
     function: str
@@ -23,7 +23,7 @@ class Phase:
 
 
 class ThreadState(threading.local):
-    """What one thread is compiling: the phases under way, and those that ended since its last executable."""
+    """The phases under way on one thread, and those that ended since its last executable."""
 
     def __init__(self) -> None:
         self.stack: list[Phase] = []

@@ -1,11 +1,11 @@
-"""Probe `compile`: what JAX traces, lowers and compiles, how long each took, and the executable that came out.
+"""Probe `compile`: reports what JAX traces, lowers and compiles, how long each phase took, and the executable.
 
-JAX tells its listeners when a phase begins and ends, on the thread that compiles. Nothing is traced or compiled a second
-time: the executable is the one that JAX has just made. Serialising its module is the only work done here that could
-delay the job, and is the only work that cannot be done later.
+JAX calls its listeners when a phase begins and ends, on the thread that compiles. Nothing is traced or compiled a
+second time: the executable is the one that JAX has just made. Serialising its module is the only work done here that
+could delay the job, and the only work that cannot be done later.
 
-What a function is compiled for is noted where its trace and its lowering begin, and compared with the times before when
-the executable is there (`history.py`): so each recompile has its cause.
+What a function is compiled for is noted when its trace and its lowering begin, and compared with its earlier compiles
+once the executable exists (`history.py`); this gives each recompile its cause.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CACHE_REQUESTS = Metric(
 
 
 class CompileProbe(Probe):
-    """Hooks JAX's compile events. See the module."""
+    """Listens to JAX's compile events; see the module's docstring."""
 
     metrics = (CACHE_REQUESTS,)
 
@@ -105,7 +105,7 @@ class CompileProbe(Probe):
     def _event(self, event: str, **_: Any) -> None:
         outcome = CACHE_OUTCOMES.get(event)
         if outcome is None or self._job is None or not persistent_cache_is_on():
-            return  # JAX tells of requests where there is no cache, too
+            return  # JAX reports requests even where there is no cache
         self._thread.cache = {"request": "miss", "hit": "hit"}.get(outcome, self._thread.cache)
         self._job.emit(Measured(CACHE_REQUESTS.name, (outcome,), 1.0, now()))
 
@@ -128,7 +128,7 @@ class CompileProbe(Probe):
                 elif phase == "trace" and not stack:
                     self._causes.trace_began(function, frame)
             stack.append(Phase(phase, function, at))
-        except BaseException:  # the end of what is not on the stack is not heard
+        except BaseException:  # the end of a phase that is not on the stack is ignored
             if phase == "trace":
                 self._job.trace_ended()
             raise
@@ -145,7 +145,7 @@ class CompileProbe(Probe):
         phase = PHASES.get(event)
         stack = self._stack()
         if phase is None or not stack or stack[-1].name != phase:
-            return  # it began before we listened
+            return  # the phase began before the listeners were registered
         ended = stack[-1]
         end = now()
         if phase == "trace":
@@ -157,14 +157,18 @@ class CompileProbe(Probe):
         self._thread.ended[phase, ended.function] = (ended.start, end)
         self._phase_ended(ended, end, outermost=not stack)
         if phase == "backend":
-            # Frames: this, the guard's two, JAX's record_…, the context manager's __exit__, the function wanted.
+            # Frames from here: this one, the guard's two, JAX's record_…, the context
+            # manager's __exit__, then the one wanted.
             executable = new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
             if executable is not None:
                 self._executable_made(executable, ended.function, end)
             self._thread.cache, self._thread.saved = "off", None
 
     def _or_begin_anew(self, hook: Hook) -> Hook:
-        """A hook that failed may have left a phase open, and the guard may keep its end from us: forget all of them."""
+        """Wrap a hook so that its failure discards the phases under way.
+
+        A failed hook may have left a phase open, and the guard may withhold the event that ends it.
+        """
 
         @functools.wraps(hook)
         def reliable(*args: Any, **labels: Any) -> None:
@@ -177,7 +181,7 @@ class CompileProbe(Probe):
         return cast("Hook", reliable)
 
     def _stack(self) -> list[Phase]:
-        """The phases under way on this thread; none if listening was interrupted since the last of them began."""
+        """The phases under way on this thread; emptied first if listening was interrupted since they began."""
         thread = self._thread
         if thread.began_anew != self._began_anew:
             thread.began_anew = self._began_anew
@@ -211,8 +215,8 @@ class CompileProbe(Probe):
     def _function(self, name: str, phase: str) -> str:
         """The jitted or pmapped function's name: `jit(step)` and `step` are one; JAX's own compiles are `(eager)`.
 
-        But for a loop or conditional of `jax.lax` outside jit: it is a program of the user's, named with its line.
-        To be called by the listener itself: JAX's frames are looked for above it.
+        A loop or conditional of `jax.lax` outside jit is a program of the user's and is named with its line.
+        Only the listener itself may call this: JAX's frames are sought from its caller on.
         """
         inner = name[name.index("(") + 1 : -1] if name.endswith(")") and "(" in name else name
         frame = sys._getframe(2)  # noqa: SLF001  # the public way to a frame
@@ -231,7 +235,7 @@ class CompileProbe(Probe):
             own = lowered_by_jax(frame)
             if own is not None:
                 (eager.add if own else eager.discard)(inner)
-        # Compiled ahead of time, or by `jax.grad` outside of it, what pmap made still has JAX's name for it.
+        # A pmapped function that is compiled ahead of time, or by `jax.grad` outside pmap, still has JAX's name for it.
         return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else inner or EAGER)
 
     def _executable_made(self, executable: Any, function: str, at: int) -> None:
@@ -249,12 +253,12 @@ class CompileProbe(Probe):
             attributes += ((CACHE_SECONDS_SAVED, thread.saved),)
         created = None
         try:
-            if function != EAGER:  # whose cost is asked for by nobody, and there can be hundreds
+            if function != EAGER:  # nobody asks for the cost of eager operations, and there can be hundreds
                 proto, reason = module_of(executable, int(job.settings["maximum_module_bytes"]))
                 memory, devices = memory_of(executable), local_devices_of(executable)
                 created = ExecutableCreated(number, function, at, proto, reason, memory, devices, definition)
         finally:
-            # Its time is now: what was done here since `at` is part of what the compile took.
+            # The event's time is taken now and not at `at`: the work done here since then is part of the compile.
             job.emit(
                 Compilation(
                     function, number, threading.get_ident(), now(), phases, thread.cache, cause, attributes,
@@ -267,7 +271,7 @@ class CompileProbe(Probe):
 
 
 def _eager(primitive: str, frame: FrameType | None) -> str:
-    """What JAX compiles by itself: `scan at train.py:12` where it has functions of the user's in it, else `(eager)`."""
+    """The name of a program compiled outside jit: `scan at train.py:12` if it runs the user's code, else `(eager)`."""
     name = control_flow_outside_jit(primitive, frame)
     site = call_site(frame) if name is not None else None
     return EAGER if site is None else f"{name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"

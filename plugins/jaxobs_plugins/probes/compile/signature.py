@@ -1,7 +1,7 @@
-"""What a function is being compiled for, read from what JAX holds at that moment: shapes and types, never values.
+"""Reads the signature that a function is being compiled for from JAX's frames: shapes and types, never values.
 
-JAX has flattened, named and abstracted the arguments already; nothing of that is done again. A signature costs 2 to 4 µs
-a container or array (`make benchmark NAME=compile_cost`), a tenth of what JAX spends on tracing it.
+JAX has already flattened, named and abstracted the arguments; none of that is repeated. A signature costs 2 to 4 µs per
+container or array (`make benchmark NAME=compile_cost`), a tenth of what JAX spends on tracing it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.probes.compile.values import dtype_text, value_of
 
 NODES_KEPT = 20_000
-"""Containers and arrays of a signature. The largest train states have some thousand leaves; more are not compared."""
+"""Most containers and arrays that are compared in a signature. The largest train states have some thousand leaves."""
 
 
 def signature_of(call: JitCall, number: int) -> Signature:
-    """The signature of a call that is about to be traced; shardings are known when it is lowered.
+    """The signature of a call that is about to be traced; its shardings are known only when it is lowered.
 
-    `number` is that of the function object.
+    `number` is that of the function object (`History.number_of`).
     """
     walk = Walk()
     statics = iter(call.static_args)
@@ -73,7 +73,7 @@ def untraced_signature(names: tuple[str, ...], avals: tuple[Any, ...]) -> Signat
 
 
 def context_now() -> tuple[tuple[str, Value], ...]:
-    """Settings and contexts of this thread that are part of JAX's cache key."""
+    """The settings and contexts of this thread that are part of JAX's cache key."""
     context = []
     for name, thing in trace_context():
         if name == "mesh":
@@ -85,7 +85,7 @@ def context_now() -> tuple[tuple[str, Value], ...]:
 
 
 def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
-    """The first NODES_KEPT; each distinct one once, so that thousands of a few shapes take little room."""
+    """The first NODES_KEPT arrays; equal ones share one `Leaf`, so that thousands of few shapes take little memory."""
     known: dict[tuple[Any, ...], Leaf] = {}
     dtypes: dict[int, str] = {}
     leaves = []
@@ -108,7 +108,7 @@ def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
 
 
 def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
-    """The shardings of the last `count`, in words: those before them belong to constants of the function."""
+    """The texts of the last `count` shardings; those before them belong to constants of the function."""
     known: dict[int, str] = {}
     texts = []
     for sharding in shardings[len(shardings) - count :][:NODES_KEPT]:
@@ -120,7 +120,7 @@ def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
 
 
 class Walk:
-    """Containers and leaves of arguments by their paths, from JAX's tree definitions."""
+    """Collects the containers and leaves of arguments by their paths, from JAX's tree definitions."""
 
     def __init__(self) -> None:
         self.containers: list[tuple[str, Value]] = []
@@ -148,7 +148,7 @@ class Walk:
 
 
 def container(kind: Any, data: Any, size: int) -> tuple[Value, list[str]]:
-    """What a container is, and the keys of its children as they are written."""
+    """The description of a container, and the keys of its children as they appear in paths."""
     if kind is type(None):
         return Value("None"), []
     if kind is dict and type(data) is list and len(data) == size:
@@ -160,9 +160,9 @@ def container(kind: Any, data: Any, size: int) -> tuple[Value, list[str]]:
     name = name_of(data if type(data) is type else kind)
     if type(fields) is tuple and len(fields) == size and all(type(field) is str for field in fields):
         return _listed(name, list(fields)), [f".{field}" for field in fields]
-    told = value_of(data)
-    text = name if data is None or type(data) is type else clipped(f"{name} of {size} with {told.text}")
-    return Value(text, told.identity), [f"[<flat index {number}>]" for number in range(size)]
+    described = value_of(data)
+    text = name if data is None or type(data) is type else clipped(f"{name} of {size} with {described.text}")
+    return Value(text, described.identity), [f"[<flat index {number}>]" for number in range(size)]
 
 
 def _listed(name: str, keys: list[str]) -> Value:
@@ -174,7 +174,7 @@ def _listed(name: str, keys: list[str]) -> Value:
 
 
 def parameter_name(parameters: Any, position: int) -> str:
-    """The name of a positional argument; `args[1]` where the function tells no names."""
+    """The name of a positional argument; `args[1]` where the function's parameters are unknown."""
     for number, parameter in enumerate(getattr(parameters, "parameters", {}).values()):
         if parameter.kind is parameter.VAR_POSITIONAL:
             return f"{parameter.name}[{position - number}]"
@@ -184,7 +184,7 @@ def parameter_name(parameters: Any, position: int) -> str:
 
 
 def keyword_name(parameters: Any, keyword: str) -> str:
-    """The name of an argument passed by keyword; `kwargs['scale']` where the function takes any."""
+    """The name of an argument passed by keyword; `kwargs['scale']` where the function takes arbitrary ones."""
     for parameter in getattr(parameters, "parameters", {}).values():
         if parameter.kind is parameter.VAR_KEYWORD and keyword not in parameters.parameters:
             return f"{parameter.name}['{keyword}']"

@@ -1,6 +1,6 @@
-"""What part of JAX's cache key looks like as a short text, without calling anything of the user's.
+"""Describes values in JAX's cache key as short texts, without calling any code of the user's.
 
-Only values whose type is exactly one of Python's or JAX's own are looked into. Of every other object the text is its
+Only values whose type is exactly one of Python's or JAX's own are inspected. Every other object is described by its
 type's name: its `__repr__`, `__eq__`, `__hash__` and `__getattr__` are the user's, may be slow, and may raise.
 """
 
@@ -18,16 +18,16 @@ from jaxobs_plugins.probes.compile.miss_cause import Value
 ITEMS_SHOWN = 8
 DEPTH = 3
 INTEGER_BITS = 256
-"""A larger integer is told by its size: writing it out takes time quadratic in its length."""
+"""Larger integers are described as `int` alone: writing them out takes time quadratic in their length."""
 
 UNEQUAL = "which equals no other nan"
-"""JAX finds what it compiled for the very same object of such a value alone, and compiles anew for each other one."""
+"""A nan as a static argument hits JAX's cache only with the very same object; each other one is compiled anew."""
 
 CONTAINERS = ((tuple, "(", ")"), (list, "[", "]"), (dict, "{", "}"))
 
 
 def value_of(thing: Any, depth: int = DEPTH) -> Value:
-    """A static argument, an option or a setting."""
+    """Describe a static argument, an option or a setting, down to containers nested `depth` deep."""
     kind = type(thing)
     value = None
     if type(kind) is type:  # a metaclass may have an `__eq__` of its own
@@ -39,7 +39,7 @@ def value_of(thing: Any, depth: int = DEPTH) -> Value:
 
 def _of_python(thing: Any, kind: type, depth: int) -> Value | None:
     if kind in (str, bytes):
-        # A text that was cut is told apart by its hash, which for these types is Python's own.
+        # Texts that were cut are told apart by the hashes of the whole, which for these types are Python's own.
         whole = len(thing) <= TEXT_LENGTH
         return Value(repr(thing)) if whole else Value(f"{thing[:TEXT_LENGTH]!r}…", hash(thing) or 1)
     if kind is int and thing.bit_length() > INTEGER_BITS:
@@ -66,7 +66,7 @@ def _container(thing: Any, depth: int) -> Value:
     opening, closing = next((first, last) for kind, first, last in CONTAINERS if kind is type(thing))
     comma = "," if type(thing) is tuple and len(values) == 1 else ""
     text = f"{opening}{inner}{comma}{closing}"
-    # One identity for all: that of each, mixed. What is beyond the items shown is told apart by the object.
+    # One identity mixed from those of all items. Containers with more items than are shown are told apart as objects.
     identities = [value.identity for value in values] + ([id(thing)] if more else [])
     identities += [hash(text)] if len(text) > TEXT_LENGTH else []
     identity = hash(tuple(identities)) or 1 if any(identities) else 0

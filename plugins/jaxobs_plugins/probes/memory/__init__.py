@@ -1,4 +1,4 @@
-"""Probe `memory`: device memory, the memory of the process, and which arrays hold it."""
+"""Probe `memory`: samples device memory, the memory of the process, and which arrays hold it."""
 
 from jaxobs_plugins.probes.memory.probe import MemoryProbe
 

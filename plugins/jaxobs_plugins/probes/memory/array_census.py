@@ -1,8 +1,8 @@
-"""When live arrays are counted, and how much of it at a time.
+"""Decides when live arrays are listed, and counts the listed ones in slices.
 
-Listing them is one call that holds the interpreter lock and cannot be cut in pieces; so whether it would take too long
-is known before: from about how many arrays there are, and what one has cost. Too many are listed only while the job
-stands still anyway. Counting what was listed is done in slices.
+Listing is one call that holds the interpreter lock and cannot be split. Its duration is therefore estimated beforehand,
+from the approximate number of arrays and the measured cost of one. Where it would take too long, the arrays are listed
+only while the job stands still anyway.
 """
 
 from __future__ import annotations
@@ -15,41 +15,47 @@ from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sle
 from jaxobs.model.events import LiveArraysCounted
 
 LOCK_NANOSECONDS = 1_200_000
-"""Listing may hold the interpreter lock so long: no step may be delayed by more than 2 ms, on a busy machine either."""
+"""Longest that listing may hold the interpreter lock: no step may be delayed by more
+than 2 ms, on a busy machine too."""
 
 STILL_NANOSECONDS = 50_000_000
-"""The same while the job stands still, where only its other threads wait. Enough for some 100 000 arrays; with so many
-it took up to three times as long as was expected (`benchmarks/live_array_census.py`)."""
+"""Longest that it may hold the lock while the job stands still, when only its other threads wait. Enough for some
+100 000 arrays, for which it took up to three times as long as estimated (`benchmarks/live_array_census.py`)."""
 
 ARRAY_NANOSECONDS = 300.0
 LEAST_ARRAY_NANOSECONDS = 200.0
 TRACEBACK_NANOSECONDS = 250.0
-"""What listing an array takes, and reading its traceback: 110 ns for each of 3 000, 280 to 390 ns for each of 10 000 that
-no longer fit the processor's cache, and 60 to 250 ns (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2). The least
-is what nothing is listed on the strength of: with it 6 000 arrays are listed, which took 1.8 ms."""
+"""Assumed cost of listing an array, the least that the assumption falls to, and the
+cost of reading an array's traceback.
+
+Measured (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2): listing takes 110 ns for each of 3 000 arrays and
+280 to 390 ns for each of 10 000, which no longer fit the processor's cache; a traceback takes 60 to 250 ns. With the
+least, 6 000 arrays are listed, which took 1.8 ms."""
 
 LEAST_MEASURED = 500
-"""A listing of fewer arrays than this says little about what one costs."""
+"""Fewest arrays in a listing from which the cost of one is taken."""
 
 SLICE_NANOSECONDS = 300_000
 SLEEP_SECONDS = 0.001
 TURN_SECONDS = 0.05
-"""A turn counts in slices with sleeps between, no longer than this; what is left goes on in the next turn."""
+"""A turn counts in slices with sleeps between them for no longer than `TURN_SECONDS`, and the next turn continues."""
 
 FIRST_INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS = 10.0
 SHARE = 0.0005
-"""Soon again at first, while a job makes its arrays; then every ten seconds, or so seldom that all censuses take no more
-than this share of a processor."""
+"""Censuses follow each other at the first interval while a job makes its arrays, and
+the pause doubles up to the second.
+
+It is longer where all censuses would otherwise take more than `SHARE` of a processor."""
 
 
 GROUPS = 20
 LINES = 10
-"""What goes to the agent: the largest groups, and the lines that made the most."""
+"""The numbers of the largest groups, and of the lines that made the most, that are sent to the agent."""
 
 
 class ArrayCensus:
-    """Call `turn` about once a second. `stands_still` says whether a step is kept waiting anyway."""
+    """Counts live arrays; call `turn` about once a second. `stands_still`: whether the job's steps wait anyway."""
 
     def __init__(self, stands_still: Callable[[], bool] = lambda: False) -> None:
         self.lock_nanoseconds = 0
@@ -65,7 +71,7 @@ class ArrayCensus:
         self._reason = ""
 
     def turn(self, stopped: Callable[[], bool]) -> Iterator[LiveArraysCounted]:
-        """Go on with a census, or begin one where it is time; gives it when it is done, or why there is none."""
+        """Continue the census under way, or begin one when it is due. Yields the result, or why none was begun."""
         if self._census is None and monotonic() >= self._next:
             reason = self._begin()
             if reason and reason != self._reason:
@@ -76,11 +82,11 @@ class ArrayCensus:
             self._end()
 
     def give_up(self) -> None:
-        """Forget the census under way; the next begins when its time comes."""
+        """Drop the census under way; the next one begins when it is due."""
         self._end()
 
     def _count(self, stopped: Callable[[], bool]) -> bool:
-        """Go on for a turn, in slices with sleeps between; whether the census is done."""
+        """Count for a turn, in slices with sleeps between them. Returns whether the census is complete."""
         end = monotonic() + TURN_SECONDS
         while not stopped():
             if self._advance():
@@ -91,7 +97,7 @@ class ArrayCensus:
         return False
 
     def _advance(self) -> bool:
-        """Count for one slice; whether the census is done."""
+        """Count for one slice. Returns whether the census is complete."""
         assert self._census is not None
         began = thread_time_ns()
         try:
@@ -100,7 +106,7 @@ class ArrayCensus:
             self._spent += thread_time_ns() - began
 
     def _begin(self) -> str:
-        """List the arrays; or say why that is not done now. It is then looked at again in the next turn."""
+        """List the arrays, or return why they are not listed now; the next turn then tries again."""
         alive = arrays_alive()
         if alive is None:
             return self._begin_blindly()
@@ -108,7 +114,7 @@ class ArrayCensus:
         most = STILL_NANOSECONDS if still else LOCK_NANOSECONDS
         expected = alive * self._cost_of_one(alive)
         if expected > most:
-            # What was measured on a busy machine need not hold for ever.
+            # A cost measured on a busy machine must not last for ever.
             self._array_cost = max(LEAST_ARRAY_NANOSECONDS, 0.9 * self._array_cost)
             return (
                 f"too many arrays to list while steps run: {_rounded(alive)} would hold the interpreter lock for about "
@@ -118,7 +124,7 @@ class ArrayCensus:
         return ""
 
     def _begin_blindly(self) -> str:
-        """Where the number of arrays cannot be asked for, what the last listing took must do."""
+        """Begin where the number of arrays is not available: the duration of the last listing decides instead."""
         if self.lock_nanoseconds > LOCK_NANOSECONDS:
             self._end()
             self.lock_nanoseconds = int(0.9 * self.lock_nanoseconds)
@@ -127,7 +133,10 @@ class ArrayCensus:
         return ""
 
     def _cost_of_one(self, alive: int) -> float:
-        """Nanoseconds. What was measured for few says little about many: they need not fit the cache as well."""
+        """The expected nanoseconds to list one of `alive` arrays.
+
+        A cost measured with few arrays says little about many, which may not fit the processor's cache.
+        """
         return (
             self._array_cost if alive <= 2 * self._measured_for else max(self._array_cost, ARRAY_NANOSECONDS)
         )
@@ -135,7 +144,7 @@ class ArrayCensus:
     def _list(self, *, tracebacks: bool) -> None:
         began, began_here = perf_counter_ns(), thread_time_ns()
         listing = list_arrays(tracebacks=tracebacks)
-        took = self._spent = thread_time_ns() - began_here  # without what other programs took meanwhile
+        took = self._spent = thread_time_ns() - began_here  # excludes the time of other programs
         self.lock_nanoseconds = perf_counter_ns() - began
         self._census = Census(listing)
         self._lines_reason = (
@@ -167,5 +176,5 @@ def not_counted(reason: str) -> LiveArraysCounted:
 
 
 def _rounded(count: int) -> str:
-    """A number of arrays with its two leading digits: they come and go, and the reason is told again when it changes."""
+    """A number of arrays with two significant digits: a reason that changes is sent again, and arrays come and go."""
     return f"some {float(f'{count:.2g}'):.0f}"

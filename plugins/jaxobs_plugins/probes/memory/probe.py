@@ -1,7 +1,7 @@
-"""The probe: what is sampled once a second, on the sender's thread and never on the job's.
+"""The memory probe, which samples once a second on the sender's thread and never on the job's.
 
-It asks a backend that the job has made, and makes none. A backend that fails is let alone for a while that doubles with
-each failure; nothing of JAX is called meanwhile.
+It queries the backend that the job has made, and makes none itself. After a backend has failed, nothing of JAX is
+called for a pause that doubles with each failure in a row.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from jaxobs_plugins.probes.memory.stillness import Stillness
 
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
-"""A backend that failed is asked again after the first, then after twice as long each time, up to the longest."""
+"""A backend that failed is queried again after the first pause, which doubles with each
+further failure up to the longest."""
 
 SAID_AGAIN = 60
-"""Why a device has no figures is said again after so many samples: an agent that was started anew must hear it."""
+"""Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""
 
 ADDRESSES = (
     Metric(
@@ -37,8 +38,8 @@ ADDRESSES = (
     ),
     Metric(
         "jaxobs_process_address_space_limit_bytes", "gauge",
-        "The most addresses that it may take, by `ulimit -v`: beyond it an allocation fails though memory is there.", (),
-        "bytes",
+        "The most addresses that it may take, by `ulimit -v`: beyond it an allocation fails though memory is there.",
+        (), "bytes",
     ),
 )  # fmt: skip
 
@@ -49,7 +50,7 @@ NOTHING_TOLD = "the backend tells no memory statistics"
 class MemoryProbe(Probe):
     """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census."""
 
-    metrics = ADDRESSES  # the others are the core's, which derives them from the events
+    metrics = ADDRESSES  # the core derives its other memory metrics from the events
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -68,7 +69,7 @@ class MemoryProbe(Probe):
         self._job = None
 
     def sample(self) -> None:
-        """A second's turn. Does not raise for what a backend does."""
+        """Sample everything once. Does not raise where a backend does."""
         job = self._job
         if job is None or not backend_exists():
             return
@@ -81,9 +82,9 @@ class MemoryProbe(Probe):
         if monotonic() < self._not_before:
             return
         try:
-            for told in device_statistics():
-                self._device(job, told)
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything, or be just being taken down
+            for allocator in device_statistics():
+                self._device(job, allocator)
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything, and may be shutting down
             self._failed(job, error)
             return
         self._pause = 0.0
@@ -94,15 +95,17 @@ class MemoryProbe(Probe):
             self._census.give_up()
             job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
 
-    def _device(self, job: Job, told: DeviceStatistics) -> None:
-        amounts = named_amounts(told.statistics)
+    def _device(self, job: Job, allocator: DeviceStatistics) -> None:
+        amounts = named_amounts(allocator.statistics)
         if amounts["in_use"] is not None:
-            self._silent.discard(told.device)
-            self._known.add(told.device)
-            job.emit(MemorySampled(device=told.device, **amounts, reason="", time=now()))
-        elif told.device not in self._silent:
-            self._silent.add(told.device)
-            job.emit(_nothing(told.device, IN_THE_PROCESS if told.platform == "cpu" else NOTHING_TOLD))
+            self._silent.discard(allocator.device)
+            self._known.add(allocator.device)
+            job.emit(MemorySampled(device=allocator.device, **amounts, reason="", time=now()))
+        elif allocator.device not in self._silent:
+            self._silent.add(allocator.device)
+            job.emit(
+                _nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD)
+            )
 
     def _in_checkpoint(self) -> bool:
         return self._job is not None and self._job.progress().in_checkpoint

@@ -1,4 +1,4 @@
-"""The memory of the training process: what it has, had at most, and can have."""
+"""Reads the memory of the training process: in use, at its peak, and the limit."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from jaxobs.model.events import PROCESS_MEMORY, MemorySampled
 from jaxobs.plugin import control_groups
 
 FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
-"""Of `/proc/self/status`: physical memory, its highest so far, and the part of it that is pages of files, in KiB."""
+"""Fields of `/proc/self/status`, in KiB: physical memory, its peak, and the part of it that is pages of files."""
 
 
 class ProcessMemory:
-    """`limit` is read once: a container's limit, else the host's memory."""
+    """Reads this process's memory. The limit, a container's or else the host's memory, is read only once."""
 
     def __init__(self) -> None:
         self._limit: int | None = None
         self._asked = False
 
     def read(self) -> MemorySampled:
-        """Physical memory now, at its highest, and the limit; what the system does not tell is None."""
+        """Physical memory in use, its peak, and the limit; None for each that the system does not provide."""
         if not self._asked:
             self._asked, self._limit = True, memory_limit()
-        told = _status()
-        in_use = told.get("VmRSS") or _resident_elsewhere()
-        peak = told.get("VmHWM") or _peak_elsewhere()
-        # The system brings its maximum up to date less often than it tells what is in use.
+        status = _status()
+        in_use = status.get("VmRSS") or _resident_elsewhere()
+        peak = status.get("VmHWM") or _peak_elsewhere()
+        # The system updates its peak less often than the amount in use.
         highest = None if in_use is None or peak is None else max(peak, in_use)
         reason = "" if in_use is not None else "the system does not tell it"
         return MemorySampled(
-            PROCESS_MEMORY, in_use, highest, self._limit, None, None, reason, now(), told.get("RssFile")
+            PROCESS_MEMORY, in_use, highest, self._limit, None, None, reason, now(), status.get("RssFile")
         )
 
 
 def _status() -> dict[str, int]:
-    """What Linux tells of this process, in bytes: FIELDS, as far as they are there."""
+    """The FIELDS of `/proc/self/status` in bytes, as far as they are there; empty on other systems."""
     with contextlib.suppress(OSError, ValueError):
-        # The program's name in it may be anything.
+        # Among the other lines is the program's name, which may be any bytes.
         text = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
         lines = (line.split() for line in text.split("\n") if line.startswith(FIELDS))
         return {name.removesuffix(":"): int(kibibytes) * 1024 for name, kibibytes, _ in lines}
@@ -57,12 +57,12 @@ def _resident_elsewhere() -> int | None:
 
 
 def _peak_elsewhere() -> int | None:
-    """On macOS. Not on Linux: its maximum outlives exec, and so begins with that of whoever started this process."""
+    """The peak from `getrusage` on macOS. On Linux it survives exec, and so includes the peak of the parent process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if sys.platform == "darwin" else None
 
 
 def memory_limit() -> int | None:
-    """The least of the limits of the control groups that this process is in, and of the host's memory."""
+    """The smallest of the host's memory and the limits of this process's control groups, in bytes."""
     limits: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -1,4 +1,4 @@
-"""Whether the job's steps stand still: then a call that holds the interpreter lock for long delays none of them."""
+"""Detects that the job's steps stand still, so that a call that holds the interpreter lock for long delays none."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from jaxobs.jax_compat.compiling_frames import is_compiling
 
 
 class Stillness:
-    """Call it about once a second: true from the second time on that it meets the same compile, or a checkpoint.
+    """Says whether steps stand still; call it about once a second.
 
-    One that has gone on for a second will mostly go on for longer. Only a compile on the main thread counts: it does not
-    hold the interpreter lock, and steps wait for it.
+    True from the second call in a row that meets the same compile, or a checkpoint: one that has lasted for a second
+    will mostly last longer. Only a compile on the main thread counts: it does not hold
+    the interpreter lock, and steps wait.
     """
 
     def __init__(self, in_checkpoint: Callable[[], bool]) -> None:
@@ -27,7 +28,7 @@ class Stillness:
 
 
 def _compile_under_way() -> object:
-    """What tells one call of XLA's compiler on the main thread from the next; None where there is none."""
+    """A key of the call of XLA's compiler on the main thread, different for the next call; None where there is none."""
     main = threading.main_thread().ident
     frame = sys._current_frames().get(main or 0)  # noqa: SLF001  # documented, for all its name
     return (id(frame), frame.f_lasti) if frame is not None and is_compiling(frame) else None

@@ -1,4 +1,4 @@
-"""Probe `profiler`: short windows of JAX's profiler, within a budget, and the user's own sessions."""
+"""Probe `profiler`: makes short windows of JAX's profiler within a budget, and reads the user's own sessions."""
 
 from jaxobs_plugins.probes.profiler.probe import ProfilerProbe
 

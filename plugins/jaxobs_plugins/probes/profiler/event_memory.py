@@ -1,9 +1,10 @@
-"""How much memory a recording profiler fills: all that tells, before `stop()`, how many events it has.
+"""Estimates the memory that a recording profiler fills, the only sign before `stop()` of how many events it has.
 
-JAX's profiler has no limit for the events of a host, and its options have none that a CPU heeds. An event on a CPU is
-held in 120 to 270 bytes of malloc's memory until `stop()`, and fills 21 to 58 bytes of the trace. What the process has
-allocated is therefore an upper bound of them, for it may have allocated for other reasons too: arrays of less than 32 MiB
-(larger ones are mapped, and not counted here). Resident memory is no measure: events go into what was freed before.
+JAX's profiler does not limit the events of a host, and its options have no limit that a CPU heeds. An event on a CPU is
+held in 120 to 270 bytes of malloc's memory until `stop()`, and fills 21 to 58 bytes of the trace. The growth of what
+the process has allocated is therefore an upper bound of the events' memory; it includes the job's own allocations, of
+arrays below 32 MiB for example (larger ones are mapped, and not counted here). Resident memory is no measure, because
+events go into memory that was freed before.
 """
 
 from __future__ import annotations
@@ -14,23 +15,24 @@ from collections.abc import Callable
 from jaxobs.model.clock import thread_time
 
 HELD_A_TRACED_BYTE = 5.0
-"""Bytes held of an event for each that it fills in the trace: 4.7 for an operation in a loop, 5.6 for a tiny call."""
+"""Bytes of memory for each byte of trace: measured 4.7 for an operation in a loop, 5.6 for a tiny call."""
 
 FORGETTING = 0.9
-"""What the job itself may allocate during a window is remembered, and counts a tenth less with each that follows."""
+"""The job's own allocations during a window are remembered; this factor of them is kept
+with each window that follows."""
 
 SLOW = 0.005
-"""Seconds of processor time. malloc walks its lists of free blocks to answer, 0.03 to 0.5 ms in all jobs tried, and
-threads of the job wait for it. Where it takes so long it is not asked again."""
+"""Seconds of processor time after which malloc is not queried again. To answer it walks its lists of free blocks, which
+took 0.03 to 0.5 ms in all jobs tried, and threads of the job wait meanwhile."""
 
 
 class Allocated:
-    """What malloc has given out, in bytes; None where it is not glibc's (2.33 or newer), or slow."""
+    """Called, returns the bytes that malloc has allocated; None where malloc is slow or not glibc's (2.33 or newer)."""
 
     def __init__(self) -> None:
         self._ask = _mallinfo2()
         self.seconds = 0.0
-        """Processor time of all answers: as long as threads of the job may have waited for malloc."""
+        """Processor time of all queries; threads of the job may have waited as long for malloc."""
 
     def __call__(self) -> int | None:
         if self._ask is None:
@@ -45,31 +47,34 @@ class Allocated:
 
 
 class EventMemory:
-    """Memory of a recording's events. `begin` before it, `grown` meanwhile and at its end, `learn` from its trace."""
+    """Estimates the memory of a recording's events.
+
+    Call `begin` before the recording, `grown` during it and at its end, and `learn` with the size of its trace.
+    """
 
     def __init__(self, allocated: Callable[[], int | None]) -> None:
         self._allocated = allocated
         self._began: int | None = None
-        self._told = False
+        self._reported = False
         self._more = 0
         self._jobs_own = 0.0
 
     @property
     def tells(self) -> bool:
-        """Whether the last answer told anything: where malloc is slow once, it is not asked again."""
-        return self._told
+        """Whether the last query had an answer; there is none any more after malloc has been slow once."""
+        return self._reported
 
     def begin(self) -> None:
         self._began, self._more = self._now(), 0
 
     def again(self) -> None:
-        """Once more before it begins: a job that allocates and frees in each step has more now than a moment ago."""
+        """Raise the baseline before the recording to what is allocated now: a job allocates and frees in each step."""
         now = self._now()
         if now is not None and self._began is not None:
             self._began = max(self._began, now)
 
     def grown(self) -> int:
-        """Bytes that events hold at most, less what the job was seen to allocate by itself; 0 where not known."""
+        """The growth in bytes since `begin`, less what the job is known to allocate by itself; 0 where unknown."""
         now = self._now()
         if now is None or self._began is None:
             return 0
@@ -78,16 +83,16 @@ class EventMemory:
 
     def _now(self) -> int | None:
         now = self._allocated()
-        self._told = now is not None
+        self._reported = now is not None
         return now
 
     def learn(self, traced: int) -> None:
-        """From a trace of so many bytes: what had grown at its end, and was not of its events, was the job's own."""
+        """Learn the job's own allocations: the last growth less the events' memory, by a trace of `traced` bytes."""
         self._jobs_own = max(self._more - HELD_A_TRACED_BYTE * traced, FORGETTING * self._jobs_own, 0.0)
 
 
 class _Mallinfo2(ctypes.Structure):
-    """`struct mallinfo2` of malloc.h: ten of size_t."""
+    """`struct mallinfo2` of malloc.h: ten fields of type size_t."""
 
     _fields_ = [  # ctypes reads a list
         (name, ctypes.c_size_t)
@@ -99,10 +104,13 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _mallinfo2() -> Callable[[], int] | None:
-    """What asks glibc for the bytes in use in all its arenas; it gives up the interpreter lock meanwhile."""
+    """A function that returns the bytes in use in all of glibc's arenas, and releases the interpreter lock meanwhile.
+
+    None where the C library has no such function.
+    """
     try:
         function = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError, TypeError):  # no such function; no such way to ask (Windows)
+    except (AttributeError, OSError, TypeError):  # no such function; on Windows, no CDLL(None)
         return None
     function.restype = _Mallinfo2
     function.argtypes = []

@@ -1,4 +1,4 @@
-"""How fast the job's steps follow each other, and whether it has warmed up: from a look once a second."""
+"""Measures how fast the job's steps follow each other, and whether it has warmed up, by sampling once a second."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.plugin.protocol import Progress
 
 CHANGES = 20
-"""The pace is that of the last twenty looks at which steps had ended, since the last compile or window."""
+"""Samples that the pace is computed from: the last ones at which steps had ended, since the last compile or window."""
 
 QUIET_SECONDS = 3.0
 QUIET_STEPS = 3
-"""So long after the last compile, and so many steps: the first steps after it still fill caches and pipelines."""
+"""A job is warm this long and this many steps after its last compile: the first steps
+still fill caches and pipelines."""
 
 UNMARKED_QUIET_SECONDS = 30.0
-"""Where no steps are marked, only the absence of compiles tells that the job has warmed up."""
+"""Seconds without a compile after which a job is warm where no steps are marked, for lack of any other sign."""
 
 STANDING_SECONDS = 2.5
-"""A loop whose next step is this late, and late by three steps, stands still: it compiles, evaluates, or waits."""
+"""A loop whose last step is this long ago, and three steps' time, stands still: it compiles, evaluates, or waits."""
 
 
 class Pace:
-    """Told of the progress once a second. All times are seconds of the monotonic clock."""
+    """The pace of the job; call `look` once a second. All times are seconds of the monotonic clock."""
 
     def __init__(self) -> None:
         self._changes: deque[tuple[float, int]] = deque(maxlen=CHANGES)
@@ -41,11 +42,11 @@ class Pace:
         self._steps, self._at = progress.steps, at
 
     def interrupted(self) -> None:
-        """By a window: what was seen before it and what is seen after it are not of one pace."""
+        """Discard the samples after a window: those before it and those after it are not of one pace."""
         self._changes.clear()
 
     def is_steady(self) -> bool:
-        """Whether the loop runs and nothing was compiled lately."""
+        """Whether the loop is running and has warmed up since the last compile."""
         if self._compiled is None or not self._changes:
             return False
         quiet = self._at - self._compiled / NANOSECONDS
@@ -58,7 +59,7 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Steps a second, outside windows; None where none were seen."""
+        """Steps per second outside windows; None where none were seen."""
         if len(self._changes) < 2:
             return None
         (began, first), (ended, last) = self._changes[0], self._changes[-1]
@@ -66,6 +67,6 @@ class Pace:
 
     @property
     def step_seconds(self) -> float | None:
-        """Seconds that a step takes; None where no step is seen."""
+        """Seconds per step outside windows; None where no steps were seen."""
         rate = self.rate
         return None if rate is None else 1.0 / rate

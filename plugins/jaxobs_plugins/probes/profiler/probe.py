@@ -1,4 +1,4 @@
-"""The probe itself: hooks the user's sessions, decides once a second whether a window is due, and ends cleanly."""
+"""The profiler probe: hooks the user's sessions, decides once a second whether a window is due, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer
 from jaxobs_plugins.probes.profiler.worker import Worker
 
 USER_PATIENCE = 10.0
-"""Seconds that a session of the user's waits for ours to end; throwing away a trace of 60 000 events took 36 ms."""
+"""Seconds that a session of the user's waits for ours to end; discarding a trace of 60 000 events took 36 ms."""
 
 JOIN_SECONDS = 30.0
-"""At the end: a thread left inside the profiler would abort the process, so it is waited for longer than any `stop()`."""
+"""Seconds to wait for the thread at the end, longer than any `stop()`: one left in the
+profiler would abort the process."""
 
 
 class ProfilerProbe(Probe):
-    """Everything begins in `start`, which makes no session and no thread: the first thing to do makes the thread."""
+    """The probe `profiler`. `start` makes no session and no thread; the worker's first task starts its thread."""
 
     def __init__(self) -> None:
         self._job: Job | None = None
         self.reason = ""
-        """Why no window is scheduled."""
+        """Why no window is scheduled; empty where windows are."""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
         jaxlib = installed_jaxlib()
@@ -74,7 +75,7 @@ class ProfilerProbe(Probe):
         _started.add(self)
 
     def sample(self) -> None:
-        """Once a second: how fast the steps are, and whether a window is due."""
+        """Sample the pace, and hand the worker a window where one is due; called once a second."""
         job = self._job
         if job is None or self.reason:
             return
@@ -85,7 +86,7 @@ class ProfilerProbe(Probe):
             self._worker.give(self._windows.scheduled)
 
     def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
-        """Begin a window as soon as none is under way."""
+        """Make a window as soon as none is under way; the future is resolved with its result."""
         request = Request(seconds, keep, Future())
         if self._job is None:
             answer(request, ProfileResult("failed", "", "profiler windows are switched off"))
@@ -102,7 +103,7 @@ class ProfilerProbe(Probe):
             self._worker.stop(JOIN_SECONDS)
 
     def coming(self, key: int) -> None:
-        """The user's thread is about to make a session."""
+        """Note that the user's thread is about to make a session, and wait until ours has ended."""
         if self._job is not None and os.getpid() == self._pid:
             self._users[key] = (
                 now()
@@ -124,7 +125,7 @@ class ProfilerProbe(Probe):
             self._worker.give(lambda: self._tell(window_of(trace, self._maximum_bytes)))
 
     def forget_in_child(self) -> None:
-        """After a fork: the thread is not there, and its locks may be held for ever."""
+        """Switch off in a forked child, which lacks the worker's thread, and where its locks may be held for ever."""
         if self._job is not None:
             self._job = None
             self._users.clear()
@@ -135,12 +136,12 @@ class ProfilerProbe(Probe):
             self._job.emit(event)
 
     def _annotate(self, ours: object | None) -> None:
-        """Steps are annotated while there is any session, the user's or ours."""
+        """Have steps annotated while there is any session, the user's or ours (None: ours has ended)."""
         if self._job is not None:
             self._job.annotate_steps(self if self._users else ours)
 
     def _fault(self, error: Exception) -> None:
-        """On the worker's thread. What went wrong once in a profiler is not tried again on somebody's training."""
+        """End everything after a fault of the profiler, which is not risked twice. Runs on the worker's thread."""
         job = self._job
         if job is None:
             return
@@ -161,7 +162,7 @@ class ProfilerProbe(Probe):
 
 
 class _Guarded:
-    """The probe as the user's threads see it: whatever goes wrong in it stays in it."""
+    """The probe's methods for the user's threads, guarded so that none of their errors reaches the user."""
 
     def __init__(self, probe: ProfilerProbe, job: Job) -> None:
         self.coming = job.guard(probe.coming)
@@ -178,4 +179,4 @@ def _forget_after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)  # once a process: it cannot be undone
+    os.register_at_fork(after_in_child=_forget_after_fork)  # once per process: it cannot be undone

@@ -1,4 +1,4 @@
-"""One recording, watched while it lasts: it ends early where it gets too many events, or the job becomes another one."""
+"""Makes a recording and ends it early where it gets too many events, or where something is compiled."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from jaxobs_plugins.probes.profiler.scheduling import FIRST_SCHEDULED
 from jaxobs_plugins.probes.profiler.session_lock import SessionLock
 
 GLIMPSES = (0.002, 0.02)
-"""Seconds. Where nobody knows yet how many operations a second a CPU runs, two glimpses come first, whose traces are
-thrown away: a loop of 5 million a second fills the first with 13 000, the second is not made then. A GPU runs as
-many as are launched, a hundred thousand or two a second; and there each session takes longer than that to begin."""
+"""Seconds of two glimpses that precede a window while the rate of operations on a CPU is unknown; their traces are
+thrown away. A loop of 5 million operations a second fills the first with 13 000, and the second is then not made. GPUs
+need no such glimpses: they run what is launched, one or two hundred thousand a second,
+and a session takes longer to begin."""
 
 FIRST_LOOK, LOOK = 0.002, 0.02
-"""Seconds between two looks, doubling from the one to the other: what a look takes (up to 0.5 ms, beside the job) is a
-fortieth of it."""
+"""Seconds between two looks at the events' memory, doubling from the first to the second value. A look takes up to
+0.5 ms beside the job, a fortieth of the latter."""
 
 LOOKS_BEFORE, LOOK_BEFORE = 10, 0.004
-"""How often, and how many seconds apart, memory is looked at before a recording: a step's arrays come and go."""
+"""Number and spacing in seconds of looks at memory before a recording, because a step's arrays come and go."""
 
 HELD = 32 * 2**20
-"""Bytes that the events of a scheduled window may hold: 120 000 to 270 000, 0.3 to 1 s of `stop()`. Windows are planned
-to hold a third of that at most; this is for a job that is suddenly another one."""
+"""Bytes of memory that the events of a scheduled window may hold: 120 000 to 270 000 events, 0.3 to 1 s of `stop()`.
+Windows are planned for a third of that at most; the limit is for a job that suddenly runs something else."""
 
 UNWATCHED = 0.1
-"""Seconds of a scheduled window at most where memory does not tell how many events it has, because malloc is slow, say:
-five million operations a second are half a million events, and one to three seconds of `stop()`."""
+"""Longest scheduled window, in seconds, on a CPU where memory does not show the number of events (malloc is slow, say):
+five million operations a second make half a million events in it, and one to three seconds of `stop()`."""
 
 REFUSED = 3
-"""With so many times as much, because no look came in time, the trace is not taken at all."""
+"""Multiple of the allowed memory beyond which the trace is thrown away; reached only where no look came in time."""
 
 
 class Ended(Enum):
-    """Why a recording was over."""
+    """Why a recording ended."""
 
     WHOLE = "it took as long as it was to take"
     OTHERS = "somebody else wants the profiler, or all is over"
@@ -48,14 +49,14 @@ class Ended(Enum):
 
 
 class Look(NamedTuple):
-    """What was recorded, why it ended, how many steps ended in it, and bytes that its events held at most."""
+    """A recording, why it ended, how many steps ended during it, and an upper bound of its events' memory in bytes."""
 
     recorded: Recorded
     ended: Ended
     steps: int
     held: int
     asking: float
-    """Seconds in which malloc was asked, before it too: threads of the job may have waited as long."""
+    """Processor time of the queries of malloc, before the recording too; threads of the job may have waited as long."""
 
 
 class Recorder:
@@ -71,7 +72,7 @@ class Recorder:
         self._asked_before = 0.0
 
     def prepare(self) -> bool:
-        """Before each `look`: what the job itself has allocated. False where somebody else wants the profiler."""
+        """Measure what the job has allocated, before each `look`. False where somebody else wants the profiler."""
         self._asked_before = self._allocated.seconds
         self._memory.begin()
         for _ in range(LOOKS_BEFORE):
@@ -81,9 +82,9 @@ class Recorder:
         return True
 
     def look(self, length: float, held: int, *, modules: bool, until_compiled: bool) -> Look:
-        """Record for `length` seconds, or until the events hold more than `held` bytes.
+        """Record for `length` seconds, or until the events hold more than `held` bytes of memory.
 
-        `until_compiled`: or until something is compiled. Raises OtherSession, and what JAX's profiler raises.
+        With `until_compiled`, a compile ends it too. Raises OtherSession, and what JAX's profiler raises.
         """
         if until_compiled and not self._memory.tells and sees_a_cpu():
             length = min(length, UNWATCHED)
@@ -120,7 +121,7 @@ class Recorder:
 
 
 def sees_a_cpu() -> bool:
-    """Whether the job computes on CPUs, and each operation is an event. Asked when JAX has a backend already."""
+    """Whether the job computes on CPUs and jaxlib records each operation there. Call it only once JAX has a backend."""
     import jax
 
     return jax.default_backend() == "cpu" and jaxlib_version() >= FIRST_SCHEDULED

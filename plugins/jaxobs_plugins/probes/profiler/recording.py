@@ -1,4 +1,4 @@
-"""One profiler session of ours: begin it, let it record, take its trace. The only calls into JAX's profiler."""
+"""Runs one profiler session of ours: begins it, lets it record, takes its trace. Only here is JAX's profiler called."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 from jaxobs.model.clock import now
 
 SMALL = 2**20
-"""Only in a trace below this size is it looked for operations: searching holds the interpreter lock, 0.2 ms for 1 MB."""
+"""Bytes below which a trace is searched for operations: the search holds the interpreter lock, 0.2 ms for 1 MB."""
 
 MARKS_OF_OPERATIONS = (b"hlo_op", b"/device:")
-"""A stat of every operation on a CPU, and the beginning of every device plane's name."""
+"""The name of a stat that every operation on a CPU has, and the beginning of every device plane's name."""
 
 
 class Recorded(NamedTuple):
-    """When it recorded, and when starting and stopping began and ended (nanoseconds); `xspace` is None if cut off."""
+    """A session's times in nanoseconds, and its trace.
+
+    Starting lasted from `starting` to `start`, recording to `end`, stopping to `stopped`. `xspace` is None where the
+    trace was thrown away.
+    """
 
     starting: int
     start: int
@@ -25,18 +29,18 @@ class Recorded(NamedTuple):
 
 
 class OtherSession(Exception):  # noqa: N818  # no fault: the profiler is taken
-    """Somebody whom we cannot see has a session: a remote capture, say."""
+    """Another session is under way that we cannot see: a remote capture, say."""
 
 
 def record(module: Any, session_type: Any, wait: Callable[[], bool], *, modules: bool = True) -> Recorded:
-    """Record while `wait` waits; where it returns False the trace is thrown away, which is much faster than taking it.
+    """Record while `wait` waits. If it returns False the trace is thrown away, which is much faster than taking it.
 
-    `modules`: put the modules of all executables into it. Raises OtherSession, and whatever else JAX's profiler raises.
+    `modules`: add the modules of all executables to it. Raises OtherSession, and whatever else JAX's profiler raises.
     """
     options = module.ProfileOptions()
     options.python_tracer_level = 0  # each Python call would be an event
     options.host_tracer_level = (
-        1  # step annotations and a CPU's operations; 2 adds a tenth and nothing that is read
+        1  # step annotations and a CPU's operations; level 2 adds a tenth, and nothing that we read
     )
     options.enable_hlo_proto = modules
     starting = now()
@@ -60,5 +64,5 @@ def record(module: Any, session_type: Any, wait: Callable[[], bool], *, modules:
 
 
 def is_empty(xspace: bytes) -> bool:
-    """Whether a trace holds no operation, as far as a quick look can tell."""
+    """Whether a trace below SMALL bytes has no operation; larger ones are taken to have some."""
     return len(xspace) < SMALL and not any(mark in xspace for mark in MARKS_OF_OPERATIONS)

@@ -1,4 +1,4 @@
-"""Where windows are scheduled at all, and why not elsewhere. One that is asked for is made everywhere."""
+"""Decides whether windows are scheduled at all, and says why not. Windows that are asked for are made in any case."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 FIRST_SCHEDULED = (0, 8, 2)
-"""Before it, `stop()` holds the interpreter lock throughout (65 ms in 0.8.0), no operation of a CPU is recorded, and
-up to 0.7.2 each session writes a line to the console."""
+"""First version of jaxlib with scheduled windows. In older ones `stop()` holds the interpreter lock throughout (65 ms
+in 0.8.0), no operation of a CPU is recorded, and up to 0.7.2 each session writes a line to the console."""
 
 
 def why_not_scheduled(settings: Mapping[str, Any], jaxlib: tuple[int, ...]) -> str:
-    """Empty where windows are scheduled. `jaxlib` is its version, empty where it is not known."""
+    """The reason why no windows are scheduled, empty where they are. `jaxlib` is its version, empty where unknown."""
     asked = "those that are asked for are made"
     if settings.get("profile_budget_ratio", 1.0) <= 0:
         return f"no profiler windows are scheduled: JAXOBS_PROFILE_BUDGET_RATIO=0; {asked}"
@@ -33,7 +33,7 @@ def why_not_scheduled(settings: Mapping[str, Any], jaxlib: tuple[int, ...]) -> s
 
 
 def installed_jaxlib() -> tuple[int, ...]:
-    """The version that is installed, without importing it; empty where there is none."""
+    """The installed version of jaxlib, read without importing it; empty where there is none."""
     try:
         version = importlib.metadata.version("jaxlib")
     except importlib.metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""Whose turn it is: JAX has one profiler session at a time, and the user's own goes first.
+"""Keeps profiler sessions apart: JAX allows one at a time, and the user's have precedence over ours.
 
-When two sessions overlap, JAX lets the second constructor succeed and its `stop()` raise: the user would lose a trace.
+When two sessions overlap, the second one's constructor succeeds and its `stop()` raises: the user would lose a trace.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import threading
 
 
 class SessionLock:
-    """Shared by our thread, which records, and the user's threads, which begin and end sessions of their own."""
+    """Lock between our thread, which records, and the user's threads, which begin and end sessions of their own."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -18,7 +18,7 @@ class SessionLock:
         self._stopped = False
 
     def begin_ours(self) -> bool:
-        """False where the user has a session, or is about to."""
+        """Claim the profiler for a session of ours. False where the user has a session, or is about to."""
         with self._changed:
             if self._users or self._stopped:
                 return False
@@ -26,7 +26,7 @@ class SessionLock:
             return True
 
     def record(self, seconds: float) -> bool:
-        """Let ours record for so long. False as soon as the user wants a session, or all is over."""
+        """Wait while our session records for `seconds`. False as soon as the user wants a session, or after `stop`."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._users > 0 or self._stopped, seconds)
 
@@ -36,7 +36,7 @@ class SessionLock:
             self._changed.notify_all()
 
     def user_comes(self, patience: float) -> None:
-        """Before the user's session is made: wait until ours is over, no longer than `patience` seconds."""
+        """Announce a session of the user's, and wait for ours to end, at most `patience` seconds."""
         with self._changed:
             self._users += 1
             self._changed.notify_all()
@@ -51,7 +51,7 @@ class SessionLock:
         return self._stopped
 
     def stop(self) -> None:
-        """No window of ours begins any more, and one under way ends at once."""
+        """Let no session of ours begin any more, and end the one under way at once."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -1,7 +1,7 @@
-"""Keeping raw traces where XProf finds them: `<directory>/plugins/profile/<run>/<name>.xplane.pb`.
+"""Writes raw traces where XProf finds them: `<directory>/plugins/profile/<run>/<name>.xplane.pb`.
 
-Ranks that are asked at once shall appear as the hosts of one run, so the run is named by the minute (UTC) and each file
-by its rank. Ranks asked before and after a minute's turn make two runs.
+XProf should show ranks that record at the same time as the hosts of one run, so the run is named by the minute (UTC)
+and each file by its rank. Ranks whose traces begin in different minutes make two runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TRACES = Path("plugins") / "profile"
 
 
 def keep_trace(keep: bool | str, directory: str | None, xspace: bytes, wall_time: float) -> tuple[str, str]:
-    """Write a trace to `keep`, or to the `directory` of the settings. Returns its path, and why there is none."""
+    """Write a trace below `keep`, or below the settings' `directory`. Returns its path and why there is none."""
     import jax
 
     directory = keep if isinstance(keep, str) else directory
@@ -33,7 +33,7 @@ def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> s
     for run in (
         "%Y_%m_%d_%H_%M",
         "%Y_%m_%d_%H_%M_%S",
-    ):  # the second: this rank has one in this minute already
+    ):  # the second name is for a rank that has a trace in this minute already
         folder = Path(directory) / TRACES / time.strftime(run, moment)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"rank_{rank:05d}.xplane.pb"

@@ -1,7 +1,7 @@
-"""The user's own profiler sessions: ours ends before one begins, and what they recorded is read when they are over.
+"""Watches the user's own profiler sessions: ours ends before one of them begins, and their traces are read afterwards.
 
-`ProfilerSession` in jaxlib's module is replaced by a subclass of itself, which `start_trace`, `trace` and whoever else
-looks it up there then use. A session is what it was, for `isinstance` too.
+`ProfilerSession` in jaxlib's module is replaced by a subclass of itself, which `start_trace`, `trace` and all others
+who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from jaxobs.model.events import ProfileWindow
 
 
 class Watcher(Protocol):
-    """Told of the user's sessions, on the user's threads; none of it may raise. `key` is one session's own."""
+    """Receives notice of the user's sessions, on the user's threads; must not raise. `key` identifies a session."""
 
     def coming(self, key: int) -> None:
-        """One is about to be made. Waits until there is none of ours."""
+        """A session is about to be made. Waits until none of ours is under way."""
 
     def failed(self, key: int) -> None:
-        """It could not be made."""
+        """The session could not be made."""
 
     def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
-        """It is over, and its trace was returned, or was written below a directory, or neither."""
+        """The session is over; its trace was returned, or was written below a directory, or neither."""
 
 
 class UserTrace(NamedTuple):
-    """A session of the user's that is over: what it returned, or the directory that it wrote to."""
+    """A session of the user's that is over, with the trace that it returned or the directory that it wrote to."""
 
     start: int
     end: int
@@ -39,20 +39,20 @@ class UserTrace(NamedTuple):
 
 
 def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
-    """Put the subclass in place. Returns what undoes it. Raises where jaxlib's class is not what it was."""
+    """Put the subclass in place. Returns a function that undoes it. Raises if jaxlib's class cannot be subclassed."""
     original: type[Any] = module.ProfilerSession
     watched = _watched(original, watcher)
     module.ProfilerSession = watched
 
     def undo() -> None:
-        if module.ProfilerSession is watched:  # else somebody has put something over it since
+        if module.ProfilerSession is watched:  # otherwise somebody else has replaced it since
             module.ProfilerSession = original
 
     return undo
 
 
 def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
-    """A class that is jaxlib's in all but that it tells the watcher of its sessions."""
+    """A subclass of jaxlib's class that behaves like it and notifies the watcher of its sessions."""
     under_way: dict[int, weakref.ref[Any]] = {}
 
     def over(key: int, xspace: bytes | None = None, directory: str | None = None) -> None:
@@ -64,7 +64,7 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             key = id(self)
-            # One that is let go of without `stop()` is over too.
+            # A session that is dropped without `stop()` is over too.
             under_way[key] = weakref.ref(self, lambda _: over(key))
             try:
                 watcher.coming(key)
@@ -102,7 +102,7 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
 
 
 def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
-    """What is told of a session of the user's. Reads the file that it wrote."""
+    """The event that reports a session of the user's. Reads the file that the session wrote."""
     try:
         return _window_of(trace, maximum_bytes)
     except OSError as error:
@@ -113,7 +113,7 @@ def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
 def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
     outcome, reason, path, xspace = "read", "", "", trace.xspace
     if trace.directory is not None:
-        # A file's time may be behind by a file system's resolution.
+        # The second taken off is for file systems whose times are coarse.
         path = _newest_trace(trace.directory, wall_now() / NANOSECONDS - seconds(now() - trace.start) - 1.0)
         if not path:
             outcome, reason = "failed", f"no trace was found under {trace.directory}"

@@ -1,4 +1,4 @@
-"""Windows of our own: made when they are due or asked for, and told with what they cost. Runs on the worker's thread."""
+"""Makes windows of our own when they are due or asked for, and reports them with their cost, on the worker's thread."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from jaxobs_plugins.probes.profiler.trace_files import keep_trace
 LONGEST_REQUEST = 60.0
 
 STOP_PATIENCE = 5.0
-"""A scheduled window whose `stop()` took longer is a fault: it is made so that it takes a fraction of a second."""
+"""Seconds of `stop()` beyond which a scheduled window is a fault: it is planned to take a fraction of a second."""
 
 
 class ProfilerFaultError(RuntimeError):
-    """The profiler did what it must not do to a training run."""
+    """The profiler delayed the job far longer than a window may."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -42,9 +42,10 @@ class Request:
 
 
 class Windows:
-    """`session_type` is jaxlib's own class, so that windows of ours are not taken for the user's.
+    """Makes scheduled and requested windows and keeps the schedule up to date with them.
 
-    `annotate` is told of a window of ours, and of its end with None.
+    `session_type` is jaxlib's own class, so that windows of ours are not taken for the user's. `annotate` is called
+    with an object when a window of ours begins, and with None when it has ended.
     """
 
     def __init__(
@@ -66,12 +67,12 @@ class Windows:
         self._annotate = annotate
         self._modules = ModulesInTraces(self._maximum_bytes)
         self._tried: tuple[int | None, int] | None = None
-        self._looked_at: int | None = None  # the last compile before the last window
+        self._looked_at: int | None = None  # `Progress.compiled` at the last window
 
     def due(self, progress: Progress) -> float:
-        """When the next scheduled window may begin, in seconds of the monotonic clock.
+        """The time at which the next scheduled window may begin, in seconds of the monotonic clock.
 
-        Sooner than usual where something was compiled since the last, or the agent that was told of it is gone.
+        Sooner than usual where something was compiled since the last one, or the agent was replaced.
         """
         renewed = self._tried is not None and self._tried != (progress.compiled, progress.agents)
         return self.schedule.due(renewed=renewed)
@@ -91,7 +92,7 @@ class Windows:
             self._job.emit(event)
 
     def requested(self, request: Request) -> None:
-        """Make a window that was asked for, and answer."""
+        """Make a window that was asked for, and answer the request."""
         try:
             length = min(max(request.seconds, 0.001), LONGEST_REQUEST)
             event = self._window("requested", length, request.keep)
@@ -105,7 +106,7 @@ class Windows:
             answer(request, ProfileResult(event.outcome, event.path, event.reason))
 
     def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
-        """`wanted`: None for as long as the schedule says. Returns None where all is over."""
+        """Make a window of `wanted` seconds (None: the schedule's length). Returns None where the probe has stopped."""
         if not self._session_lock.begin_ours():
             return (
                 self._skipped(kind, "the job has a session of its own")
@@ -129,7 +130,7 @@ class Windows:
             self.schedule, self._looked_at = self.schedule.renewed(), compiled
         ahead, glimpses = self._glimpses(wanted, rate, charged=kind == "scheduled")
         if not self._recorder.prepare():
-            # Whoever came meanwhile would wait for another session to begin and end.
+            # Recording now would make the user's session wait for one of ours to begin and end.
             came = self._skipped(kind, "the job began a session of its own")
             return None if self._session_lock.stopped else came._replace(cost=int(glimpses * NANOSECONDS))
         longest = max(ahead.longest(), DENSEST)
@@ -138,20 +139,20 @@ class Windows:
         modules = self._modules.wanted(before, monotonic(), kept=bool(keep))
         held = HELD if kind == "scheduled" else max(HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes))
         look = self._recorder.look(length, held, modules=modules, until_compiled=kind == "scheduled")
-        # From here on the user may have the profiler: keeping a trace can take a while.
+        # The user may have the profiler from here on, since keeping a trace can take a while.
         self._session_lock.end_ours()
         if self._session_lock.stopped and look.recorded.xspace is None:
             return None
         window = _measured(look, rate)
         cut = look.ended is Ended.EVENTS or (wanted is not None and wanted > longest)
-        event = self._told(kind, look, window, keep, glimpses, cut=cut)
+        event = self._event(kind, look, window, keep, glimpses, cut=cut)
         self._account(kind, event, window, refused=look.ended is Ended.REFUSED)
         if modules and event.xspace is not None:
             self._modules.given(before, monotonic())
         return event
 
     def _glimpses(self, wanted: float | None, rate: float | None, *, charged: bool) -> tuple[Schedule, float]:
-        """Where nobody knows how many events the window would have: what glimpses show of it, and what they cost."""
+        """Make glimpses where the rate of events is unknown. Returns the schedule they imply, and their cost."""
         ahead, cost = self.schedule, 0.0
         if self.schedule.length is not None:
             return ahead, cost
@@ -176,7 +177,7 @@ class Windows:
         self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
-    def _told(
+    def _event(
         self, kind: str, look: Look, window: Window, keep: bool | str, glimpses: float, *, cut: bool
     ) -> ProfileWindow:
         recorded = look.recorded
@@ -221,13 +222,13 @@ class Windows:
 
 
 def answer(request: Request, result: ProfileResult) -> None:
-    """The first answer counts, also where another thread gives one at the same moment."""
+    """Answer a request. The first answer counts, even if another thread gives one at the same moment."""
     with contextlib.suppress(InvalidStateError):
         request.answer.set_result(result)
 
 
 def _measured(look: Look, rate: float | None) -> Window:
-    """`rate`: steps a second without it."""
+    """The figures of a recording as a `Window`. `rate`: steps per second without the window."""
     recorded = look.recorded
     length = max(seconds(recorded.end - recorded.start), 1e-6)
     return Window(

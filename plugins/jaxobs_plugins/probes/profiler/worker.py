@@ -1,4 +1,4 @@
-"""One thread for whatever may take long: it begins with the first task and is joined at the end."""
+"""Runs long tasks on one thread, which starts with the first task and is joined at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Worker:
         self._stopped = False
 
     def give(self, task: Task) -> None:
-        """Raises RuntimeError where no thread can be had."""
+        """Queue a task. Raises RuntimeError where no thread can be started."""
         with self._changed:
             if self._stopped:
                 return
@@ -36,7 +36,7 @@ class Worker:
         return not self._tasks
 
     def stop(self, patience: float) -> None:
-        """No task begins any more; the one under way is waited for."""
+        """Drop the tasks that wait, and wait `patience` seconds for the one under way."""
         with self._changed:
             self._stopped = True
             self._tasks.clear()
@@ -53,7 +53,7 @@ class Worker:
                 task = self._tasks[0]
             try:
                 task()
-            except Exception as error:  # noqa: BLE001  # what comes out of a profiler must not end on the job's console
+            except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
                 self._failed(error)
             del task
             with self._changed:

@@ -1,1 +1,1 @@
-"""Who may ask, and which certificate is shown: the token and TLS files, followed while the job runs."""
+"""The server's token and TLS certificate, read from files and read again when those change."""

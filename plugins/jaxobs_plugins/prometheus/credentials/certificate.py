@@ -1,4 +1,4 @@
-"""The certificate that is shown: loaded from files, and until when clients will take it."""
+"""Loads the server's certificate from files, and finds out until when clients accept it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 SOON_SECONDS = 14 * 86_400.0
-"""Who renews a certificate by hand needs some days' notice; tools renew those of 90 days a month before the end."""
+"""Time before the end of a certificate from which it is reported: enough notice to renew it by hand, and less than the
+month before the end at which tools renew certificates of 90 days."""
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME (x509_vfy.h), which `ssl` gives no name
@@ -16,14 +17,14 @@ _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME (x509_vfy.h), w
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """When a certificate begins and ends, in Unix seconds; or, in `unknown`, why that could not be found out."""
+    """The times at which a certificate begins and ends, in Unix seconds, or in `unknown` why they could not be read."""
 
     begins: float = 0.0
     ends: float = float("inf")
     unknown: str | None = None
 
     def problem(self, now: float) -> str | None:
-        """What is wrong with it at `now` (Unix seconds), or soon will be; None where nothing is."""
+        """A sentence on what is wrong with the certificate at `now` (Unix seconds), or soon will be; else None."""
         if self.unknown is not None:
             return f"when it expires could not be found out: {self.unknown}"
         if now < self.begins:
@@ -37,7 +38,7 @@ class Validity:
 
 
 def server_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
-    """What clients are served through, from paths of PEM files. Raises ssl.SSLError or another OSError."""
+    """A server's TLS context from the paths of PEM files. Raises ssl.SSLError or another OSError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -50,8 +51,8 @@ def server_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
 def trusting(chain: str) -> ssl.SSLContext:
     """A client's context that trusts the first certificate of a PEM text, whoever signed it and whatever names it has.
 
-    The first alone, which is the server's own: others in a chain would vouch for strangers too. Raises ValueError where
-    there is none, and ssl.SSLError.
+    Only the first one is trusted, which is the server's own: others in a chain would vouch for strangers too. Raises
+    ValueError where there is none, and ssl.SSLError.
     """
     begin = chain.find(_BEGIN)
     end = chain.find(_END, begin)
@@ -65,9 +66,9 @@ def trusting(chain: str) -> ssl.SSLContext:
 
 
 def validity(context: ssl.SSLContext, chain: str) -> Validity:
-    """When the certificate of a server's context begins and ends, asked of OpenSSL by a handshake in memory.
+    """The validity of the certificate in a server's context, read with a handshake in memory.
 
-    `ssl` decodes a certificate for a client that has verified it, and in no other public way.
+    The public interface of `ssl` decodes a certificate only for a client that has verified it.
     """
     try:
         client = trusting(chain)

@@ -1,4 +1,4 @@
-"""The token that requests must bring and the certificate that is shown, as the settings name their files."""
+"""The token that requests must bring and the server's certificate, from the files that the settings name."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ TOKEN_FILE = "metrics_token_file"  # noqa: S105  # the setting's name
 CERTIFICATE = "metrics_tls_certificate"
 KEY = "metrics_tls_key"
 MOST_TOKEN_BYTES = 4096
-"""A quarter of the longest head of a request that is read."""
+"""Longest token, a quarter of the longest head of a request that is read."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1: what may follow `Bearer`
 
 
 class Token:
-    """A secret that can be compared and not be read back."""
+    """A secret that can be compared but not read back."""
 
     def __init__(self, secret: bytes) -> None:
         self._digest = hashlib.sha256(secret).digest()
 
     def admits(self, authorization: str) -> bool:
-        """Whether an `Authorization` header brings it; the time taken does not tell how much of it is right."""
+        """Whether an `Authorization` header carries the token; compared in constant time."""
         scheme, _, given = authorization.partition(" ")
         return self._is(given.strip().encode("latin-1", "replace")) and scheme.lower() == "bearer"
 
     def admits_browser(self, authorization: str) -> bool:
-        """Whether it brings the token as the password of a user of any name (`Basic`, RFC 7617), as browsers do."""
+        """Whether the header carries the token as a password for any user name (`Basic`, RFC 7617), as browsers do."""
         scheme, _, given = authorization.partition(" ")
         try:
             decoded = base64.b64decode(given.strip(), validate=True)
@@ -53,14 +53,14 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class ShownCertificate:
-    """A certificate with its key, ready to serve."""
+    """A TLS context with the server's certificate and key, and the certificate's validity."""
 
     context: SSLContext
     validity: Validity
 
 
 class Credentials:
-    """What the settings ask for: `token` and `certificate`, each without a value where they ask for none."""
+    """The `token` and `certificate` that the settings name; each has no value where they name none."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Reads no file. Raises CredentialsError where the settings contradict each other."""
@@ -75,7 +75,7 @@ class Credentials:
 
     @property
     def tls(self) -> SSLContext | None:
-        """What to serve through; None where no certificate is asked for. Raises CredentialsError where it is not read."""
+        """The server's TLS context; None where the settings name none. Raises CredentialsError before it is read."""
         shown = self.certificate.value
         return None if shown is None else shown.context
 
@@ -92,7 +92,7 @@ def _read_token(files: Sequence[OpenFile]) -> Token:
 
 
 def _load_certificate(files: Sequence[OpenFile]) -> ShownCertificate:
-    # Loaded only where it is used, with `ssl`: inline, this is the training process.
+    # Imported only where it is used, because it loads `ssl`: an inline agent runs in the training process.
     from jaxobs_plugins.prometheus.credentials.certificate import server_context, validity
 
     certificate, *keys = files

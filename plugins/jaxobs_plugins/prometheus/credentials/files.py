@@ -1,4 +1,4 @@
-"""One value made from files, such as the token, and made anew when what they say changes."""
+"""Values made from files, such as the token, and made again when the contents change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Generic, NamedTuple, TypeVar
 from jaxobs.plugin.files import open_regular
 
 MOST_BYTES = 1 << 20
-"""A larger file is refused. A certificate in PEM form takes some 2 kB, and a chain has a handful."""
+"""Largest file that is read. A certificate in PEM form takes some 2 kB, and a chain has a handful."""
 
 Value = TypeVar("Value")
 
 
 class CredentialsError(ValueError):
-    """A file of the settings cannot be used; the message says which, why and what to do. Nothing is served then."""
+    """A file of the settings cannot be used, and nothing is served; the message says which, why and what to do."""
 
 
 class NamedFile(NamedTuple):
@@ -31,7 +31,7 @@ class NamedFile(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """What a file holds, and a path to that very file for libraries that read paths, whatever is at its name by now."""
+    """The content of an open file, and a path to it that holds even if another file takes its name meanwhile."""
 
     named: NamedFile
     content: bytes
@@ -39,7 +39,7 @@ class OpenFile(NamedTuple):
 
 
 class FileValue(Generic[Value]):
-    """A value made from files: `refresh` reads it."""
+    """A value made from files, which `refresh` reads."""
 
     def __init__(
         self, files: Iterable[NamedFile | None], make: Callable[[Sequence[OpenFile]], Value]
@@ -48,19 +48,19 @@ class FileValue(Generic[Value]):
         self.files = tuple(file for file in files if file is not None)
         self._value: Value | None = None
         self.reading: NamedFile | None = None
-        """What is being read now, for whoever wonders why it takes so long."""
+        """The file that is being read now, for the message where that takes long."""
         self._make = make
         self._digest: bytes | None = None
 
     @property
     def value(self) -> Value | None:
-        """None where there are no files. Raises CredentialsError where they have not been read yet."""
+        """The value last made; None where there are no files. Raises CredentialsError before they have been read."""
         if self.files and self._digest is None:
             raise CredentialsError(f"{self.files[0]} has not been read yet")
         return self._value
 
     def refresh(self) -> bool:
-        """Whether there is a new value. Raises CredentialsError, and keeps what it has."""
+        """Read the files. Returns whether the value is new. Raises CredentialsError, and keeps the value it has."""
         if not self.files:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Credentials that follow their files while the job runs, without ever waiting for a file that does not answer."""
+"""Keeps credentials up to date with their files while the job runs, without waiting for a file that does not answer."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 FIRST_SECONDS = 5.0
-"""How long a start waits for the files. Half of what would make the agent call the exporter stuck."""
+"""Seconds that a start waits for the files: half the time after which the agent takes the exporter for stuck."""
 NEXT_SECONDS = 1.0
-"""How late a snapshot is shown where the files begin not to answer, once: as late as the next one."""
+"""Seconds to wait for files that stop answering; one snapshot is shown that much later, when the next one is due."""
 REMINDER_SECONDS = 86_400.0
-"""Between two lines about a certificate that expires."""
+"""Seconds between two log lines about a certificate that expires."""
 
 
 class NotYetReadError(CredentialsError):
-    """The files have not answered yet; they may still."""
+    """The files have not been read yet, but may still answer."""
 
 
 class FollowedCredentials:
-    """`token` and `tls` as they were last read. For one thread; the two can be read from any.
+    """The `token` and `tls` last read. Any thread may read these two; the methods are for one thread.
 
-    Token and certificate do not wait for each other: where the files of one do not answer, the other is followed on.
+    Token and certificate do not wait for each other: if the files of one do not answer, the other is still followed.
     """
 
     def __init__(self, settings: Mapping[str, Any], log: Callable[[str], None]) -> None:
@@ -43,28 +43,28 @@ class FollowedCredentials:
 
     @property
     def token(self) -> Token | None:
-        """Raises CredentialsError before it is known, rather than let everybody in."""
+        """The required token. Raises CredentialsError before it is known, rather than let everybody in."""
         return self._held.token.value
 
     @property
     def tls(self) -> SSLContext | None:
-        """Raises CredentialsError before it is known, rather than serve in the clear."""
+        """The TLS context. Raises CredentialsError before it is known, rather than serve in the clear."""
         return self._held.tls
 
     def read_first(self) -> None:
-        """Raises CredentialsError: NotYetReadError where they may still answer, another where they cannot be used."""
+        """Read the files. Raises NotYetReadError if they may still answer, another CredentialsError if unusable."""
         for each in self._followed:
             each.read_first()
         self._remind()
 
     def follow(self) -> None:
-        """Read the files again; what was read before stays in use, with a line in the log, where that fails."""
+        """Read the files again. Where that fails, the earlier values stay in use and a line is logged."""
         for each in self._followed:
             each.follow()
         self._remind()
 
     def _remind(self) -> None:
-        """Say what is wrong with the certificate, or soon will be: at once of a new one, and then once a day."""
+        """Log what is wrong with the certificate, or soon will be: at once for a new one, and then once a day."""
         shown = self._held.certificate.value
         problem = None if shown is None else shown.validity.problem(wall_now() / NANOSECONDS)
         ago = math.inf if self._reminded_of is not shown else monotonic() - self._reminded
@@ -75,7 +75,7 @@ class FollowedCredentials:
 
 
 class _Followed:
-    """One value and what was said of its files."""
+    """One value that is read again, and the last problem that was logged of its files."""
 
     def __init__(self, value: FileValue[Any], log: Callable[[str], None]) -> None:
         self._value = value
@@ -86,9 +86,9 @@ class _Followed:
     def read_first(self) -> None:
         try:
             self._reading.result(FIRST_SECONDS)
-        except NoAnswerError as silent:
-            line = f"{self._where()}: {silent}; nothing is served until it can be read"
-            raise NotYetReadError(line) from silent
+        except (NoAnswerError, OSError) as problem:
+            line = f"{self._where()}: {problem}; nothing is served until it can be read"
+            raise NotYetReadError(line) from problem
 
     def follow(self) -> None:
         try:
@@ -96,7 +96,7 @@ class _Followed:
         except NoAnswerError as silent:
             if silent.seconds >= NO_ANSWER_SECONDS:
                 self._say_once(f"{self._where()} has not answered for {NO_ANSWER_SECONDS:.0f} s")
-        except CredentialsError as error:
+        except (CredentialsError, OSError) as error:
             self._say_once(str(error))
         else:
             self._said = ""

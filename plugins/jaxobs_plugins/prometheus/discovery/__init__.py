@@ -1,1 +1,1 @@
-"""How others find this process: the `file_sd` file for Prometheus, and those of the ranks beside it."""
+"""Discovery by `file_sd` files: this process's own for Prometheus, and those of the other ranks on this host."""

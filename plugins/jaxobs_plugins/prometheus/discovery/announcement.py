@@ -1,4 +1,4 @@
-"""The target file while the job runs: kept as it should be without ever waiting for its directory."""
+"""Keeps the target file up to date while the job runs, without waiting for a directory that does not answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 1.0  # how late a snapshot is shown where the directory begins not to
 
 
 class Announcement:
-    """Tells Prometheus of this process by its target file. The metrics are served whether that can be written or not."""
+    """Announces this process to Prometheus by a target file. Metrics are served even if it cannot be written."""
 
     def __init__(self, file: TargetFile, log: Callable[[str], None]) -> None:
         self._file = file
@@ -23,10 +23,10 @@ class Announcement:
         self._call = BackgroundCall(self._bring_about, "jaxobs-file-sd")
 
     def publish(self, resource: Mapping[str, str]) -> None:
-        """Have the file say this; a line in the log where that cannot be.
+        """Write these attributes to the file, or log why that fails.
 
-        Not before the rank is known, by the launcher or by JAX: it is a label of every series, which a rank that came
-        later would break in two.
+        Does nothing until the launcher or JAX has named the rank: it is a label of every series, and adding it later
+        would split each series in two.
         """
         if RANK not in resource:
             return
@@ -50,7 +50,7 @@ class Announcement:
         self._withdrawn = True
         timeout = max(timeout, _SECONDS)
         try:
-            self._call.result(timeout)  # it may have begun before, and have published
+            self._call.result(timeout)  # this call may have begun earlier and have written the file
             self._call.result(timeout)
         except NoAnswerError as silent:
             self._log(f"file_sd: {self._file.path}: {silent}; remove the file yourself")
@@ -58,11 +58,11 @@ class Announcement:
             self._log(f"file_sd: {error}; remove the file yourself")
 
     def _bring_about(self) -> None:
-        """On the call's thread. Raises OSError."""
+        """Write or remove the file, on the call's thread. Raises OSError."""
         if not self._withdrawn:
             self._clear()
             self._file.publish(self._resource)
-        if self._withdrawn:  # by now
+        if self._withdrawn:  # perhaps only since the check above
             self._file.remove()
 
     def _clear(self) -> None:

@@ -1,4 +1,4 @@
-"""The other ranks of this job on this host, from the `file_sd` files that they leave for Prometheus."""
+"""Finds the ranks of this job on this host, from the `file_sd` files that they write for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_FILES: Final = 64
 
 
 class Neighbours:
-    """Looks into the directory on a thread, since it may be on a network mount that does not answer: nobody waits."""
+    """The ranks with files in a directory. Reads it on a thread, since a network mount may not answer."""
 
     def __init__(self, directory: Path, resource: Mapping[str, str]) -> None:
         self._directory = directory
@@ -29,7 +29,7 @@ class Neighbours:
         self._call = BackgroundCall(self._look, "jaxobs-neighbours")
 
     def ranks(self) -> tuple[Rank, ...]:
-        """The ranks found last; another look begins now and then, whose findings are there the next time."""
+        """The ranks found last. Starts another look every few seconds, whose result the next call returns."""
         if monotonic() - self._looked >= _EVERY:
             try:
                 self._known = self._call.result(0.0)
@@ -44,7 +44,7 @@ class Neighbours:
             try:
                 with open_regular(path) as file:
                     found += read_targets(file.read(MOST_BYTES))
-            except (OSError, ValueError):  # it went meanwhile, or is not one of ours
+            except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
                 continue
         run, own = self._resource.get("jaxobs.run", ""), self._resource.get(INSTANCE, "")
         return tuple(

@@ -1,4 +1,4 @@
-"""A `file_sd` file that tells Prometheus where this process is scraped, for as long as it can be."""
+"""The `file_sd` file that tells Prometheus where to scrape this process, for as long as it serves metrics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _KEPT = {RUN_LABEL: "jaxobs.run", RANK_LABEL: RANK}
 
 
 def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
-    """What the file says: one target (`host:port`), and labels for it.
+    """The content of the file: one target (`host:port`) and its labels.
 
-    `jaxobs_run` and `jaxobs_rank` stay on every series, so that runs that follow each other on a port, and ranks that
-    moved to another, are not joined into one line; no metric has labels of these names but `target_info`. The whole
-    resource is there for relabelling: names that begin with `__meta_` go where no rule asks for them. `__scheme__` tells
-    Prometheus to use TLS, whatever the job says whose targets these are. `__param_instance` has it ask for this process
-    alone: it learns of a changed file some seconds late, and would take the next run on a port for the last one.
+    `jaxobs_run` and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved to
+    another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
+    resource is there for relabelling: labels that begin with `__meta_` are dropped unless a rule uses them.
+    `__scheme__` tells Prometheus to use TLS, whatever its scrape job is configured for. `__param_instance` makes it
+    request this process alone: it notices a changed file some seconds late, and would otherwise take the next run on a
+    port for the last one.
     """
     kept = {label: resource.get(name, "") for label, name in _KEPT.items()}
     labels = {label: label_value(value) for label, value in kept.items() if value}
@@ -42,7 +43,7 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
 
 
 def files_of_host(directory: Path, host: str) -> list[Path]:
-    """The target files that processes of a host have there now, by name. Raises OSError."""
+    """The target files of a host's processes in a directory, sorted by name. Raises OSError."""
     name = re.compile(rf"jaxobs-{re.escape(_host_in_names(host))}-\d{{1,10}}\.json")
     return (
         sorted(path for path in directory.iterdir() if name.fullmatch(path.name))
@@ -52,7 +53,7 @@ def files_of_host(directory: Path, host: str) -> list[Path]:
 
 
 class TargetFile:
-    """One file, named by this host and process, in a directory that several processes and hosts may share."""
+    """The target file of this process, named by host and process, in a directory that others may share."""
 
     def __init__(self, directory: Path, target: str, scheme: str = "http") -> None:
         self._directory = directory
@@ -63,15 +64,15 @@ class TargetFile:
         self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
 
     def publish(self, resource: Mapping[str, str]) -> None:
-        """Write the file where it is not there or says something else. Raises OSError.
+        """Write the file where it is missing or out of date. Raises OSError.
 
-        It may be missing because a process in another container of this host name, which cannot see this one,
-        took it for a dead one's.
+        It may be missing because a process in another container of the same host name, which cannot see this one, took
+        it for a dead process's and removed it.
         """
         text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
         if text == self._written and self.path.is_file() and not self.path.is_symlink():
             return
-        self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not come to be
+        self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not be created
         write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 
@@ -80,7 +81,7 @@ class TargetFile:
         self.path.unlink(missing_ok=True)
 
     def remove_stale(self) -> list[Path]:
-        """Remove what processes of this host left behind that were killed, and return it. Raises OSError."""
+        """Remove the files that killed processes of this host left behind, and return their paths. Raises OSError."""
         name = re.compile(rf"jaxobs-{re.escape(self._host)}-(\d{{1,10}})\.json")
         stale = []
         if self._directory.is_dir():

@@ -1,1 +1,1 @@
-"""What is served of a snapshot: the metrics in the formats of Prometheus, the live page, and JSON."""
+"""Renders a snapshot: its metrics in the formats of Prometheus, the live page, and JSON."""

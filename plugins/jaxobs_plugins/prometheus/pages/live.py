@@ -1,4 +1,4 @@
-"""The live page and the snapshot as JSON: drawn when they are first asked for and kept until the next snapshot."""
+"""The live page, rendered when first requested and kept until the next snapshot, and the snapshot as JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from jaxobs_plugins.prometheus.server.messages import Request, Response
 PAGE_PATH: Final = "/"
 SNAPSHOT_PATH: Final = "/snapshot"
 SNAPSHOT_VERSION: Final = 1
-"""Rises when a reader of what was there before would be misled; keys that are new do not raise it."""
+"""Version of the JSON format. A change that would mislead existing readers raises it; new keys do not."""
 
 _KEPT: Final = 8
-"""Pages of one snapshot that are kept: one a loop that somebody looks at."""
+"""Most rendered pages of one snapshot that are kept, one for each loop that somebody looks at."""
 
 _SAFE: Final = {
     "Cache-Control": "no-store",
@@ -28,11 +28,12 @@ _SAFE: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""No other web page can show, read or time what is served here, and no link tells where it was followed."""
+"""Headers that keep other web pages from showing, reading or timing what is served, and
+links from sending a referrer."""
 
 
 class Live:
-    """What a person looks at. `show` may be called on another thread than the rest, which is the server's."""
+    """The live page and its snapshot. `show` may be called on another thread than the rest, which is the server's."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Live:
         at = snapshot.time / NANOSECONDS
         if self._history.is_due(at):
             with self._noting:
-                self._history.add(at, snapshot.outline)  # the document is written for whoever looks
+                self._history.add(at, snapshot.outline)  # the whole document is made only on request
         self._taken = wall_now()
         self._snapshot = snapshot
 
@@ -77,7 +78,7 @@ class Live:
         if self._drawn[0] is not snapshot:
             self._drawn = (snapshot, {})
         drawn = self._drawn[1]
-        chosen = View(snapshot.document, wanted_loop=loop).loop  # whatever is asked for: one page a loop
+        chosen = View(snapshot.document, wanted_loop=loop).loop  # a real loop, whatever is requested
         if chosen not in drawn:
             if len(drawn) >= _KEPT:
                 drawn.clear()

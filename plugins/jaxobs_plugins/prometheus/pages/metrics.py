@@ -1,4 +1,4 @@
-"""The bytes of one snapshot, rendered when they are first asked for and kept until the next snapshot."""
+"""The page /metrics of one snapshot, rendered when first requested and kept until the next snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COMPRESSION_LEVEL = 1  # of 959 kB (10 000 series) it makes 109 kB in 2.7 ms; l
 
 
 class MetricsPage:
-    """What /metrics shows at one moment. To be used by one thread at a time: the server's."""
+    """The page /metrics of one snapshot, for use by one thread at a time: the server's."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class MetricsPage:
 
     @property
     def instance(self) -> str:
-        """Which process this is; empty where the resource does not say."""
+        """The `service.instance.id` of this process; empty where the resource has none."""
         return self._resource.get("service.instance.id", "")
 
     def body(self, content_type: str, compressed: bool) -> bytes:

@@ -1,8 +1,8 @@
-"""Which format and which coding a client is sent, by what it accepts (RFC 9110, section 12.5). Pure.
+"""Chooses the format and the coding of a response by what the client accepts (RFC 9110, section 12.5). Pure functions.
 
-Not by prometheus_client's own `choose_encoder` and `gzip_accepted`, which pass over weights (seen in 0.26): a client that
-refuses OpenMetrics by `q=0` would get it. Where a client refuses all there is, it gets the plainest, as the RFC allows: a
-scraper that reads it after all is better off than with an error.
+They replace prometheus_client's own `choose_encoder` and `gzip_accepted`, which ignore weights (as of 0.26): a client
+that refuses OpenMetrics by `q=0` would get it. A client that refuses every format gets the plainest, as the RFC allows:
+a scraper that reads it after all is better off than with an error.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _ELEMENT = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*")+')
 _PARAMETER = re.compile(r'(?:[^;"]|"(?:\\.|[^"\\])*")+')
 _WEIGHT = re.compile(r"0?\.\d+|0\.?|1(\.0*)?")
 
-# Beside the version that is sent, the one that Prometheus before 2.35 asks for by this name: its text is the same.
+# OpenMetrics 0.0.1 is what Prometheus before 2.35 asks for; its text is the same as that of the version sent.
 _VERSIONS = {TEXT: {"0.0.4"}, OPENMETRICS: {"1.0.0", "0.0.1"}}
 
 
 class _Accepted(NamedTuple):
-    """One element of a header, its weight apart from its parameters."""
+    """One element of a header, with its weight split from its other parameters."""
 
     name: str
     parameters: dict[str, str]
@@ -30,7 +30,7 @@ class _Accepted(NamedTuple):
 
 
 def negotiate(accept: str) -> str:
-    """The content type to answer an `Accept` header with; of two that are as welcome, OpenMetrics if it is named."""
+    """The content type for an `Accept` header; of two with equal weights, OpenMetrics if the header names it."""
     accepted = list(_elements(accept))
     if not accepted:
         return TEXT
@@ -40,22 +40,22 @@ def negotiate(accept: str) -> str:
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether to compress for an `Accept-Encoding` header: gzip is accepted, and no less welcome than plain bytes."""
+    """Whether an `Accept-Encoding` header accepts gzip, with a weight no less than that of plain bytes."""
     weights = {each.name.removeprefix("x-"): each.weight for each in _elements(accept_encoding)}
     gzip, identity = (weights.get(name, weights.get("*", 0.0)) for name in ("gzip", "identity"))
     return gzip > 0 and gzip >= identity
 
 
 def _weight_of(content_type: str, accepted: list[_Accepted]) -> float:
-    """The weight that the most specific of the ranges gives it; 0 where none matches."""
+    """The weight that the most specific media range gives a content type; 0 where none matches."""
     matching = [(_specificity(content_type, each), each.weight) for each in accepted]
     return max((pair for pair in matching if pair[0] > 0), default=(0, 0.0))[1]
 
 
 def _specificity(content_type: str, accepted: _Accepted) -> int:
-    """How closely a media range names the content type; 0 where it does not match.
+    """The rank of a media range by how closely it names the content type; 0 where it does not match.
 
-    Of the parameters the version alone counts: what is rendered is ASCII names in UTF-8 whatever is said of them.
+    Only the parameter `version` counts: names are rendered as ASCII and texts as UTF-8 whatever the others ask for.
     """
     media_type = _media_type(content_type)
     if accepted.name != media_type:
@@ -73,7 +73,7 @@ def _media_type(content_type: str) -> str:
 
 
 def _elements(header: str) -> Iterator[_Accepted]:
-    """What a header lists; an element that is malformed is as good as not sent."""
+    """The elements that a header lists, without those that are malformed."""
     for element in _ELEMENT.findall(header.lower()):
         name, *rest = [part.strip() for part in _PARAMETER.findall(element)] or [""]
         pairs = [

@@ -1,4 +1,4 @@
-"""Snapshot to bytes, in the two formats that Prometheus reads. Pure.
+"""Renders a snapshot's metrics in the two formats that Prometheus reads. Pure functions.
 
 Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carries exemplars and units.
 """
@@ -52,17 +52,17 @@ def render(
     content_type: str,
     pause: Callable[[], None] | None = None,
 ) -> bytes:
-    """`families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
+    """Render `families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
 
-    A series whose value is not a number, or that the format cannot say (a negative counter), is absent.
-    `pause` is called between families: there a thread that shares its interpreter can let the others go on.
+    A series whose value is not a number, or that the format cannot express (a negative counter), is left out.
+    `pause` is called between families, so that a thread that shares its interpreter can yield to others.
     """
     source = _Source(families, resource, pause)
     return _openmetrics(source) if content_type == OPENMETRICS else generate_latest(source)
 
 
 class _Source(Collector):
-    """What prometheus_client renders: an object that collects, without a registry around it."""
+    """The collector that prometheus_client renders, in place of a registry."""
 
     def __init__(
         self, families: Iterable[Family], resource: Mapping[str, str], pause: Callable[[], None] | None
@@ -88,7 +88,7 @@ def _target_info(resource: Mapping[str, str]) -> RenderedFamily:
 
 
 def _valid_series(family: Family) -> Iterator[Series]:
-    """The series that can be shown, each once."""
+    """The valid series, without those whose labels repeat an earlier one's."""
     metric, seen = family.metric, set()
     for values, value in family.series.items():
         labels = [label_value(text) for text in values]
@@ -156,7 +156,7 @@ def _cumulative(
 
 
 def _exemplar(observed: Observed | None) -> Exemplar | None:
-    """None where OpenMetrics has no way to say it."""
+    """An exemplar in prometheus_client's form; None where OpenMetrics cannot express it."""
     if observed is None or math.isnan(observed.value) or not 0 <= observed.wall_time < _LAST_TIMESTAMP:
         return None
     labels = {"trace_id": valid_unicode(observed.trace_id), "span_id": valid_unicode(observed.span_id)}

@@ -1,1 +1,1 @@
-"""The HTTP/1.1 server: one thread, whatever its clients do; parsing is h11's."""
+"""An HTTP/1.1 server on one thread, with h11 as its parser."""

@@ -22,26 +22,29 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many clients there may be, and the seconds each may take."""
+    """Limits on the number of clients, and on the seconds that each may take."""
 
     connections: int = 64
-    """Besides as many that are being refused. A process is scraped by a handful of servers."""
+    """Most clients that are served; as many again may be being refused. A handful of servers scrape a process."""
     handshake_seconds: float = 5.0
-    """Of TLS: two round trips, and a signature of about a millisecond."""
+    """For TLS: two round trips, and a signature of about a millisecond."""
     first_request_seconds: float = 5.0
-    """A client that connects has its request ready."""
+    """For the first request, which clients have ready when they connect."""
     next_request_seconds: float = 75.0
-    """Prometheus scrapes every minute by default, and keeps its connection meanwhile."""
+    """For each further request: Prometheus scrapes every minute by default, and keeps its connection meanwhile."""
     response_seconds: float = 10.0
-    """Prometheus's default scrape timeout: by then nobody waits for the rest."""
+    """For sending a response: Prometheus's default scrape timeout, after which nobody waits for the rest."""
     goodbye_seconds: float = 1.0
     """For the client to take the last bytes and close: closing earlier could lose them."""
 
 
 class Connection:
-    """Owns `client`, a non-blocking socket. Every method may raise OSError: the client is gone, or too slow.
+    """A client's connection, which owns `client`, a non-blocking socket.
 
-    `answer` must not wait; where it raises, the client gets 500 and `log` a line. With `tls`, TLS is all that is spoken.
+    Every method may raise OSError: the client is gone, or too slow.
+
+    `answer` must not wait; where it raises, the client gets 500 and `log` a line. With
+    `tls`, TLS is all that is spoken.
     """
 
     def __init__(
@@ -55,12 +58,12 @@ class Connection:
         self._conversation = Conversation()
 
     async def open(self) -> None:
-        """First of all: TLS's handshake, where there is one."""
+        """Make TLS's handshake, if there is one, before anything else."""
         async with asyncio.timeout(self._limits.handshake_seconds):
             await self._stream.open()
 
     async def receive(self, seconds: float) -> Request | Response | None:
-        """The next request; None where the client has closed, and what to answer where this is no request."""
+        """The next request, a response of status 400 if the bytes are no request, or None if the client has closed."""
         async with asyncio.timeout(seconds):
             try:
                 while (request := self._conversation.next_request()) is None:
@@ -73,7 +76,7 @@ class Connection:
         return request
 
     async def respond(self, received: Request | Response) -> bool:
-        """Answer what was received. Whether another request may follow."""
+        """Answer what was received. Returns whether another request may follow."""
         if isinstance(received, Response):
             await self._send(received)
         else:
@@ -81,14 +84,14 @@ class Connection:
         return self._conversation.goes_on()
 
     async def refuse(self) -> None:
-        """Say that there are too many clients, without reading what this one asks."""
+        """Answer that there are too many clients, without reading the request."""
         headers = {"Retry-After": "1"}
         await self._send(
             plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again later", headers)
         )
 
     async def say_goodbye(self) -> None:
-        """Wait a little until the client has closed: an unread byte would turn our close into a reset."""
+        """Wait a little until the client has closed, because an unread byte would turn our close into a reset."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.goodbye_seconds):
             await self._stream.close_writing()

@@ -1,4 +1,4 @@
-"""One client's HTTP/1.1 as bytes in and bytes out, by h11; without any input or output of its own."""
+"""HTTP/1.1 with one client as bytes in and bytes out, by h11; does no input or output itself."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import h11
 from jaxobs_plugins.prometheus.server.messages import BadRequestError, Request, Response, request_from
 
 HEAD_BYTES = 16_384
-"""A longer head of a request is refused. Scrapers send a few hundred; common web servers allow 8 KiB a line."""
+"""Longest head of a request. Scrapers send a few hundred bytes; common web servers allow 8 KiB a line."""
 
 
 class Conversation:
-    """Requests of one client and the answers to them, one after the other."""
+    """The requests of one client and their answers, one after the other."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     def receive(self, data: bytes) -> None:
-        """Take what has come from the client, which must not be empty."""
+        """Take bytes that the client has sent, which must not be empty."""
         self._http.receive_data(data)
 
     def next_request(self) -> Request | None:
-        """The next request; None where more has to come first. Raises BadRequestError, after which one answer may go out.
+        """The next request; None where more bytes are needed. Raises BadRequestError, which may be answered once.
 
-        A request that announces a body is served, but its connection is not used again: the body is never read.
+        A request that announces a body is served, but its connection is not used again, because the body is never read.
         """
         try:
             _check_line_ends(self._http.trailing_data[0])
@@ -38,7 +38,7 @@ class Conversation:
         return request_from(request, has_body)
 
     def answer(self, response: Response, method: str = "GET") -> list[bytes]:
-        """The bytes of the answer to the last request, or to whatever came instead of one."""
+        """The bytes of the answer to the last request, or to the malformed one."""
         headers = [("Date", formatdate(usegmt=True)), *response.headers.items()]
         headers.append(("Content-Length", str(len(response.body))))
         if self._http.their_state is not h11.DONE:  # a body that is not read, or no request at all
@@ -51,7 +51,7 @@ class Conversation:
         return pieces
 
     def goes_on(self) -> bool:
-        """Whether another request may follow the one that was answered; to be asked once after each."""
+        """Begin the next cycle if another request may follow; returns whether it may. Call it once per answer."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -59,10 +59,10 @@ class Conversation:
 
 
 def _check_line_ends(received: bytes) -> None:
-    """Raises BadRequestError where a line of the head, as far as it has come, ends in LF or CR alone.
+    """Raise BadRequestError where a line of the head received so far ends in LF or CR alone.
 
-    h11 takes LF for an end. Who takes it for a part of the line, such as a proxy in front, would see other headers
-    (RFC 9112, section 2.2, leaves it to the server).
+    h11 takes a lone LF for the end of a line. A proxy in front that takes it for a part of the line would see other
+    headers (RFC 9112, section 2.2, leaves it to the server).
     """
     end = received.find(b"\r\n\r\n")
     head = received if end < 0 else received[: end + 2]

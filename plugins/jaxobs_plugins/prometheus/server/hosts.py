@@ -1,7 +1,7 @@
-"""The names under which the server may be asked without a token, against web pages that pretend to be it.
+"""The host names that requests without a token may use, as a defence against DNS rebinding.
 
-A page in a browser can have its own name point at an address that the browser alone reaches (DNS rebinding), and then
-read the answer. The Host header tells: it has the page's name, which is none of ours.
+A web page can make its own name point at an address that only the browser reaches, and then read the answer. The Host
+header gives it away: it has the page's name, which is none of ours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PRIVATE = (".localhost", ".local", ".home.arpa", ".internal", ".svc")
 
 @dataclass(frozen=True, slots=True)
 class LocalNames:
-    """What this host is called, and the domains in which it looks names up: `cluster.local` in a pod, say."""
+    """This host's names, and the domains in which it looks names up: `cluster.local` in a pod, say."""
 
     names: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class LocalNames:
     def of_this_host(
         cls, hosts_file: Path = Path("/etc/hosts"), resolver_file: Path = Path("/etc/resolv.conf")
     ) -> LocalNames:
-        """Without asking a name server, which may take long to answer."""
+        """Read the names of this host from its files, without a name server, which may take long to answer."""
         own = _normal(socket.gethostname())
         domains = frozenset(_search_domains(_lines(resolver_file)))
         names = {own} | {f"{own}.{domain}" for domain in domains}
@@ -43,12 +43,12 @@ class LocalNames:
 
 
 class AllowedHosts:
-    """Which Host headers are answered without a token.
+    """The Host headers that are answered without a token.
 
-    Always: addresses, for which there is no name to point elsewhere, `localhost`, the names of this host, and what the
-    user has `allowed` (`.example.org`: all below it; `*`: all). On a server that is reached `from_network`, names too
-    that no stranger can have in the public DNS: those without a dot, under private top-level domains, and under the
-    domains in which this host looks names up.
+    Always: addresses, which cannot be made to point elsewhere, `localhost`, the names of this host, and those that the
+    user has `allowed` (`.example.org`: all below it; `*`: all). On a server that can be reached `from_network`, also
+    names that no stranger can register in the public DNS: those without a dot, under private top-level domains, and
+    under the domains in which this host looks names up.
     """
 
     def __init__(self, local: LocalNames, allowed: Iterable[str], *, from_network: bool) -> None:
@@ -61,7 +61,7 @@ class AllowedHosts:
             self._endings += (*_PRIVATE, *(f".{domain}" for domain in local.domains if "." in domain))
 
     def admit(self, authority: str) -> bool:
-        """Whether `host` or `host:port` is ours. None at all is admitted: no browser leaves it out."""
+        """Whether a Host header (`host` or `host:port`) is allowed. An empty one is: no browser leaves it out."""
         if not authority:
             return True
         match = _AUTHORITY.fullmatch(authority)
@@ -78,7 +78,7 @@ class AllowedHosts:
 
 
 def refusal(authority: str) -> str:
-    """What to say to whoever asked under another name, in one line."""
+    """One line for a client that used another name."""
     return (
         f"not served under the name {authority[:100]!r}: ask by address or by a name of this host,"
         f" or set {HOSTS_VARIABLE} to that name, or JAXOBS_METRICS_TOKEN_FILE"

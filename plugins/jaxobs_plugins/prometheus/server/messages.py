@@ -1,4 +1,4 @@
-"""Requests and responses of HTTP/1.1. Pure."""
+"""Requests and responses of HTTP/1.1 as plain data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class BadRequestError(ValueError):
-    """What came is not the head of an HTTP/1.x request."""
+    """The bytes received are not the head of an HTTP/1.x request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`path` without `query`; header names in lower case; `host`: the name, and port, under which we were asked."""
+    """A request. `path` is without `query`, header names are in lower case, `host` is the name and port it used."""
 
     method: str
     path: str
@@ -26,12 +26,12 @@ class Request:
     host: str = ""
     query: str = ""
     has_body: bool = False
-    """It is not read, whatever it says."""
+    """Whether a body was announced; it is never read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`body` is the representation; it is not sent in the answer to a HEAD request, though its length is."""
+    """A response. The answer to a HEAD request has the length of `body` but not the body itself."""
 
     status: HTTPStatus
     body: bytes
@@ -58,6 +58,6 @@ def request_from(event: h11.Request, has_body: bool) -> Request:
         target = urlsplit(text)
     except ValueError as error:
         raise BadRequestError(f"not a request target: {text[:80]!r}") from error
-    # An address in the target holds, whatever Host says (RFC 9112, section 3.2.2).
+    # An authority in the target takes precedence over the Host header (RFC 9112, section 3.2.2).
     host = target.netloc or headers.get("host", "")
     return Request(event.method.decode("latin-1"), target.path, headers, host, target.query, has_body)

@@ -1,8 +1,8 @@
-"""An HTTP server on one thread, whatever its clients do.
+"""An HTTP server on one thread that bounds what its clients can cost.
 
-All connections share one event loop, so an idle or a slow client costs a socket and no thread. Their number
-is capped: the connection that has waited longest without a request is given up for a new one, and where every
-one is in the middle of a response, the new one gets 503. Each wait for a client has a deadline.
+All connections share one event loop, so an idle or slow client costs a socket and no thread. Their number is capped:
+the connection that has waited longest without a request is closed for a new one, and where all of them are in the
+middle of a response, the new one gets 503. Each wait for a client has a deadline.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class HttpServer:
         self._log = log
         self._limits = limits or Limits()
         self.tls = tls
-        """What clients that connect from now on are served through; may be replaced at any time."""
+        """The TLS context for clients that connect from now on; may be replaced at any time."""
         self._served: _Connections = {}
         self._refused: _Connections = {}
-        self._waiting: dict[asyncio.Task[None], None] = {}  # for a request, the longest first
+        self._waiting: dict[asyncio.Task[None], None] = {}  # tasks without a request, longest first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Lock()  # taken once, and never released
         self._thread = threading.Thread(target=self._run, name="jaxobs-prometheus", daemon=True)
@@ -67,8 +67,8 @@ class HttpServer:
             self._listener.shutdown(socket.SHUT_RDWR)
 
     def stop(self, timeout: float) -> None:
-        """Close the port at once, then the connections; wait for that `timeout` seconds at most."""
-        self.stop_listening()  # from any thread, even while the loop's renders
+        """Close the port at once, then the connections; waits for that `timeout` seconds at most."""
+        self.stop_listening()  # possible from any thread, even while the loop's thread is rendering
         if self._loop is None:
             self._listener.close()
             return
@@ -77,7 +77,7 @@ class HttpServer:
         self._thread.join(timeout)
 
     def close_after_fork(self) -> None:
-        """For a forked child, which has the sockets but not the thread that answers."""
+        """Close all sockets in a forked child, which has inherited them but not the thread that answers."""
         self._listener.close()
         for connection in [*self._served.values(), *self._refused.values()]:
             connection.close()
@@ -91,7 +91,7 @@ class HttpServer:
         self._loop.close()
 
     def _accept(self) -> None:
-        """One client a turn of the loop, so that the requests of those accepted are read meanwhile."""
+        """Accept one client per turn of the loop, so that the requests of earlier ones are read in between."""
         try:
             client, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):  # gone before it was accepted
@@ -136,7 +136,7 @@ class HttpServer:
         return task
 
     def _give_up_longest_waiting(self) -> bool:
-        """Whether there was a connection without a request to give up."""
+        """Close the connection that has waited longest without a request. Returns whether there was one."""
         task = next(iter(self._waiting), None)
         if task is None:
             return False

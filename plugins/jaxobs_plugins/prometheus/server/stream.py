@@ -1,4 +1,4 @@
-"""Bytes to and from one client on an event loop, as they are or through TLS. Either may raise OSError, as SSLError is."""
+"""Byte streams to and from one client on an event loop, plain or through TLS. Both raise OSError (SSLError is one)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Result = TypeVar("Result")
 
 
 class Stream(Protocol):
-    """`open` comes first and `close_writing` last."""
+    """A stream of bytes. Call `open` first and `close_writing` last."""
 
     async def open(self) -> None: ...
 
     async def receive(self) -> bytes:
-        """What has come; empty at the end."""
+        """Wait for bytes from the client and return them; empty at the end."""
 
     async def send(self, data: bytes) -> None: ...
 
     async def close_writing(self) -> None:
-        """Tell the client that nothing follows."""
+        """Signal the client that nothing follows."""
 
 
 class PlainStream:
@@ -51,7 +51,7 @@ class PlainStream:
 
 
 class TlsStream:
-    """Bytes to and from a socket through TLS. The handshake is the client's own work: one that stalls delays no other."""
+    """Bytes to and from a socket through TLS. Each client has its own handshake: one that stalls delays no other."""
 
     def __init__(self, client: socket.socket, context: SSLContext) -> None:
         import ssl
@@ -83,7 +83,7 @@ class TlsStream:
         await self._plain.close_writing()
 
     async def _whenever_possible(self, call: Callable[[], Result]) -> Result:
-        """`call`, with what it says passed on and what it lacks awaited."""
+        """Repeat `call` until it succeeds, sending the bytes that it writes and awaiting those that it needs."""
         while True:
             try:
                 result = call()

@@ -1,0 +1,13 @@
+"""Files of targets that others may have written."""
+
+import pytest
+
+from jaxobs.model.scrape_targets import MOST_BYTES, read_targets
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(b"[" * MOST_BYTES, "nested too deeply"), (b"{", "Expecting"), (b"\xff", "decode")]
+)
+def test_what_is_no_json_is_a_value_error(content: bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        list(read_targets(content))
