@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
+from jaxobs.agent.cycle import Cycle
 from jaxobs.agent.exporting import STUCK_SECONDS
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.last_flush import LastFlush
@@ -19,7 +20,6 @@ from jaxobs.agent.loading import load_plugins
 from jaxobs.agent.pushed_values import PushedValues
 from jaxobs.agent.resident_memory import ResidentMemory
 from jaxobs.agent.slices import Slices
-from jaxobs.agent.turns import Turns
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
@@ -72,7 +72,7 @@ class Service:
         self._logged: dict[str, float] = {}
         interval = float(self.settings["interval"])
         self._slices = Slices(inline=inline, patience=min(interval / 2, LONGEST_PATIENCE))
-        self._turns = Turns(interval)
+        self._cycle = Cycle(interval)
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
@@ -102,7 +102,7 @@ class Service:
             gc.freeze()  # what is loaded now stays, so no collection needs to traverse it
 
     def emit(self, event: Measured | SpanEnded) -> None:
-        """Take an event of a plugin, on any thread; it is folded at the next turn or sooner."""
+        """Take an event of a plugin, on any thread; it is folded before the next snapshot or sooner."""
         self._arrived.append(event)
 
     def profile(self, seconds: float, keep: bool) -> None:
@@ -131,9 +131,9 @@ class Service:
             waiting = []
             if finish is not None:  # nothing follows, and the job waits
                 break
-            if self._turns.is_due():
-                self._turn()
-            readable = self._pipe.wait(self._turns.latest(), idle=self._slices.has_waited)
+            if self._cycle.is_due():
+                self._new_snapshot()
+            readable = self._pipe.wait(self._cycle.latest(), idle=self._slices.has_waited)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -171,7 +171,7 @@ class Service:
         with self._slices.without_pauses():
             self._read_windows()
             self._analysed(self._analysis.settle(min(SETTLE_SECONDS, patience / 3)))
-            self._send(wire.REPLY, (number, dict(self._turn().document)))
+            self._send(wire.REPLY, (number, dict(self._new_snapshot().document)))
 
     def _fold(self, events: Iterator[Event | StepRows]) -> None:
         taken = self._plugins.events_are_taken
@@ -197,7 +197,7 @@ class Service:
             if isinstance(event, BackendFound):
                 self._bind(event)
             if isinstance(event, ProbeReported):
-                self._turns.reported()
+                self._cycle.reported()
 
     def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
         """The event with its trace, which came in a frame before it."""
@@ -244,9 +244,9 @@ class Service:
         except (ValueError, OSError) as error:
             self.log(f"peaks are unknown: {error}")
 
-    def _turn(self) -> Snapshot:
+    def _new_snapshot(self) -> Snapshot:
         """Make a new snapshot and offer it to every exporter."""
-        self._turns.begun()
+        self._cycle.begun()
         self._fold_arrivals()
         self._read_windows()
         for guard in self._plugins.guards:
@@ -278,7 +278,7 @@ class Service:
             self._analysed(self._analysis.settle(settle))
             self._fold_arrivals()
             self.fold.end(now(), by_itself=patience is not None)
-            snapshot = self._turn()
+            snapshot = self._new_snapshot()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())
         flush = LastFlush(self._plugins.exporters, patience or 0.0)

@@ -1,4 +1,4 @@
-"""Schedules the agent's turns: one in each interval, as soon as all that the job sends in it has arrived."""
+"""Schedules the agent's snapshots: one in each interval, as soon as all that the job sends in it has arrived."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from jaxobs.model.clock import monotonic
 
 EARLIEST: Final = 0.7
 LATEST: Final = 1.3
-"""Limits of the time between two turns, in intervals. A turn follows the job's report, which ends what the job sends in
-an interval, so that the agent wakes up once for both. A turn does not wait for a report that is late."""
+"""Limits of the time between two snapshots, in intervals. One follows the job's report, which ends what the job sends in
+an interval, so that the agent wakes up once for both. It does not wait for a report that is late."""
 
 FIRST_SECONDS: Final = 0.2
 
 
-class Turns:
+class Cycle:
     """When the agent makes and exports the next snapshot; `interval` is in seconds."""
 
     def __init__(self, interval: float) -> None:
@@ -31,7 +31,7 @@ class Turns:
         return monotonic() - self._last >= least * self._interval
 
     def latest(self) -> float:
-        """The time by `monotonic()` at which a turn is due, whether the job has reported or not."""
+        """The time by `monotonic()` at which a snapshot is due, whether the job has reported or not."""
         return self._last + LATEST * self._interval
 
     def begun(self) -> None:
