@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jaxobs.model.metrics_address import DEFAULT_PORT
 from tests.deployment.programs import DEPLOY, ROOT, tool
@@ -17,7 +19,10 @@ pytestmark = pytest.mark.deployment
 CHART = ROOT / "build" / "chart" / "jaxobs"
 """As `make chart`, which `make deployment` runs first, puts it together."""
 CHECK = ROOT / ".venv-schemas" / "bin" / "check-jsonschema"
-EVERYTHING = ["--set", "demo.enabled=true", "--set", "jobs.namespaces={research,production}"]
+EVERYTHING = [
+    "--set", "demo.enabled=true", "--set", "networkPolicy.enabled=true",
+    "--set", "jobs.namespaces={research,production}",
+]  # fmt: skip
 
 
 def run(*command: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -51,7 +56,7 @@ def test_a_chart_without_its_files_says_how_to_get_them() -> None:
     assert "run `make chart`" in done.stderr
 
 
-@pytest.mark.parametrize(("options", "resources"), [([], 14), (EVERYTHING, 16)])
+@pytest.mark.parametrize(("options", "resources"), [([], 13), (EVERYTHING, 16)])
 def test_kubernetes_takes_what_the_chart_renders(options: list[str], resources: int) -> None:
     found = validated(rendered(*options))
     assert found == {"valid": resources, "invalid": 0, "errors": 0, "skipped": 0}
@@ -69,8 +74,20 @@ def test_everything_runs_without_being_root() -> None:
         assert manifests.count(line) == pods, line
 
 
+def test_the_network_policy_is_asked_for_and_closes_the_port_of_the_metrics_alone() -> None:
+    assert "kind: NetworkPolicy" not in rendered()
+    policies = rendered("--set", "networkPolicy.enabled=true", "--set", "jobs.port=9500")
+    (policy,) = [each for each in yaml.safe_load_all(policies) if each and each["kind"] == "NetworkPolicy"]
+    (to_all,) = [rule["ports"] for rule in policy["spec"]["ingress"] if "from" not in rule]
+    assert to_all == [
+        {"port": 1, "endPort": 9499, "protocol": "TCP"},
+        {"port": 9501, "endPort": 65535, "protocol": "TCP"},
+        {"port": 1, "endPort": 65535, "protocol": "UDP"},
+    ]
+
+
 def test_the_chart_carries_every_dashboard_and_rule() -> None:
-    manifests = rendered()
+    manifests = rendered(*EVERYTHING)
     for dashboard in (ROOT / "grafana" / "dashboards").glob("*.json"):
         assert f"  {dashboard.name}: |-" in manifests
     for file in ("alerts.yml", "rules.yml"):
@@ -105,3 +122,19 @@ def test_the_collector_takes_its_configuration() -> None:
 def test_the_batch_script_is_bash() -> None:
     done = run("bash", "-n", DEPLOY / "slurm" / "train.sbatch")
     assert done.returncode == 0, done.stderr
+
+
+def test_metrics_of_the_batch_script_are_fetched_and_spans_alone_are_pushed(tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\nenv\n")
+    srun.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.defpath}", "COLLECTOR": "http://collector:4318"}
+    script = DEPLOY / "slurm" / "train.sbatch"
+    done = subprocess.run(
+        ["bash", script], env=variables, capture_output=True, text=True, timeout=60, check=True
+    )
+    given = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert given["JAXOBS_FILE_SD_DIRECTORY"] == "/shared/prometheus/targets"
+    assert {name: value for name, value in given.items() if name.startswith("OTEL_EXPORTER_OTLP_")} == {
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"
+    }
