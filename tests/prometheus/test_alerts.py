@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
@@ -15,7 +16,7 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"
 ALERTS, RULES = FOLDER / "alerts.yml", FOLDER / "rules.yml"
 RUNBOOK = FOLDER.parents[1] / "docs" / "runbook.md"
 DASHBOARDS = FOLDER.parents[1] / "grafana" / "dashboards"
-CASES = Path(__file__).parent / "alerts_test.yml"
+CASES = sorted(Path(__file__).parent.glob("alerts*_test.yml"))
 
 
 def _alerts() -> list[str]:
@@ -33,17 +34,25 @@ def test_the_rules_are_well_formed(promtool: Path, file: Path) -> None:
     assert f"{file.read_text().count('expr: ')} rules found" in done.stdout
 
 
-def test_each_alert_fires_when_it_must_and_only_then(promtool: Path, tmp_path: Path) -> None:
-    cases = tmp_path / "alerts_test.yml"
-    cases.write_text(CASES.read_text().replace("- ALERTS", f"- {ALERTS}").replace("- RULES", f"- {RULES}"))
+@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
+def test_each_alert_fires_when_it_must_and_only_then(promtool: Path, tmp_path: Path, file: Path) -> None:
+    cases = tmp_path / file.name
+    cases.write_text(file.read_text().replace("- ALERTS", f"- {ALERTS}").replace("- RULES", f"- {RULES}"))
     done = subprocess.run(
         [promtool, "test", "rules", str(cases)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_collector_passes_on_the_times_that_the_rules_ask_for() -> None:
+    assert "timestamp(jaxobs_job_last_heard_timestamp_seconds)" in RULES.read_text()
+    configuration = yaml.safe_load((FOLDER.parent / "collector" / "config.yaml").read_text())
+    assert configuration["exporters"]["prometheus"]["send_timestamps"] is True
+
+
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    named = re.findall(r'ALERTS\{alertname="(\w+)".*\n +exp_samples:( \[\])?', CASES.read_text())
+    text = "".join(file.read_text() for file in CASES)
+    named = re.findall(r'ALERTS\{alertname="(\w+)".*\n +exp_samples:( \[\])?', text)
     alerts = {text.split("\n", 1)[0] for text in _alerts()}
     assert alerts
     assert {name for name, none in named if none} == alerts
