@@ -81,7 +81,10 @@ def panel(chart: Chart) -> Panel:
         values = [
             model.DynamicConfigValue(id_val=name, value=value) for name, value in override.properties.items()
         ]
-        builder.override_by_name(override.name, values)
+        if override.of_query:
+            builder.override_by_query(override.name, values)
+        else:
+            builder.override_by_name(override.name, values)
     if chart.links:
         builder.data_links([build.DashboardLink(title).url(url) for title, url in chart.links])
     return builder

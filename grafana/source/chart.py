@@ -39,10 +39,14 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Properties of the field with this name, by Grafana's names for them."""
+    """Properties of the field with this name, by Grafana's names for them.
+
+    `of_query`: of every field that the query with this name gives, where the legend makes the fields' own names.
+    """
 
     name: str
     properties: Mapping[str, Any]
+    of_query: bool = False
 
 
 @dataclass(frozen=True, slots=True)

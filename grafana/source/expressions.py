@@ -9,6 +9,18 @@ WHERE: Final = 'job=~"$job", instance=~"$instance"'
 
 RUN_INFO: Final = f'jaxobs_run_info{{{WHERE}, run=~"$run"}}'
 
+RANKED: Final = f'jaxobs_run_info{{{WHERE}, run=~"$run", rank!=""}}'
+"""Those whose rank is known. It may be so only when there is a backend."""
+
+RUN_INFO_NOW: Final = f"{RANKED} or on (job, instance) {RUN_INFO}"
+"""Where the rank of a process is known, no series without: for a pushed job the Collector keeps both for five minutes."""
+
+RUN_INFO_SEEN: Final = (
+    f"last_over_time({RANKED}[$__range])"
+    f" or on (job, instance, run, attempt) last_over_time({RUN_INFO}[$__range])"
+)
+"""The same over the chosen time, by run and restart: one port may have had several."""
+
 IN_LOOP: Final = 'loop=~"$loop"'
 ON_DEVICE: Final = 'device=~"$device"'
 
@@ -27,10 +39,12 @@ def of_runs(expression: str, *labels: str) -> str:
     """`expression` for the chosen runs alone, with the labels `run` and `rank` beside its own.
 
     The run of a process is a series of its own, so at each moment a process has the run that it has then: two runs that
-    follow each other on one port are two lines. The maximum makes one series a process where it is scraped twice.
+    follow each other on one port are two lines. The maximum makes one series a process where it is scraped twice, or
+    where it has one with its rank and one without; where the rank is asked for, these would be two.
     """
-    names = ", ".join(labels or ("run", "rank"))
-    run = f"max by (job, instance, {names}) ({RUN_INFO})"
+    given = labels or ("run", "rank")
+    names = ", ".join(given)
+    run = f"max by (job, instance, {names}) ({RUN_INFO_NOW if 'rank' in given else RUN_INFO})"
     return f"{expression} * on (job, instance) group_left ({names}) {run}"
 
 

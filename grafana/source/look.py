@@ -22,4 +22,9 @@ GOOD_WHEN_HIGH: Final = ((0.0, "red"), (0.2, "orange"), (0.4, "green"))
 GOODPUT: Final = ((0.0, "red"), (0.8, "orange"), (0.95, "green"))
 FILLED: Final = ((0.85, "orange"), (0.95, "red"))
 """Share of a memory in use: above 0.95 the next large array is the last."""
+PER_SECOND_AT_THE_RIGHT: Final = {
+    "unit": "short", "custom.axisPlacement": "right", "custom.axisLabel": "steps a second",
+}  # fmt: skip
+"""An axis of its own for steps a second beside shares: 2 of them are not 200 %."""
+
 ANY_IS_BAD: Final = ((1.0, "red"),)

@@ -90,6 +90,23 @@ def test_titles_of_panels_are_unique_and_all_are_described() -> None:
     assert all(chart.empty for chart in CHARTS if chart.absence)
 
 
+def test_an_override_of_a_query_names_one_of_the_panel() -> None:
+    for chart in CHARTS:
+        names = {override.name for override in chart.overrides if override.of_query}
+        assert names <= {query.name for query in chart.queries}, chart.title
+
+
+def test_steps_a_second_are_no_share() -> None:
+    """They stand beside shares on one panel, of which the unit would show 2 of them as 200 %."""
+    panels = json.loads((FOLDER / "jaxobs-roofline.json").read_text())["panels"]
+    (config,) = [panel["fieldConfig"] for panel in panels if panel["title"] == "Time in profiler windows"]
+    assert config["defaults"]["unit"] == "percentunit"
+    (override,) = config["overrides"]
+    assert override["matcher"] == {"id": "byFrameRefID", "options": "B"}
+    assert {"id": "unit", "value": "short"} in override["properties"]
+    assert {"id": "custom.axisPlacement", "value": "right"} in override["properties"]
+
+
 def test_every_element_type_with_a_peak_has_a_roof() -> None:
     table = tomllib.loads((ROOT / "jaxobs" / "hardware" / "hardware.toml").read_text())
     types = set(re.findall(r"'matrix': \{(.*?)\}", str(table)))

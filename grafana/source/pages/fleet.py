@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
-from grafana.source.expressions import IN_LOOP, RUN_INFO, by, rate, selected
+from grafana.source.expressions import IN_LOOP, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
 from grafana.source.look import ANY_IS_BAD
+from grafana.source.pages.roofline_queries import NO_WINDOWS
 
 _NO_LOOP: Final = "No steps are known: mark them with `obs.steps(loader)`."
 _RANK: Final = "{{run}} rank {{rank}}"
@@ -14,11 +15,22 @@ _OF_RANK: Final = "run, rank"
 _BY_RANK: Final = f"{_OF_RANK}, loop"
 
 
-def _seconds(component: str, labels: str = _BY_RANK) -> str:
-    """Share of the wall time of each rank that went into it."""
-    return by(
-        "sum", labels, rate("jaxobs_step_component_seconds_total", IN_LOOP, f'component=~"{component}"')
-    )
+def _rate(component: str) -> str:
+    return rate("jaxobs_step_component_seconds_total", IN_LOOP, f'component=~"{component}"')
+
+
+def _own_seconds(labels: str = _BY_RANK) -> str:
+    """Share of the wall time of each rank that it holds the device up itself."""
+    return by("sum", labels, _rate("input|host"))
+
+
+def _communication(labels: str = _BY_RANK) -> str:
+    """Share of the wall time of each rank in collectives, as in the rule of that name.
+
+    It is known from profiler windows alone: a rank without one would stand at 0, as if it waited for nobody.
+    """
+    with_windows = f"{selected('jaxobs_profiled_seconds_total', IN_LOOP)} > 0"
+    return by("sum", labels, f"({_rate('communication')} and on (job, instance, loop) {with_windows})")
 
 
 def _beyond_the_mean(seconds: str) -> str:
@@ -26,21 +38,24 @@ def _beyond_the_mean(seconds: str) -> str:
 
 
 _AGE: Final = f"time() - {by('max', _BY_RANK, selected('jaxobs_last_step_timestamp_seconds', IN_LOOP))}"
-_SILENCE: Final = f"time() - {by('max', 'run, rank', selected('jaxobs_job_last_heard_timestamp_seconds'))}"
-_SEEN: Final = f"count by (run) (max by (run, rank) (last_over_time({RUN_INFO}[$__range])))"
+_HEARD: Final = selected("jaxobs_job_last_heard_timestamp_seconds")
+_SILENCE: Final = by("max", _OF_RANK, f"(timestamp({_HEARD}) - {_HEARD})")
+"""At the time of the sample: what a job pushed last stays for five minutes after its end, and grows no older."""
+
+_SEEN: Final = f"count by (run) (max by (run, rank) ({RUN_INFO_SEEN}))"
 """By rank: a rank that came back elsewhere or in another attempt is one."""
 
-_PRESENT: Final = f"count by (run) (max by (run, rank) ({RUN_INFO}))"
+_PRESENT: Final = f"count by (run) (max by (run, rank) ({RUN_INFO_NOW}))"
 
 RANKS: Final = Chart(
     "Ranks", "Each rank now: where it is, how long since its last step and since its agent heard of it.",
     (
-        Query(f"max by (run, attempt, rank, host, instance) ({RUN_INFO})", name="where", table=True),
+        Query(f"max by (run, attempt, rank, host, instance) ({RUN_INFO_NOW})", name="where", table=True),
         Query(by("max", _OF_RANK, rate("jaxobs_steps_total", IN_LOOP)), name="rate", table=True),
         Query(f"time() - {by('max', _OF_RANK, selected('jaxobs_last_step_timestamp_seconds', IN_LOOP))}", name="age",
               table=True),
-        Query(_seconds("communication", _OF_RANK), name="communication", table=True),
-        Query(_seconds("input|host", _OF_RANK), name="own", table=True),
+        Query(_communication(_OF_RANK), name="communication", table=True, optional=NO_WINDOWS),
+        Query(_own_seconds(_OF_RANK), name="own", table=True),
         Query(_SILENCE, name="silence", table=True),
     ),
     "short", "table", 24, 9,
@@ -74,14 +89,14 @@ _PRESENCE: Final = (
 _LAG: Final = (
     Chart("Communication by rank", "Share of wall time in collectives. Ranks wait in them for the slowest: the "
           "one with the least wait is the one that the others wait for.",
-          (Query(_seconds("communication"), _RANK),), "percentunit", empty=_NO_LOOP),
+          (Query(_communication(), _RANK),), "percentunit", empty=NO_WINDOWS),
     Chart("Input and host by rank", "Share of wall time that the rank itself holds the device up; says who lags where "
           "communication is not known.",
-          (Query(_seconds("input|host"), _RANK),), "percentunit", empty=_NO_LOOP),
+          (Query(_own_seconds(), _RANK),), "percentunit", empty=_NO_LOOP),
     Chart("Less wait than the mean", "Communication of each rank less the mean of its run. Far below 0: this rank lags.",
-          (Query(_beyond_the_mean(_seconds("communication")), _RANK),), "percentunit", empty=_NO_LOOP, minimum=-1.0),
+          (Query(_beyond_the_mean(_communication()), _RANK),), "percentunit", empty=NO_WINDOWS, minimum=-1.0),
     Chart("More input and host time than the mean", "Of each rank, less the mean of its run. Far above 0: it lags.",
-          (Query(_beyond_the_mean(_seconds("input|host")), _RANK),), "percentunit", empty=_NO_LOOP, minimum=-1.0),
+          (Query(_beyond_the_mean(_own_seconds()), _RANK),), "percentunit", empty=_NO_LOOP, minimum=-1.0),
     Chart("Step time by rank", "Mean over all steps. Collectives make all ranks equally slow, so a difference means that "
           "they do not wait for each other.",
           (Query(f"{by('sum', _BY_RANK, rate('jaxobs_step_seconds_sum', IN_LOOP))} / "

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
-from grafana.source.expressions import IN_LOOP, RUN_INFO, by, quantile, rate, selected
+from grafana.source.expressions import (
+    IN_LOOP,
+    RUN_INFO,
+    RUN_INFO_NOW,
+    RUN_INFO_SEEN,
+    by,
+    quantile,
+    rate,
+    selected,
+)
 from grafana.source.links import TRACES_OF_STEPS
 from grafana.source.look import CATEGORY_COLOURS, COMPONENT_COLOURS, GOOD_WHEN_HIGH, GOODPUT
 
@@ -26,9 +35,9 @@ _SEEN: Final = f"timestamp({RUN_INFO})[$__range:]"
 RUNS: Final = Chart(
     "Runs", "The runs that were seen in this time range, by name and restart, and how many ranks of each report now.",
     (
-        Query(f"count by (run, attempt, user) ({_RANKS_OF}(last_over_time({RUN_INFO}[$__range])))", name="seen",
+        Query(f"count by (run, attempt, user) ({_RANKS_OF}({RUN_INFO_SEEN}))", name="seen",
               table=True),
-        Query(f"count by (run, attempt, user) ({_RANKS_OF}({RUN_INFO}))", name="now", table=True),
+        Query(f"count by (run, attempt, user) ({_RANKS_OF}({RUN_INFO_NOW}))", name="now", table=True),
         Query(f"1000 * min by (run, attempt, user) (min_over_time({_SEEN}))", name="first", table=True),
         Query(f"1000 * max by (run, attempt, user) (max_over_time({_SEEN}))", name="last", table=True),
     ),

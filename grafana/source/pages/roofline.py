@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Page, Query, Row
+from grafana.source.chart import Chart, Override, Page, Query, Row
 from grafana.source.expressions import IN_LOOP, by, rate, selected
-from grafana.source.look import GOOD_WHEN_HIGH
+from grafana.source.look import GOOD_WHEN_HIGH, PER_SECOND_AT_THE_RIGHT
 from grafana.source.pages.roofline_chart import ROOFLINE
 from grafana.source.pages.roofline_queries import NO_PEAK, NO_WINDOWS, NOT_TIMED, executable, grown
 from grafana.source.pages.roofline_tables import EXECUTABLES, OPERATIONS, PEAKS
@@ -43,12 +43,11 @@ _MEASURED: Final = (
           (Query(f"round({by('sum', 'run, outcome', grown('jaxobs_profile_windows_total'))})",
                  "{{run}} {{outcome}}"),),
           "short", "stat", 6, 8),
-    Chart("Time in profiler windows", "Share of the loop's wall time inside windows, mean of the ranks, and steps inside "
-          "them a second.",
+    Chart("Time in profiler windows", "Share of the loop's wall time inside windows, mean of the ranks, and at the right "
+          "steps inside them a second.",
           (Query(by("avg", "run, loop", rate("jaxobs_profiled_seconds_total", IN_LOOP)), "{{run}} {{loop}}"),
            Query(by("max", "run, loop", rate("jaxobs_profiled_steps_total", IN_LOOP)), "{{run}} {{loop}} steps/s", "B")),
-          "percentunit", width=6, empty=NO_WINDOWS,
-          overrides=()),
+          "percentunit", width=6, empty=NO_WINDOWS, overrides=(Override("B", PER_SECOND_AT_THE_RIGHT, of_query=True),)),
 )  # fmt: skip
 
 PAGE: Final = Page(
