@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxobs.derive.metrics.catalogue.process_metrics import LAST_HEARD
 from jaxobs.model.metrics import Metric
 
 RATE = "5m"
@@ -23,7 +24,9 @@ def example_query(metric: Metric) -> str:
         rate = f"sum{by} (rate({metric.name}[{RATE}]))"
         return f"topk(5, {rate})" if len(metric.labels) >= MANY_LABELS else rate
     if metric.unit == "timestamp_seconds" or metric.name.endswith("_timestamp_seconds"):
-        return f"time() - {metric.name}"
+        # Of silence as the rule asks: a job that has ended is not silent.
+        now = f"timestamp({metric.name})" if metric.name == LAST_HEARD.name else "time()"
+        return f"{now} - {metric.name}"
     if len(metric.labels) >= MANY_LABELS:
         return f"topk(5, {metric.name})"
     return f"max{by} ({metric.name})" if labels else metric.name
