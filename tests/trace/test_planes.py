@@ -272,9 +272,11 @@ def test_a_path_without_a_trace_is_named(tmp_path, make, message):
 
 @pytest.mark.parametrize("opcode", ["copy", "copy-start", "fusion"])
 def test_a_copy_that_its_event_calls_one_to_the_host_is_a_transfer(opcode):
-    details = {"memcpy_details": "kind_src:device kind_dst:pinned size:4096 dest:0 async:1"}
+    event = kernel("moved", 1) | {
+        "memcpy_details": "kind_src:device kind_dst:pinned size:4096 dest:0 async:1"
+    }
     metadata = modules(jit_step=(3, {"moved": opcode}, {}))
-    device = only(read_trace(space(metadata, gpu([("MemcpyD2H", 0, 40, kernel("moved", 1) | details)]))))
+    device = only(read_trace(space(metadata, gpu([("MemcpyD2H", 0, 40, event)]))))
     assert device.transfer_seconds == pytest.approx(40e-6)
 
 
@@ -294,9 +296,7 @@ def test_asynchronous_operations_of_a_tpu_that_overlap_enclose_nothing():
 
 def test_operations_are_told_from_each_other_beyond_the_statistics_that_are_kept(monkeypatch):
     monkeypatch.setattr("jaxobs.trace.planes.event_stats.MOST_KNOWN", 10)
-    metadata = modules(jit_eval=(3, {f"dot.{number}": "dot" for number in range(30)}, {}))
-    events = [("gemm", 10 * number, 5, kernel(f"dot.{number}", 1)) for number in range(30)]
-    device = only(read_trace(space(metadata, gpu(events))))
-    assert {time.name: time.count for time in device.operations} == {
-        f"dot.{number}": 1 for number in range(30)
-    }
+    names = [f"dot.{number}" for number in range(30)]
+    events = [("gemm", 10 * at, 5, kernel(name, 1)) for at, name in enumerate(names)]
+    device = only(read_trace(space(modules(jit_eval=(3, dict.fromkeys(names, "dot"), {})), gpu(events))))
+    assert {time.name: time.count for time in device.operations} == dict.fromkeys(names, 1)
