@@ -282,10 +282,8 @@ def test_a_copy_that_its_event_calls_one_to_the_host_is_a_transfer(opcode):
 
 def test_asynchronous_operations_of_a_tpu_that_overlap_enclose_nothing():
     plane = WrittenPlane("/device:TPU:0")
-    gather = plane.kind(
-        "%all-gather-start.1 = f32[8] all-gather-start(...)", "all-gather-start.1", program_id=1
-    )
-    copy = plane.kind("%copy-start.2 = f32[8] copy-start(...)", "copy-start.2", program_id=1)
+    gather = plane.kind("%all-gather-start.1 = f32[8] all-gather-start()", program_id=1)
+    copy = plane.kind("%copy-start.2 = f32[8] copy-start()", program_id=1)
     add = plane.kind("%add.3 = f32[] add(...)", "add.3", program_id=1)
     plane.line("XLA Ops", [(add, 90, 20, {})])
     plane.line("Async XLA Ops", [(gather, 0, 100, {}), (copy, 20, 20, {})])
