@@ -215,7 +215,12 @@ class Fold:
             events.StepCompleted: in_turn(self._step_completed, self._signs.happened, self.under_way.ended),
             events.StepUnseen: self._step_unseen,
             events.LoopDeclared: lambda event: self.loops.named(event.loop).declared(event),
-            events.LoopEnded: self._loop_ended,
+            events.LoopEntered: self.run_time.loop_entered,
+            events.LoopEnded: in_turn(
+                lambda event: self.loops.named(event.loop).ended(event),
+                self.run_time.loop_ended,
+                self.profiles.loop_ended,
+            ),
             events.PhaseStarted: self.run_time.phase_started,
             events.PhaseEnded: self._phase_ended,
             events.Recorded: in_turn(self.loops.recorded, self._signs.happened),
@@ -280,11 +285,6 @@ class Fold:
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.found(event)
         self.executables.runs.local_devices = max(1, len(event.devices))
-
-    def _loop_ended(self, event: events.LoopEnded) -> None:
-        self.loops.named(event.loop).ended(event)
-        self.run_time.loop_ended(event)
-        self.profiles.loop_ended(event)
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         require(event.end >= event.start, "a phase of negative duration")

@@ -15,6 +15,7 @@ from jaxobs.trace.operation_kinds import kind_of_opcode
 from jaxobs.trace.planes.metadata import PlaneMetadata
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
+_PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot"])
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
 _ALWAYS_RECORDED: Final = frozenset(
     ["call", "conditional", "convolution", "custom-call", "dot", "fusion", "reduce", "sort", "while"]
@@ -114,6 +115,9 @@ def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
     message = OutlineMessage.FromString(serialized)
     computations = {computation.id: computation for computation in message.computations}
     found: dict[str, Instruction] = {}
+    communicating = {
+        identifier for identifier, computation in computations.items() if _communicates(computation)
+    }
     for computation in message.computations:
         in_entry = computation.id == message.entry_computation_id
         users = _users(computation)
@@ -122,9 +126,17 @@ def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
             if opcode.startswith("async-"):  # such a pair wraps one instruction and takes its opcode
                 opcode = _wrapped(instruction, computations) + opcode.removeprefix("async")
             kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
+            if opcode == "fusion" and not communicating.isdisjoint(instruction.called_computation_ids):
+                kind = "collective"
             name = str(instruction.name, "utf-8", "replace")
             found[name] = Instruction(opcode, kind, in_entry, users.get(instruction.id, set()))
     return str(message.name, "utf-8", "replace"), found
+
+
+def _communicates(computation: Any) -> bool:
+    """Whether a fused computation is a collective and what is done to its data, and does no product beside it."""
+    opcodes = {str(instruction.opcode, "utf-8", "replace") for instruction in computation.instructions}
+    return any(kind_of_opcode(opcode) == "collective" for opcode in opcodes) and opcodes.isdisjoint(_PRODUCTS)
 
 
 def _users(computation: Any) -> dict[int, set[str]]:

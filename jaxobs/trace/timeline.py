@@ -90,6 +90,9 @@ class Timeline:
         if index is None:
             found = self._modules.instruction(program_id, instruction) if instruction else None
             opcode = found.opcode if found else opcode_in_name(instruction) if instruction else None
+            own = found.kind if found else None
+            if kind == "transfer" and own in {"copy", "compute"}:
+                own = kind  # the event names both ends of a copy, one of which is the host
             self.operations.append(
                 Operation(
                     name=instruction or name,
@@ -97,7 +100,7 @@ class Timeline:
                     module=self._modules.name(program_id) or module,
                     program_id=program_id,
                     category=(found and found.opcode) or category or opcode or "kernel",
-                    kind=(found and found.kind) or kind or kind_of_opcode(opcode or ""),
+                    kind=own or kind or kind_of_opcode(opcode or ""),
                     in_entry=found.in_entry if found else False,
                 )
             )

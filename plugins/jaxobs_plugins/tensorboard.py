@@ -76,10 +76,12 @@ class TensorBoardExporter(Exporter):
         if self._writer is None:
             from tensorboardX import SummaryWriter
 
-            suffix = f".jaxobs.rank{agent.resource.get('jax.process_index') or os.getpid()}"
-            self._writer = SummaryWriter(
-                str(agent.settings["tensorboard_directory"]), filename_suffix=suffix, flush_secs=SECONDS
-            )
+            rank = agent.resource.get("jax.process_index")
+            folder = Path(agent.settings["tensorboard_directory"])
+            if rank not in {None, "0"}:  # TensorBoard takes all files of one directory for one run
+                folder = folder / f"rank{rank}"
+            suffix = f".jaxobs.rank{rank or os.getpid()}"
+            self._writer = SummaryWriter(str(folder), filename_suffix=suffix, flush_secs=SECONDS)
         at = agent.clock.wall_time(snapshot.time) / NANOSECONDS
         for name, value in flat_values(snapshot.document).items():
             self._writer.add_scalar(name, value, global_step=step, walltime=at)

@@ -123,3 +123,34 @@ def test_a_permutation_of_each_device_to_itself_sends_nothing(text_cost):
       ROOT p = f32[256]{0} collective-permute(x), source_target_pairs={{0,0},{1,1}}
     }""")
     assert found.cost.collective_bytes == {"collective-permute": 0}
+
+
+def test_a_reduce_scatter_written_as_a_fusion_sends_as_one(text_cost):
+    """XLA for TPUs fuses an all-reduce and the slice of it that the device keeps."""
+    found = text_cost("""
+    add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+    fused {
+      p = f32[256]{0} parameter(0)
+      i = s32[] parameter(1)
+      r = f32[256]{0} all-reduce(p), replica_groups={{0,1,2,3}}, to_apply=add
+      ROOT s = f32[64]{0} dynamic-slice(r, i), dynamic_slice_sizes={64}
+    }
+    ENTRY e {
+      x = f32[256]{0} parameter(0)
+      i = s32[] parameter(1)
+      ROOT f = f32[64]{0} fusion(x, i), kind=kCustom, calls=fused
+    }""")
+    assert found.cost.collective_bytes == {"reduce-scatter": 0.75 * 1024}
+    assert found.cost.exact
+
+
+def test_another_collective_inside_a_fusion_is_counted_and_doubted(text_cost):
+    found = text_cost("""
+    fused {
+      p = f32[256]{0} parameter(0)
+      g = f32[1024]{0} all-gather(p), replica_groups={{0,1,2,3}}, dimensions={0}
+      ROOT n = f32[1024]{0} negate(g)
+    }
+    ENTRY e { x = f32[256]{0} parameter(0) ROOT f = f32[1024]{0} fusion(x), kind=kCustom, calls=fused }""")
+    assert found.cost.collective_bytes == {"all-gather": 0.75 * 4096}
+    assert "inside a fusion" in found.cost.inexact_reasons[0]

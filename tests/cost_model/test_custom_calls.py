@@ -1,12 +1,14 @@
 """Rules for custom calls; modules of GPUs are written as HLO text in the form that XLA's passes give them."""
 
 import json
+import math
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model import BUILT_IN_RULES, Cost, HloDecodeError, module_cost
+from jaxobs.cost_model.arithmetic.linear_algebra import tridiagonal_solve_flops
 
 PRODUCT = {
     "dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]},
@@ -270,3 +272,26 @@ def test_selection_is_no_arithmetic(cost_of):
     assert cost.flops == 0
     assert cost.bytes == 64 * 64 * 4 + 64 * 5 * 8
     assert cost.unmodelled == ()
+
+
+def test_the_workspace_of_an_integer_product_is_no_traffic(text_cost):
+    cost = text_cost(_gemm("__cublas$lt$matmul", "s8", output="s32[64,16]{1,0}")).cost
+    assert cost.matrix_flops == 0
+    assert cost.bytes == 64 * 32 + 32 * 16 + 4 * 64 * 16
+
+
+@pytest.mark.parametrize("stack", [(), (10,), (2, 3)])
+def test_tridiagonal_systems_are_counted_one_by_one(text_cost, stack):
+    def shape(*last):
+        return "f32[" + ",".join(map(str, (*stack, *last))) + "]"
+
+    diagonal, right = shape(100), shape(100, 8)
+    found = text_cost(f"""ENTRY e {{
+      l = {diagonal} parameter(0)
+      d = {diagonal} parameter(1)
+      u = {diagonal} parameter(2)
+      b = {right} parameter(3)
+      ROOT x = ({diagonal}, {diagonal}, {diagonal}, {right}) custom-call(l, d, u, b),
+        custom_call_target="lapack_sgtsv_ffi"
+    }}""")
+    assert found.cost.flops == math.prod(stack) * tridiagonal_solve_flops(100, 8)

@@ -27,6 +27,7 @@ from jaxobs.model.events import (
     FunctionCalled,
     FunctionWatched,
     LoopEnded,
+    LoopEntered,
     MainThreadSampled,
     Measured,
     PhaseEnded,
@@ -62,16 +63,8 @@ def peak(value: float) -> Peak:
 
 
 PEAKS = Peaks(
-    "example",
-    {"float32": peak(1e12)},
-    {"float32": peak(1e11)},
-    peak(1e10),
-    peak(1e11),
-    (),
-    peak(1e10),
-    None,
-    None,
-)
+    "example", {"float32": peak(1e12)}, {"float32": peak(1e11)}, peak(1e10), peak(1e11), (), peak(1e10), None, None,
+)  # fmt: skip
 NO_PEAKS = Peaks("example", {}, {}, None, None, (), None, None, "run jaxobs calibrate")
 
 
@@ -274,7 +267,7 @@ sound_events: st.SearchStrategy[Event] = st.one_of(
     steps_ended(),
     steps_ended(),
     st.builds(StepCompleted, names, st.integers(0, 50), instants, durations),
-    st.builds(LoopEnded, names, instants, durations),
+    st.builds(LoopEnded, names, instants, durations) | st.builds(LoopEntered, names, instants),
     st.builds(PhaseEnded, st.sampled_from(["checkpoint", "initialisation", "x"]), st.none() | names, instants,
               instants, durations),
     st.builds(Recorded, names | st.just(""), names, odd_numbers, instants),

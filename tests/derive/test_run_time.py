@@ -280,9 +280,3 @@ def test_steps_that_come_before_the_report_of_their_time_are_not_lost() -> None:
     fold.end(at(11), by_itself=True)
     spent = run_seconds(fold, 12.0)
     assert spent["productive"] == pytest.approx(10.0, abs=0.2)
-
-
-def test_a_compile_in_the_gap_before_a_step_does_not_hide_its_stall() -> None:
-    fold = applied(new_fold(), [step(i, 10 + i / 10, 10 + (i + 1) / 10) for i in range(100)])
-    applied(fold, [compiled(20, 70), step(100, 70.0, 120.0, gap=50.0), LoopEnded("train", at(120), 0)])
-    assert run_seconds(fold, 120.0)["stalled"] == pytest.approx(49.9)

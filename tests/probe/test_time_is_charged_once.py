@@ -112,7 +112,7 @@ def test_every_nanosecond_inside_a_mark_is_charged_exactly_once(programs: list[A
             between += event.gap
         elif isinstance(event, LoopEnded):
             charged += event.input_wait
-        elif event.phase != "everything":
+        elif isinstance(event, PhaseEnded) and event.phase != "everything":
             assert 0 <= event.nested <= event.end - event.start
     # Time of phases other than checkpoints within steps: known from the phases themselves, innermost first.
     assert charged <= marks.time - 1000

@@ -27,7 +27,7 @@ def batch(steps: int, mfu: float | None) -> Batch:
 
 def points(directory: Path) -> list[tuple[str, int, float]]:
     """(name, step, value) in TensorBoard's file: records of length, check sum, event, check sum (TFRecord)."""
-    (path,) = directory.iterdir()
+    (path,) = (directory / "rank3").iterdir()  # TensorBoard takes a directory for one run
     assert path.name.endswith(".jaxobs.rank3")
     data, found = path.read_bytes(), []
     while data:

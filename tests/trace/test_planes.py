@@ -268,3 +268,33 @@ def test_a_path_without_a_trace_is_named(tmp_path, make, message):
     with pytest.raises(TraceError, match=message) as caught:
         read_trace(make(tmp_path))
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("opcode", ["copy", "copy-start", "fusion"])
+def test_a_copy_that_its_event_calls_one_to_the_host_is_a_transfer(opcode):
+    event = kernel("moved", 1) | {
+        "memcpy_details": "kind_src:device kind_dst:pinned size:4096 dest:0 async:1"
+    }
+    metadata = modules(jit_step=(3, {"moved": opcode}, {}))
+    device = only(read_trace(space(metadata, gpu([("MemcpyD2H", 0, 40, event)]))))
+    assert device.transfer_seconds == pytest.approx(40e-6)
+
+
+def test_asynchronous_operations_of_a_tpu_that_overlap_enclose_nothing():
+    plane = WrittenPlane("/device:TPU:0")
+    gather = plane.kind("%all-gather-start.1 = f32[8] all-gather-start()", program_id=1)
+    copy = plane.kind("%copy-start.2 = f32[8] copy-start()", program_id=1)
+    add = plane.kind("%add.3 = f32[] add(...)", "add.3", program_id=1)
+    plane.line("XLA Ops", [(add, 90, 20, {})])
+    plane.line("Async XLA Ops", [(gather, 0, 100, {}), (copy, 20, 20, {})])
+    device = only(read_trace(space(plane)))
+    assert device.collective_seconds == pytest.approx(100e-6)
+    assert device.exposed_communication_seconds == pytest.approx(90e-6)
+
+
+def test_operations_are_told_from_each_other_beyond_the_statistics_that_are_kept(monkeypatch):
+    monkeypatch.setattr("jaxobs.trace.planes.event_stats.MOST_KNOWN", 10)
+    names = [f"dot.{number}" for number in range(30)]
+    events = [("gemm", 10 * at, 5, kernel(name, 1)) for at, name in enumerate(names)]
+    device = only(read_trace(space(modules(jit_eval=(3, dict.fromkeys(names, "dot"), {})), gpu(events))))
+    assert {time.name: time.count for time in device.operations} == dict.fromkeys(names, 1)

@@ -26,6 +26,7 @@ from jaxobs.cost_model.hlo.opcodes import (
     NO_FLOPS,
     TRANSCENDENTAL,
 )
+from jaxobs.cost_model.traffic.collectives import add_fused_collective
 
 
 class Arithmetic:
@@ -47,6 +48,7 @@ class Arithmetic:
                 self._add_control(instruction, tally)
             else:
                 self.add(instruction, tally)
+                add_fused_collective(instruction, computation, tally)
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
         tally.bytes = 0.0
         self.whole[computation] = tally

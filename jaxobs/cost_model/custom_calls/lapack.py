@@ -62,9 +62,9 @@ def householder_product(call: CustomCall) -> Cost:
 
 
 def tridiagonal_solve(call: CustomCall) -> Cost:
-    """The cost of a tridiagonal system. Operands: three diagonals and the right-hand sides (n × k)."""
-    _, batch, rows, columns = first_matrix(call)
-    return factor_cost(call, batch * linear_algebra.tridiagonal_solve_flops(rows, columns))
+    """The cost of tridiagonal systems. Operands: three diagonals (… × n) and the right-hand sides (… × n × k)."""
+    *stack, rows, columns = call.operands[3].dimensions
+    return factor_cost(call, prod(stack) * linear_algebra.tridiagonal_solve_flops(rows, columns))
 
 
 cholesky: Final = factorisation(lambda m, n: linear_algebra.cholesky_flops(m))

@@ -87,8 +87,8 @@ class CustomCall:
         )
 
     def movement(self) -> Cost:
-        """A cost without FLOPs: operands are read and results written."""
-        return Cost(bytes=self.memory_bytes())
+        """A cost without FLOPs: operands are read and results but workspaces written."""
+        return Cost(bytes=self.memory_bytes(workspaces=self.workspaces))
 
     def memory_bytes(self, *, workspaces: int = 0) -> float:
         """Bytes of the operands, read once, and of all results but the last ``workspaces``, written once."""

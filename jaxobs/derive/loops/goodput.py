@@ -14,7 +14,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import CompilePhaseEnded, LoopEnded, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.model.events import CompilePhaseEnded, LoopEnded, LoopEntered, PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.model.figure import Figure, figure
 from jaxobs.report.units import percent
 from jaxobs.vocabulary.labels import EAGER
@@ -122,6 +122,11 @@ class RunTime:
         """No more events will come: no loop or phase under way holds the charging back any longer."""
         self._running.clear()
         self._open_phases.clear()
+
+    def loop_entered(self, event: LoopEntered) -> None:
+        """Note that the first step of a pass is under way: it holds the charging back as every later one does."""
+        self._running[event.loop] = _Running(event.time, iterated=True, found=False)
+        self._signs.seen(event.time)
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)

@@ -39,6 +39,7 @@ from jaxobs.model.events.steps import (
     UNMARKED,
     LoopDeclared,
     LoopEnded,
+    LoopEntered,
     PhaseEnded,
     PhaseStarted,
     Recorded,
@@ -77,6 +78,7 @@ __all__ = [
     "LiveArraysCounted",
     "LoopDeclared",
     "LoopEnded",
+    "LoopEntered",
     "MainThreadSampled",
     "Measured",
     "MemorySampled",
@@ -103,6 +105,7 @@ Event = (
     | StepCompleted
     | StepUnseen
     | LoopDeclared
+    | LoopEntered
     | LoopEnded
     | PhaseStarted
     | PhaseEnded

@@ -65,6 +65,13 @@ class LoopDeclared(NamedTuple):
     time: int
 
 
+class LoopEntered(NamedTuple):
+    """The iteration of a loop began: its first step is under way, and may wait for its first item or compile."""
+
+    loop: str
+    time: int
+
+
 class LoopEnded(NamedTuple):
     """The iteration of a loop is over (exhausted or left); `input_wait`: the wait for an item that never came."""
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
-from jaxobs.model.events import LoopEnded
+from jaxobs.model.events import LoopEnded, LoopEntered
 from jaxobs.probe.steps.loops import AVERAGED_EVERY, SLOW, Loops, Step
 from jaxobs.probe.steps.plain_values import amount, as_name, given_amount
 
@@ -30,6 +30,7 @@ class Entry:
         self.step = Step(loop)
         self.outer, self.claimed = loops.current.around(), loops.current.claimed
         self.at = now()
+        loops.emit(LoopEntered(loop, self.at))
 
     def leave(
         self,

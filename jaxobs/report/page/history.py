@@ -85,8 +85,11 @@ class History:
     def _has_room(self, key: Key) -> bool:
         """Whether a new column may be kept.
 
-        The first functions stay: one that replaced another would look as if it had just been compiled.
+        A loop's components are always kept: without some of them its shares would not add up. The first functions stay:
+        one that replaced another would look as if it had just been compiled.
         """
+        if "components" in key:
+            return True
         functions = sum(known[0] == "functions" for known in self._columns) if key[0] == "functions" else 0
         return len(self._columns) < COLUMNS and functions < _FUNCTIONS
 

@@ -28,6 +28,7 @@ _UNIQUE: Final = frozenset(
         "device_duration_ps",
         "cuda_graph_node_id",
         "addr",
+        "scope_range_id",
     ]
 )
 """Statistics whose value differs from event to event."""
@@ -49,12 +50,14 @@ class EventStats:
     def learn(self, stats: list[bytes]) -> tuple[int | None, ...]:
         """The key of these statistics, with new codes for those that have none yet."""
         for raw in stats:
-            if raw in self._known or len(self._known) >= MOST_KNOWN:
+            if raw in self._known:
                 continue
             name = self._name(raw)
-            if name in self._distinct:
+            if (
+                name in self._distinct
+            ):  # above the limit too: without codes, events would be taken for each other
                 self._known[bytes(raw)] = len(self._known) + 1
-            elif name not in _UNIQUE:
+            elif name not in _UNIQUE and len(self._known) < MOST_KNOWN:
                 self._known[bytes(raw)] = 0
         return tuple(map(self.code, stats))
 

@@ -63,7 +63,7 @@ class _TpuPlane:
         self.events += line.count
 
     def read_operations(self, line: Line) -> None:
-        """Read a line of operations, where the event of a loop encloses those of its body."""
+        """Read a line of operations. On the synchronous one the event of a loop encloses those of its body."""
         found: list[tuple[int, int, int]] = []
         for event in line:
             start, end = self._times(line.base, event)
@@ -72,6 +72,9 @@ class _TpuPlane:
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
         self.events += line.count
+        if line.name == _ASYNCHRONOUS:  # its events overlap as they like: none of them runs another
+            self.device.intervals.extend(found)
+            return
         outer_first = sorted([(start, -end, index) for start, end, index in found])
         found = [(start, -negated_end, index) for start, negated_end, index in outer_first]
         stack: list[tuple[int, int]] = []

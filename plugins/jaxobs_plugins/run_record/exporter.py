@@ -106,7 +106,7 @@ class RunRecordExporter(Exporter):
         }
 
     def _file_name(self, snapshot: Snapshot, agent: Agent) -> str:
-        """The file's name: run, attempt, rank and start, fixed at the first call. A later run has another start."""
+        """The file's name: run, attempt, rank, start and the beginning of the instance id; fixed at the first call."""
         if self._name is None:
             process = snapshot.document["process"]
             rank = process.get("process_index")
@@ -118,6 +118,7 @@ class RunRecordExporter(Exporter):
                 f"attempt{process['attempt']}" if process.get("attempt") is not None else "",
                 f"rank{rank}" if rank is not None else f"process{process.get('pid')}",
                 start,
+                agent.resource.get("service.instance.id", "")[:8],  # jobs may begin in the same second
             ]
             self._name = "-".join(filter(None, words)) + ".json"
         return self._name

@@ -61,7 +61,8 @@ class Watched:
     def _is_another(self, document: Mapping[str, Any]) -> bool:
         """Whether another process has this port now, to which the earlier history does not belong."""
         before, now = self.document.get("process") or {}, document.get("process") or {}
-        return bool(before) and before.get("pid") != now.get("pid")
+        same = all(before.get(key) == now.get(key) for key in ("pid", "counts_begin_seconds"))
+        return bool(before) and not (same and (before.get("seconds") or 0.0) <= (now.get("seconds") or 0.0))
 
     def fail(self, why: str) -> None:
         """Keep the last snapshot, and note why there is no newer one."""
