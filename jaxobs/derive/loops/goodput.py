@@ -23,6 +23,10 @@ PAUSE = 60 * NANOSECONDS
 """Longest time for which a loop that ends no step, or a job that reports nothing, holds the charging back. It is the
 longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
 
+STEPS_WAITED_FOR = 3
+"""Usual steps after which a loop that ends no step, and that is no iteration, is taken to be over: steps may take
+minutes, and their time is known at their end."""
+
 LONGEST_COMPILE = 3600 * NANOSECONDS
 """Longest time for which a compile or phase under way holds the charging back: its end may have been dropped."""
 
@@ -259,9 +263,12 @@ def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
 def _patience(running: _Running, loop: LoopTime | None) -> float:
     """Nanoseconds for which the end of a loop's last step holds the charging back.
 
-    The end of an iteration is reported, so it is waited for as long as one of its steps may take.
+    The end of an iteration is reported, so it is waited for as long as one of its steps may take. Another loop never
+    says that it is over: it is waited for as long as some of its steps usually take.
     """
-    if not running.iterated or loop is None:
+    if loop is None:
         return PAUSE
+    if not running.iterated:
+        return max(PAUSE, STEPS_WAITED_FOR * loop.stalls.usual * NANOSECONDS)
     limit = loop.stalls.limit
     return max(PAUSE, FACTOR * loop.stalls.usual * NANOSECONDS) if limit is None else limit * NANOSECONDS
