@@ -254,8 +254,7 @@ class Fold:
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:
-            completed = self.loops.inferred.completed(event)
-            if completed is None:
+            if (completed := self.loops.inferred.completed(event)) is None:
                 return
             event = completed
         loop = self.loops.named(event.loop)
@@ -297,4 +296,5 @@ class Fold:
     def _probe_reported(self, event: events.ProbeReported) -> None:
         if self.observation.probe_reported(event):
             self.compiles.events_lost()
+            self.run_time.events_lost()
         self.run_time.reported(event.time, event.dropped / max(1, event.emitted))

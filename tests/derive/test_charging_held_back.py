@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.model.events import UNMARKED
+from jaxobs.model.events import UNMARKED, LoopEnded, PhaseEnded, PhaseStarted, ProbeReported
 from tests.derive.made_up import applied, at, created, new_fold, run_seconds, step
 
 MINUTES = 90.0  # of a step: longer than a loop that may be over is waited for
@@ -39,3 +39,27 @@ def test_a_loop_of_single_steps_is_over_after_the_time_of_three_of_them() -> Non
     fold = applied(new_fold(), [step(0, 0.0, 100.0), step(1, 101.0, 201.0, gap=1.0)])
     assert sum(run_seconds(fold, 500.0).values()) == pytest.approx(201.0)
     assert run_seconds(fold, 502.0)["other"] == pytest.approx(301.0)
+
+
+def test_a_phase_whose_end_was_lost_holds_nothing_back() -> None:
+    fold = applied(new_fold(), [step(i, 1.0 + i, 2.0 + i) for i in range(60)])
+    applied(fold, [LoopEnded("train", at(61.0), 0), PhaseStarted("checkpoint", None, at(61.0))])
+    assert sum(run_seconds(fold, 63.0).values()) == pytest.approx(61.0)
+    applied(fold, [step(60 + i, 64.0 + i, 65.0 + i) for i in range(60)])
+    fold.apply(ProbeReported(1_000, 5, 0, 0, 0.0, at(124.0)))
+    charged = run_seconds(fold, 124.0)
+    assert charged["productive"] == pytest.approx(120.0)
+    assert sum(charged.values()) == pytest.approx(124.0)
+
+
+def test_a_phase_that_goes_on_while_other_events_are_lost_is_made_good_at_its_end() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
+    fold.apply(PhaseStarted("checkpoint", None, at(2.0)))
+    fold.apply(ProbeReported(1_000, 5, 0, 0, 0.0, at(10.0)))
+    assert run_seconds(fold, 10.0)["other"] == pytest.approx(8.0)
+    fold.apply(PhaseEnded("checkpoint", None, at(2.0), at(20.0), 0))
+    applied(fold, [step(1, 20.0, 21.0), LoopEnded("train", at(21.0), 0)])
+    fold.apply(ProbeReported(1_100, 5, 0, 0, 0.0, at(40.0)))
+    charged = run_seconds(fold, 40.0)
+    assert charged["checkpoint"] == pytest.approx(18.0)
+    assert sum(charged.values()) == pytest.approx(40.0)

@@ -141,6 +141,10 @@ class RunTime:
         if event.inside is None:
             self._spent.phase_ended(event.phase, event.start, event.end)
 
+    def events_lost(self) -> None:
+        """Forget the phases under way: their ends may be among the events that were lost."""
+        self._open_phases.clear()
+
     def compile_ended(self, event: CompilePhaseEnded) -> None:
         self._signs.seen(event.end)
         if event.outermost:
