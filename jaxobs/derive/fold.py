@@ -83,7 +83,7 @@ class Fold:
         self.memory = Memory(self.series)
         self.recent = Recent()
         self._signs = SignsOfLife(began)
-        self.run_time = RunTime(self.series, began, self._signs)
+        self.run_time = RunTime(self.series, began, self._signs, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
             self.series,
