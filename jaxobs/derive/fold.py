@@ -24,7 +24,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process.observation import Observation, run_attributes
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
-from jaxobs.derive.refusal import described, in_turn, require, require_types
+from jaxobs.derive.refusal import described, in_turn, require_types
 from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
@@ -286,10 +286,10 @@ class Fold:
         self.profiles.loop_ended(event)
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
-        require(event.end >= event.start, "a phase of negative duration")
+        self.run_time.phase_ended(event)
+        self.compiles.phase_in_step_ended(event)
         if event.inside is None:
             self.loops.inferred.phase_ended(event.start, event.end, checkpoint=event.phase == CHECKPOINT)
-        self.run_time.phase_ended(event)
         self.spans.phase_ended(event)
         self.profiles.phase_ended(event)
 

@@ -82,6 +82,7 @@ class Loop:
         turn = event.gap + event.end - event.start - event.nested
         parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
+        self._compilations.leave_out_phases(self.name, event.thread)
         overlap, began = self._compilations.overlap, event.start - event.gap
         waiting = overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
         in_gap = overlap(event.thread, began, event.start, forget=False)
