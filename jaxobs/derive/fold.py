@@ -24,7 +24,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process.observation import Observation, run_attributes
 from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
-from jaxobs.derive.refusal import described, in_turn, require, require_types
+from jaxobs.derive.refusal import described, in_turn, require_types
 from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
 from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
@@ -83,7 +83,7 @@ class Fold:
         self.memory = Memory(self.series)
         self.recent = Recent()
         self._signs = SignsOfLife(began)
-        self.run_time = RunTime(self.series, began, self._signs)
+        self.run_time = RunTime(self.series, began, self._signs, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
             self.series,
@@ -259,8 +259,7 @@ class Fold:
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:
-            completed = self.loops.inferred.completed(event)
-            if completed is None:
+            if (completed := self.loops.inferred.completed(event)) is None:
                 return
             event = completed
         loop = self.loops.named(event.loop)
@@ -287,14 +286,15 @@ class Fold:
         self.executables.runs.local_devices = max(1, len(event.devices))
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
-        require(event.end >= event.start, "a phase of negative duration")
+        self.run_time.phase_ended(event)
+        self.compiles.phase_in_step_ended(event)
         if event.inside is None:
             self.loops.inferred.phase_ended(event.start, event.end, checkpoint=event.phase == CHECKPOINT)
-        self.run_time.phase_ended(event)
         self.spans.phase_ended(event)
         self.profiles.phase_ended(event)
 
     def _probe_reported(self, event: events.ProbeReported) -> None:
         if self.observation.probe_reported(event):
             self.compiles.events_lost()
+            self.run_time.events_lost()
         self.run_time.reported(event.time, event.dropped / max(1, event.emitted))

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, FEW_STEPS, charge, decide
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
+from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
+from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost
+from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
 from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.vocabulary.wall_time import COMPONENTS
-from tests.derive.made_up import PEAKS
+from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
 
 amounts = st.floats(0.0, 1e6)
 busy_words = st.sampled_from(["compute", "memory", "latency", "unmodelled", "unknown"])
@@ -133,3 +136,39 @@ def test_an_executables_confidence_is_a_ratio_and_its_runner_up_another_word(
     assert verdict.label in {"compute", "memory", "latency"}
     assert verdict.runner_up != verdict.label
     assert 0.0 <= verdict.confidence <= 1.0
+
+
+@pytest.mark.parametrize("length", [40.0, 60.0, 600.0])
+def test_a_loop_of_long_steps_has_a_label_from_its_newest_two(length: float) -> None:
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(1, "f", "", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=0.9e12 * length))
+    for number in range(5):
+        begin = 1 + number * length
+        fold.apply(ExecutableRan(1, 0.95 * length, 0.01, at(begin + length)))
+        fold.apply(step(number, begin, begin + length, runs=(1,)))
+        for later in (1, 20, 39):
+            loop = fold.snapshot(at(begin + length + later)).to_dict()["loops"]["train"]
+    assert loop["bottleneck"]["label"] == "compute"
+    assert loop["bottleneck"]["confidence"] > 0
+    assert loop["steps_per_second"] == pytest.approx(1 / length)
+
+
+def pieces(*steps_and_seconds: tuple[int, float]) -> Slice:
+    """A window's total after slices of so many steps in so many seconds, which followed each other."""
+    window, end = Window(), 0
+    for steps, wall in steps_and_seconds:
+        end += round(wall * NANOSECONDS)
+        window.append(Slice(end, wall, steps))
+    return window.total()
+
+
+def test_a_window_of_short_steps_covers_its_last_half_minute() -> None:
+    assert pieces((1, 100.0), *[(10, 1.0)] * 60).wall == pytest.approx(WINDOW / NANOSECONDS + 1)
+    assert pieces(*[(10, 1.0)] * 60, (1, 40.0)).steps == 1  # those before it are of long ago, by their length
+
+
+def test_a_window_keeps_two_long_steps_and_no_more_and_nothing_for_ever() -> None:
+    assert pieces(*[(1, 60.0)] * 5).steps == 2
+    assert pieces((1, 60.0), *[(0, 1.0)] * 1_000).wall < 60 + 1
+    assert pieces(*[(0, 1.0)] * 1_000).wall == pytest.approx(WINDOW / NANOSECONDS + 1)

@@ -238,3 +238,22 @@ def test_what_a_run_took_is_not_lost_where_it_is_timed_after_the_loop() -> None:
     fold.apply(step(100, 2.3, 2.31, runs=(1,)))
     assert entries(fold, 2.4)["f1"]["seconds"] == pytest.approx(1.01, rel=0.01)
     assert fold.loops.by_name["train"].recent.spent[1] == pytest.approx(1.01, rel=0.01)
+
+
+def test_an_epoch_that_is_dispatched_in_a_moment_is_not_taken_for_one_step() -> None:
+    """Each epoch's thirty steps are dispatched within 0.15 s and take the device 30 s."""
+    fold, told, snapshot = watched({1: 1.0}), 1, None
+    for epoch in range(6):
+        begin = 1.0 + 32 * epoch
+        for number in range(30):
+            start = begin + number * 0.005
+            fold.apply(step(30 * epoch + number, start, start + 0.005, runs=(1,)))
+        fold.apply(LoopEnded("train", at(begin + 0.15), 0))
+        while told < begin + 31:
+            told += 1
+            snapshot = fold.snapshot(at(told))
+    assert snapshot is not None
+    assert snapshot.to_dict()["loops"]["train"]["step_seconds"] == pytest.approx(1.0, rel=0.02)
+    histogram = families(snapshot)["jaxobs_step_seconds"]["train",]
+    assert histogram.sum == pytest.approx(histogram.count, rel=0.02)
+    assert histogram.count > 100

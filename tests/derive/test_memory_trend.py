@@ -74,6 +74,23 @@ def test_one_jump_is_no_growth(length: int, data: st.DataObject) -> None:
     assert forecast(points, 3 * GIB).reason == NO_TREND
 
 
+@given(lengths, st.data())
+def test_two_jumps_are_no_growth_wherever_they_lie(length: int, data: st.DataObject) -> None:
+    first, second = (data.draw(st.integers(1, length - 1)) for _ in range(2))
+    points = [
+        (number * STRETCH_SECONDS, GIB * (10 + 10 * (number >= first) + 10 * (number >= second)))
+        for number in range(length)
+    ]
+    assert forecast(points, 80 * GIB).reason == NO_TREND
+
+
+@pytest.mark.parametrize("every", [3, 5, 8])
+def test_growth_by_a_step_now_and_then_is_growth_as_soon_as_it_is_told_from_jumps(every: int) -> None:
+    points = [(number * STRETCH_SECONDS, GIB * (10 + number // every)) for number in range(STRETCHES)]
+    told = forecast(points, 80 * GIB)
+    assert told.bytes_per_second == pytest.approx(GIB / (every * STRETCH_SECONDS), rel=0.1)
+
+
 @given(lengths)
 def test_growth_that_has_stopped_is_no_growth(length: int) -> None:
     points = [(second, min(value, line(length, 1e6)[length // 2][1])) for second, value in line(length, 1e6)]

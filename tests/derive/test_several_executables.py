@@ -1,4 +1,4 @@
-"""Steps that run several executables: whose time is known, and how what a step takes is shared out to them."""
+"""Several executables of a step or of one content: whose time is known and shown, and how it is shared out to them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from jaxobs.derive.executables.executable import SAMPLES_KEPT
 from jaxobs.model.events import ExecutableRan, FunctionCalled, FunctionWatched
-from tests.derive.made_up import applied, at, created, new_fold
+from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step
 from tests.derive.test_sampled_times import window
 
 
@@ -56,3 +56,20 @@ def test_runs_of_which_polls_time_far_fewer_than_of_the_others_are_absent_until_
     assert "too short for polls" in next(
         one["seconds_per_run_reason"] for one in shown if one["function"] == "small"
     )
+
+
+def test_of_executables_of_one_content_the_newest_that_was_timed_is_shown() -> None:
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0.3))])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module())
+    shown = []
+    for number, seconds in ((1, 0.08), (2, None), (2, 0.04)):
+        if seconds is None:
+            fold.apply(created(number))
+            fold.analysed(number, module())
+        else:
+            applied(fold, [ExecutableRan(number, seconds, 0.0, at(1.1)), step(0, 1, 1.1, runs=(number,))])
+        found = families(fold.snapshot(at(2)))
+        assert len(found["jaxobs_executable_bottleneck_info"]) == 1
+        shown.append(found["jaxobs_executable_achieved_flops_per_second"]["f", "abc"])
+    assert shown == pytest.approx([1e9 / 0.08, 1e9 / 0.08, 1e9 / 0.04])

@@ -103,6 +103,8 @@ while not (found := obs.snapshot().document["executables"]):
     assert time.monotonic() < deadline
 process = obs.snapshot()["process"]
 assert first["process"]["seconds"] < process["counts_begin_seconds"] < process["seconds"], process
+assert sum(process["run_seconds"].values()) <= process["seconds"] - process["counts_begin_seconds"], process
+assert process["run_seconds"]["initialisation"] == 0, process
 assert "the agent was lost" in str(obs.snapshot())
 print(found[0]["function"], found[0]["cost"]["flops"], found[0]["runs"], obs.snapshot()["process"]["platform"])
 """

@@ -14,7 +14,7 @@ from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
+from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted, PhaseEnded
 from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.compilation import PHASES
 from jaxobs.vocabulary.labels import EAGER, OTHER
@@ -71,6 +71,8 @@ class Compiles:
             lambda: deque(maxlen=INTERVALS_KEPT)
         )
         self._in_flight: dict[int, CompilePhaseStarted] = {}
+        self._phases: deque[PhaseEnded] = deque(maxlen=INTERVALS_KEPT)
+        """Phases inside steps that have not ended yet."""
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for phase in PHASES:
             series.total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
@@ -147,6 +149,21 @@ class Compiles:
         if not compiled:
             del self._compiled[thread]
         return within
+
+    def phase_in_step_ended(self, event: PhaseEnded) -> None:
+        """Note a phase, such as an evaluation, that lay inside a step; one outside steps changes nothing."""
+        if event.inside is not None:
+            self._phases.append(event)
+
+    def leave_out_phases(self, loop: str, thread: int) -> None:
+        """Drop what the thread compiled in phases of the loop's step: it belongs to the phase, not to the step."""
+        for _ in range(len(self._phases)):
+            phase = self._phases.popleft()
+            if phase.inside != loop:
+                self._phases.append(phase)
+                continue
+            self.overlap(thread, phase.start, phase.end, forget=True)
+            self.compiled_within(thread, phase.start, phase.end)
 
     def is_apart(self, thread: int, start: int) -> bool:
         """Whether the thread has compiled nothing since `start` that is known and was not claimed by an inner step."""

@@ -22,9 +22,17 @@ GAUGES = (
 
 
 def show_executables(views: Iterable[ExecutableView], series: Series) -> None:
-    """Set the gauges of these executables, and remove those of all others."""
-    values: dict[str, dict[Labels, float | None]] = {metric.name: {} for metric in GAUGES}
+    """Set the gauges of these executables, and remove those of all others.
+
+    Executables of the same content have the same labels, as where a function is made anew: the newest one whose runs
+    were timed is shown, so that one that has not run yet hides nothing.
+    """
+    chosen: dict[Labels, ExecutableView] = {}
     for view in views:
+        if view.labels not in chosen or view.seconds_per_run.value is not None:
+            chosen[view.labels] = view
+    values: dict[str, dict[Labels, float | None]] = {metric.name: {} for metric in GAUGES}
+    for view in chosen.values():
         for metric, labels, value in _gauges(view):
             values[metric.name][view.labels + labels] = value
     for metric in GAUGES:

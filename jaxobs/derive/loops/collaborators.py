@@ -24,6 +24,9 @@ class Compilations(Protocol):
     def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
         """Functions whose executables the thread compiled in [start, end]."""
 
+    def leave_out_phases(self, loop: str, thread: int) -> None:
+        """Drop what the thread compiled in phases inside the loop's step."""
+
     def is_apart(self, thread: int, start: int) -> bool:
         """Whether the thread has compiled nothing since `start`."""
 

@@ -15,13 +15,17 @@ from jaxobs.derive.refusal import require
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import CompilePhaseEnded, LoopEnded, LoopEntered, PhaseEnded, PhaseStarted, StepEnded
-from jaxobs.model.figure import Figure, figure
-from jaxobs.report.units import percent
+from jaxobs.model.figure import Figure
+from jaxobs.report.units import duration, percent
 from jaxobs.vocabulary.labels import EAGER
 
 PAUSE = 60 * NANOSECONDS
 """Longest time for which a loop that ends no step, or a job that reports nothing, holds the charging back. It is the
 longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
+
+STEPS_WAITED_FOR = 3
+"""Usual steps after which a loop that ends no step, and that is no iteration, is taken to be over: steps may take
+minutes, and their time is known at their end."""
 
 LONGEST_COMPILE = 3600 * NANOSECONDS
 """Longest time for which a compile or phase under way holds the charging back: its end may have been dropped."""
@@ -40,6 +44,9 @@ MOST_LOST = 0.01
 """Share of dropped events above which there is no goodput: most are steps, whose time then seems to lie elsewhere."""
 
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
+
+
+AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
 
 
 class _Running(NamedTuple):
@@ -66,12 +73,18 @@ class RunTime:
     something was seen to happen is `other` (`Stalls`). Both grow while a long step is under way, if the loop is an
     iteration, whose end would have been reported: by all of the step but its last seconds, as many as a usual step
     takes. Whatever that step reports of this time at its end comes too late.
+
+    Where earlier counts were lost with an agent, only the time since then is charged: from `counts_begin` seconds after
+    `began` on. Nothing says that the job still initialises then, so unexplained time is `other`.
     """
 
-    def __init__(self, series: Series, began: int, signs: SignsOfLife) -> None:
+    def __init__(
+        self, series: Series, began: int, signs: SignsOfLife, counts_begin: float | None = None
+    ) -> None:
         self._series = series
         self._signs = signs
-        self._spent = RunSeconds(series, began)
+        self._counts_begin = counts_begin
+        self._spent = RunSeconds(series, began + round((counts_begin or 0.0) * NANOSECONDS))
         self._first_step: int | None = None
         self._first_executable: int | None = None
         self._running: dict[str, _Running] = {}
@@ -142,6 +155,10 @@ class RunTime:
         if event.inside is None:
             self._spent.phase_ended(event.phase, event.start, event.end)
 
+    def events_lost(self) -> None:
+        """Forget the phases under way: their ends may be among the events that were lost."""
+        self._open_phases.clear()
+
     def compile_ended(self, event: CompilePhaseEnded) -> None:
         self._signs.seen(event.end)
         if event.outermost:
@@ -198,7 +215,8 @@ class RunTime:
         begun = min(
             (at for at in (self._first_step, self._first_executable) if at is not None), default=until
         )
-        self._spent.charge(min(until, begun), {}, "initialisation")
+        unexplained = "initialisation" if self._counts_begin is None else "other"
+        self._spent.charge(min(until, begun), {}, unexplained)
         if running_since is not None:
             new = self._spent.charge(min(until, running_since), new, rest)
             rest = "productive"
@@ -216,12 +234,15 @@ class RunTime:
         return now
 
     def goodput(self) -> Figure[float]:
-        """The productive share of the process's age; absent where too little is known of what was productive."""
+        """The productive share of the time charged; absent where too little is known of what was productive."""
         total = sum(self.seconds.values())
         long = self._first_step is not None and total >= seconds(PAUSE)
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
         known = (long or steps >= ENOUGH_SECONDS) and self._lost <= MOST_LOST and total > 0
-        return figure(self.seconds["productive"] / total if known else None, self._why_no_goodput())
+        if not known:
+            return Figure(None, self._why_no_goodput())
+        since = None if self._counts_begin is None else AGENT_LOST.format(duration(self._counts_begin))
+        return Figure(self.seconds["productive"] / total, since)
 
     def _why_no_goodput(self) -> str:
         if self._lost > MOST_LOST:
@@ -264,9 +285,12 @@ def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
 def _patience(running: _Running, loop: LoopTime | None) -> float:
     """Nanoseconds for which the end of a loop's last step holds the charging back.
 
-    The end of an iteration is reported, so it is waited for as long as one of its steps may take.
+    The end of an iteration is reported, so it is waited for as long as one of its steps may take. Another loop never
+    says that it is over: it is waited for as long as some of its steps usually take.
     """
-    if not running.iterated or loop is None:
+    if loop is None:
         return PAUSE
+    if not running.iterated:
+        return max(PAUSE, STEPS_WAITED_FOR * loop.stalls.usual * NANOSECONDS)
     limit = loop.stalls.limit
     return max(PAUSE, FACTOR * loop.stalls.usual * NANOSECONDS) if limit is None else limit * NANOSECONDS

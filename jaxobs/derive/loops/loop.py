@@ -20,7 +20,7 @@ from jaxobs.derive.loops.wall_time.components import Charged, components_of
 from jaxobs.derive.loops.wall_time.host_evidence import host_shares
 from jaxobs.derive.loops.wall_time.stalls import STEPS_KEPT, Stalls
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
-from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
+from jaxobs.derive.loops.wall_time.window import LATE, WINDOW, Slice, Window
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
@@ -40,10 +40,6 @@ NAMES = 200
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its
 second, whose arguments are its own results."""
-
-LATE = 3
-"""A loop that has ended no step for the window's length, and for this many times as long as its steps take, has no
-rates any more. The latter is for long steps: what a step of an hour does is not known before it ends."""
 
 
 class Loop:
@@ -86,6 +82,7 @@ class Loop:
         turn = event.gap + event.end - event.start - event.nested
         parts = (event.gap, event.input_wait, event.dispatch, event.nested, event.checkpoint)
         require(event.end >= event.start and min(turn, *parts) >= 0, "a step of negative duration")
+        self._compilations.leave_out_phases(self.name, event.thread)
         overlap, began = self._compilations.overlap, event.start - event.gap
         waiting = overlap(event.thread, event.start, event.start + event.input_wait, forget=False)
         in_gap = overlap(event.thread, began, event.start, forget=False)

@@ -3,8 +3,9 @@
 The highest use in each 10 s stretch of the last ten minutes is taken, because it is the highest use that hits the
 limit, and because what comes and goes within a step is not growth. The slope is Theil and Sen's (the median of the
 slopes between all pairs: H. Theil 1950, P. K. Sen 1968), which up to 29 % of outliers do not move. Mann and Kendall's
-test (H. B. Mann 1945, M. G. Kendall 1948) decides whether there is a trend. The newer half alone must rise as well:
-memory that has grown and then stopped growing has no trend.
+test (H. B. Mann 1945, M. G. Kendall 1948) decides whether there is a trend. The newer half alone must rise as well,
+several times: memory that has grown and then stopped growing has no trend, nor has memory that was taken at once, as by
+a second model or the first evaluation.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 
 STRETCH_SECONDS = 10.0
 STRETCHES = 60
@@ -28,6 +29,9 @@ CLEAR = 3.0
 
 STILL_GOING = 0.5
 """Least slope of the newer half over that of the whole: what levels off is no steady growth."""
+
+LASTING_RISES = 3
+"""Least rises of the newer half after which memory in use never falls back: two may be jumps, and come no more."""
 
 FURTHEST_SECONDS = 7 * 86_400.0
 """Furthest forecast, a thousand times the ten minutes that were watched: a longer one would say nothing."""
@@ -84,13 +88,17 @@ def forecast(highest: Sequence[tuple[float, float]], limit: float | None) -> For
 
 def steady_growth(points: Sequence[tuple[float, float]]) -> float | None:
     """The slope, in units of the value per second, if the growth is clear and still going on; else None."""
-    half = len(points) // 2
     slope = median_slope(points)
     if slope <= 0 or kendall(points) < CLEAR:
         return None
-    return (
-        slope if median_slope(points[half:]) >= STILL_GOING * slope and kendall(points[half:]) > 0 else None
-    )
+    newer = points[len(points) // 2 :]
+    goes_on = median_slope(newer) >= STILL_GOING * slope and kendall(newer) > 0
+    return slope if goes_on and lasting_rises(newer) >= LASTING_RISES else None
+
+
+def lasting_rises(points: Sequence[tuple[float, float]]) -> int:
+    """How often the least of all later values rises; a value that is far too high for once changes nothing."""
+    return len(set(accumulate((value for _, value in reversed(points)), min))) - 1
 
 
 def median_slope(points: Sequence[tuple[float, float]]) -> float:

@@ -44,10 +44,10 @@ class HostTurns:
         self._blocks: deque[Block] = deque(maxlen=BLOCKS_KEPT)
         self._pending = self._steps = self._longest = 0
 
-    def add(self, total: int, turns: Sequence[int] = ()) -> Block | None:
+    def add(self, total: int, turns: Sequence[int]) -> Block | None:
         """Add turns, in nanoseconds; returns the block that they complete, if any.
 
-        `total` is their sum, from which compiles may be taken off, or time of the device after them.
+        `total` is their sum, from which compiles may be taken off.
         """
         self._pending += total
         self._steps += len(turns)
@@ -58,6 +58,17 @@ class HostTurns:
         self._blocks.append(block)
         self._pending = self._steps = self._longest = 0
         return block
+
+    def device_went_on(self, after: int) -> None:
+        """Add nanoseconds in which the device worked on after the newest turns; no block is complete by them alone.
+
+        They belong to turns that are known already: as a block of their own they would be one long step.
+        """
+        if self._steps:
+            self._pending += after
+        elif self._blocks:
+            block = self._blocks[-1]
+            self._blocks[-1] = block._replace(seconds=block.seconds + seconds(after))
 
     def all(self) -> Block | None:
         """The newest blocks as one; None before there is any."""

@@ -126,7 +126,7 @@ class StepTimes:
 
         Where no two completions have been seen before the loop was left, none are expected: it is over too soon.
         """
-        self._host_turns.add(round(after * NANOSECONDS))
+        self._host_turns.device_went_on(round(after * NANOSECONDS))
         if after > 0 and not self._spacings:
             self._expected_until = self._last_end
 

@@ -6,11 +6,16 @@ import statistics
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
+from jaxobs.derive.loops.wall_time.bottleneck import FEW_STEPS
 from jaxobs.derive.metrics.series import LARGEST
-from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.clock import NANOSECONDS, seconds
 
 WINDOW = 30 * NANOSECONDS
 """Nanoseconds that rates, MFU and bottleneck cover: two scrapes at 15 s, the interval of Prometheus's example file."""
+
+LATE = 3
+"""A loop that has ended no step for the window's length, and for this many times as long as its steps take, has no
+rates any more. The latter is for long steps: what a step of an hour does is not known before it ends."""
 
 
 @dataclass(slots=True)
@@ -78,7 +83,7 @@ class Slice:
 
 
 class Window:
-    """The slices of the last WINDOW nanoseconds."""
+    """The slices of the last WINDOW nanoseconds, and of long steps the newest that are enough for a label."""
 
     def __init__(self) -> None:
         self._slices: deque[Slice] = deque()
@@ -89,9 +94,20 @@ class Window:
         self._slices.append(piece)
         self._paces.append(piece.pace)
         # The last slice is kept however old it is: a loop of minutes a step still has rates.
-        while len(self._slices) > 1 and self._slices[0].end < piece.end - WINDOW:
+        while len(self._slices) > 1 and self._is_too_old(self._slices[0], piece.end):
             self._slices.popleft()
             self._paces.popleft()
+
+    def _is_too_old(self, first: Slice, now: int) -> bool:
+        """Whether the first slice lies before the window, and is no longer needed or longer ago than `LATE` of its steps.
+
+        It is needed where the steps of the others are too few for a label.
+        """
+        age = now - first.end
+        if age <= WINDOW:
+            return False
+        others = sum([piece.steps for piece in self._slices]) - first.steps
+        return first.steps == 0 or others >= FEW_STEPS or seconds(age) * first.steps >= LATE * first.wall
 
     def pace(self) -> float | None:
         """The median pace of the slices; None where no slice has one."""
