@@ -83,8 +83,9 @@ class Watched(Generic[Parameters, Result]):
         return result
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind as a function does, so that a watched method stays a method."""
-        return self if instance is None else MethodType(self, instance)
+        """Bind where what is watched does: a method stays a method, and a program compiled ahead of time is none."""
+        binds = instance is not None and hasattr(type(self._function), "__get__")
+        return MethodType(self, instance) if binds else self
 
     def __getattr__(self, name: str) -> Any:
         if name in {"_function", "_calls"}:  # not there yet: while being copied or unpickled
