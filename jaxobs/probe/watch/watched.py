@@ -26,7 +26,9 @@ class Watched(Generic[Parameters, Result]):
     def __init__(
         self, function: Callable[Parameters, Result], original: weakref.ref[Any] | None = None
     ) -> None:
-        functools.update_wrapper(self, function)
+        # The attributes of other objects change: they are read from the object, by `__getattr__`.
+        copied = functools.WRAPPER_UPDATES if hasattr(type(function), "__get__") else ()
+        functools.update_wrapper(self, function, updated=copied)
         self.__wrapped__ = getattr(function, "__wrapped__", function)  # of a jitted function, the user's own
         self._function = function
         self._calls: Calls | None = None
