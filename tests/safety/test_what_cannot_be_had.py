@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import threading
 from collections.abc import Callable
@@ -48,6 +49,29 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     outcome = run(NO_MORE_THREADS.format(most=most), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n"), outcome.stderr
     assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: can't start new thread"]
+
+
+MANY_FILES = """
+import resource
+import jaxobs
+
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+obs = jaxobs.instrument(prometheus=False)
+for _ in obs.steps(range(3)):
+    pass
+print(obs.snapshot(timeout=20)["loops"]["train"]["steps"])
+"""
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200, reason="so few may be open here")
+@pytest.mark.parametrize("agent", ["process", "inline"])
+def test_a_job_with_more_open_files_than_select_takes_is_observed(
+    run: Callable[..., Any], agent: str
+) -> None:
+    outcome = run(MANY_FILES, observed=False, JAXOBS_AGENT=agent)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "3\n", "")
 
 
 def descriptors() -> int:
