@@ -42,8 +42,7 @@ class StepMark:
         current = self._loops.current
         self._state = state = self._loops.state(self._loop)
         self._loops.declare(state, self._flops)
-        outer = current.step
-        self._outer = outer if outer is None else current.around()
+        self._outer = None if current.step is None else current.around()  # which counts references to the step
         self._claimed = current.claimed
         self._step = step = Step(self._loop)
         step.number = state.steps
