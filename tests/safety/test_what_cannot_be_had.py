@@ -89,6 +89,20 @@ def test_an_agent_that_cannot_be_started_leaves_no_socket(
     assert descriptors() == before
 
 
+def test_a_frozen_program_is_not_started_again_in_the_place_of_an_agent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    application = tmp_path / "application"
+    application.write_text(f"#!/bin/sh\ntouch {started}\n", encoding="utf-8")
+    application.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(application))
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(OSError, match="this program is frozen"):
+        start_agent_process()
+    assert not started.exists()
+
+
 def test_an_agent_on_a_thread_that_cannot_be_started_leaves_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
