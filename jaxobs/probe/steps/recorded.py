@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jaxobs.jax_compat.arrays.readiness import is_askable, is_ready
 from jaxobs.jax_compat.tracing import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.watch.polling.readiness import is_askable, is_ready
 
 NAMES = 200
 """Most names that are taken, because they become values of a label."""
