@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from jaxobs.flow import wire
+from jaxobs.flow.waiting import ready
 from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic
 
@@ -39,9 +39,9 @@ class JobPipe:
         Returns whether there is something to receive. If there was nothing at once, `idle` is called after the wait.
         """
         ends = [self._end, self._wake_up.reading]
-        readable, _, _ = select.select(ends, [], [], 0.0)
+        readable = ready(ends, [], 0.0)
         if self._end not in readable:
-            readable, _, _ = select.select(ends, [], [], max(0.0, until - monotonic()))
+            readable = ready(ends, [], max(0.0, until - monotonic()))
             idle()
         if self._wake_up.reading in readable:
             self._wake_up.heard()

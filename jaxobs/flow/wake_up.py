@@ -1,4 +1,4 @@
-"""Wakes a thread that waits in `select()` for sockets."""
+"""Wakes a thread that waits for sockets."""
 
 from __future__ import annotations
 

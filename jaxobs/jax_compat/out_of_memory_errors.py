@@ -11,11 +11,13 @@ WORDS = ("RESOURCE_EXHAUSTED", "Out of memory", "Ran out of memory")
 TPU with `RESOURCE_EXHAUSTED`."""
 
 ALLOCATION = re.compile(
-    r"(?:allocat\w*|request for)\s+([\d.]+)\s?(bytes|[KMGT]iB)?(?:\s*\((\d+)B?\))?", re.IGNORECASE
+    r"(?:allocat\w*|request for)\s+([\d.]+)\s?(bytes|[KMGT](?:iB)?\b)?(?:\s*\((\d+)B?\))?",
+    re.IGNORECASE | re.ASCII,
 )
-"""`allocating 16777216 bytes` (CPU), `trying to allocate 8.00GiB`, `request for 32.00MiB (33554432B)`."""
+"""`allocating 16777216 bytes` (CPU), `trying to allocate 8.00GiB`, `request for 32.00MiB (33554432B)`, and a TPU's
+`Attempting to allocate 4.39G.`"""
 
-UNITS = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+POWERS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 ALIGNMENT = 4_096
 ROUNDING = 0.005
@@ -37,7 +39,7 @@ def requested_bytes(message: str) -> int | None:
     if exact:
         return int(exact)
     try:
-        return round(float(amount) * UNITS[(unit or "bytes").lower()])
+        return round(float(amount) * POWERS.get((unit or "bytes")[0].lower(), 1))
     except ValueError:  # more than one point
         return None
 

@@ -17,6 +17,8 @@ MESSAGES = {
     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 33762398024 bytes.": 33762398024,
     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8.00GiB": 8 * 2**30,
     "RESOURCE_EXHAUSTED: Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0": 33554432,
+    "RESOURCE_EXHAUSTED: Attempting to allocate 4.5G. That was not possible.": 4608 * 2**20,
+    "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 512.0K.": 512 * 2**10,
     "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.": None,
 }
 

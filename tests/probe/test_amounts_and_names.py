@@ -12,8 +12,10 @@ import pytest
 
 from jaxobs.model.events import LoopDeclared
 from jaxobs.probe.steps.iteration import Steps
+from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
+from jaxobs.probe.steps.recorded import RecordedValues
 from tests.probe.marks_under_a_clock import Marks, steps_of
 
 
@@ -121,3 +123,15 @@ def test_a_timeout_that_nobody_can_wait_for_is_refused(wrong: float) -> None:
 
 def test_a_timeout_may_be_any_real_number() -> None:
     assert [given_timeout("snapshot", value) for value in (0, 2, 0.5, numpy.float32(1.5))] == [0, 2, 0.5, 1.5]
+
+
+def test_a_recorded_array_that_is_changed_afterwards_has_the_number_that_it_had() -> None:
+    lines: list[str] = []
+    recorded = RecordedValues(Current(), lines.append)
+    loss = numpy.full((), 2.0)
+    for _ in range(2):  # the first time its type is not known yet
+        recorded.record({"loss": loss, "accuracy": numpy.float32(0.5)})
+        loss += 1
+        told = {value.name: value.value for value in recorded.ready()}
+        assert told == {"loss": float(loss.item()) - 1, "accuracy": 0.5}
+    assert lines == []

@@ -145,6 +145,27 @@ def test_threads_have_steps_of_their_own(marks: Marks) -> None:
     assert len(set(by_run.values())) == 4
 
 
+def test_steps_that_overlap_leave_none_that_the_next_takes_for_its_own_surroundings(marks: Marks) -> None:
+    """Two tasks of asyncio on one thread, each with a step of its own."""
+
+    def overlap() -> None:
+        first, second = marks.step("first"), marks.step("second")
+        for call in (first.__enter__, second.__enter__):
+            call()
+            marks.work(1)
+        for left in (first, second):
+            left.__exit__(None, None, None)
+
+    overlap()
+    for _ in range(2):
+        with marks.step():
+            marks.work(5)
+            assert marks.loops.current.step is not None
+        marks.work(2)
+    assert marks.loops.current.step is None
+    assert [own(event) for event in steps_of(marks.events())] == [5, 7]
+
+
 def test_what_is_marked_after_the_end_of_a_turn_was_read_belongs_to_the_next(marks: Marks) -> None:
     """A signal handler's marks may come before the turn is emitted, and be longer than it."""
     loops = marks.loops

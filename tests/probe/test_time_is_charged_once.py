@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +14,7 @@ from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
 from jaxobs.probe.steps import iteration as iteration_module
 from jaxobs.probe.steps import loops as loops_module
 from jaxobs.probe.steps import marks as marks_module
+from jaxobs.probe.steps.library_marks import LibraryPhase
 from tests.probe.marks_under_a_clock import Marks, own, run, steps_of
 
 
@@ -135,3 +139,41 @@ def test_the_beginning_of_a_phase_is_told_as_well_as_its_end(marks: Marks) -> No
     assert [(begun.phase, begun.inside, begun.time) for begun in marks.phases_started] == [
         ("checkpoint", None, ended.start)
     ]
+
+
+def test_phases_that_overlap_leave_none_behind(marks: Marks) -> None:
+    """Tasks of asyncio on one thread, each with a phase of its own, which end in any order."""
+    for order in itertools.permutations(range(3)):
+        entered = [marks.phase(name) for name in ("restore", "evaluation", "export")]
+        for phase in entered:
+            phase.__enter__()
+        for left, number in enumerate(order, 1):
+            entered[number].__exit__(None, None, None)
+            assert marks.loops.current.phase is max(
+                (entered[later] for later in order[left:]), key=entered.index, default=None
+            )
+
+
+def test_a_phase_that_is_entered_within_itself_is_not_around_itself(marks: Marks) -> None:
+    again, other = marks.phase("evaluation"), marks.phase("export")
+    with again, again, other, again, LibraryPhase(marks.loops, "restore", tentative=False):
+        marks.work(1)
+    assert marks.loops.current.phase is None
+    assert next(event.phase for event in marks.events()) == "restore"
+
+
+@pytest.mark.parametrize("caught", [True, False])
+def test_a_phase_whose_end_a_signal_handler_prevented_ends_with_the_one_around_it(
+    marks: Marks, caught: bool
+) -> None:
+    def interrupted() -> None:
+        marks.phase("export").__enter__()
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt), marks.phase("evaluation"):
+        if caught:
+            with contextlib.suppress(KeyboardInterrupt):
+                interrupted()
+        else:
+            interrupted()
+    assert marks.loops.current.phase is None

@@ -102,6 +102,31 @@ def test_keywords_of_any_name_and_methods_work(observed: Any) -> None:
     assert Model.apply(Model(), 2.0) == 6.0
 
 
+def test_what_does_not_bind_as_an_attribute_of_a_class_does_not_when_watched(observed: Any) -> None:
+    class Model:
+        predict = observed.side.watching.watch(doubled.lower(1.0).compile())
+        length = observed.side.watching.watch(len)
+
+    model = Model()
+    assert (model.predict(2.0), model.length("ab")) == (4.0, 2)
+    assert model.predict is Model.predict
+
+
+def test_attributes_of_a_jitted_object_are_read_from_it_and_not_from_a_copy(observed: Any) -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.lower, self.count = doubled.lower, 0
+
+        def __call__(self, x: Any) -> Any:
+            self.count += 1
+            return doubled(x)
+
+    watched = observed.side.watching.watch(Counting())
+    for count in (1, 2):
+        watched(1.0)
+        assert watched.count == count
+
+
 def test_results_are_the_very_same_objects(observed: Any) -> None:
     result = object()
     assert observed.side.watching.watch(lambda: result)() is result

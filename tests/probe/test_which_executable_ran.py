@@ -147,6 +147,42 @@ def test_a_function_that_was_compiled_before_it_was_watched(observed: Any) -> No
     assert runs(observed) == {made: 5, second: 1}
 
 
+def test_a_function_compiled_before_takes_no_executable_that_another_of_its_name_compiled(
+    observed: Any,
+) -> None:
+    teacher, student = (jax.jit(a_function("forward", by)) for by in (1.5, 2.5))
+    x = jnp.ones(3)
+    observed.side.stop(0.0)
+    teacher(x)
+    observed.side.start_probes()
+    watched = [observed.side.watching.watch(function) for function in (student, teacher)]
+    for _ in range(3):
+        for function in watched:
+            function(x)
+    (made,) = executables(observed, "forward")
+    assert runs(observed) == {made: 3, watched[1]._calls.number: 3}
+
+
+def test_a_function_or_method_that_is_jitted_twice_runs_one_executable(observed: Any) -> None:
+    class Model:
+        def applied(self, x: Any) -> Any:
+            return x * 3.5
+
+    model, plain, held = (
+        Model(),
+        a_function("plainly", 4.5),
+        [],
+    )  # JAX compiles for a method again once it is freed
+    for _ in range(2):
+        for function in (model.applied, plain):
+            held.append(observed.side.watching.watch(jax.jit(function)))
+            held[-1](jnp.ones(3))
+            held[-1](jnp.ones(3))
+    made = [*executables(observed, "applied"), *executables(observed, "plainly")]
+    assert runs(observed) == dict.fromkeys(made, 4)
+    assert len(made) == 2
+
+
 def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
     @jax.jit
     def known_before(x: Any) -> Any:

@@ -197,7 +197,7 @@ def test_after_a_fork_nothing_of_ours_runs_in_the_child(run: Callable[..., Any])
 
 DELETES = """
 import threading, jax, jax.numpy as jnp
-from jaxobs.probe.watch.polling.readiness import is_ready
+from jaxobs.jax_compat.arrays.readiness import is_ready
 sys.setswitchinterval(1e-6)
 newest = [jnp.ones(3)]
 running = True
@@ -224,4 +224,33 @@ print(min(asked) > 10)
 
 def test_asking_an_array_while_the_job_deletes_it_does_no_harm(run: Callable[..., Any]) -> None:
     outcome = run(DELETES, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "True\n"), outcome.stderr
+
+
+DELETES_WITHIN = """
+import jax.numpy as jnp
+from jaxobs.jax_compat.arrays.live_arrays import memory_ran_out
+
+def ask(deleted_at):
+    array, events = jnp.ones(3), 0
+    def count(frame, *_):  # called before each instruction
+        nonlocal events
+        frame.f_trace_opcodes = True
+        events += 1
+        if events == deleted_at:
+            array.delete()
+        return count
+    sys.settrace(count)
+    ran_out = memory_ran_out(array)
+    sys.settrace(None)
+    return ran_out
+
+print([ask(number) for number in range(80)] == [False] * 80)
+"""
+
+
+def test_an_array_deleted_at_any_point_of_the_question_whether_it_failed_does_no_harm(
+    run: Callable[..., Any],
+) -> None:
+    outcome = run(DELETES_WITHIN, observed=False)
     assert (outcome.status, outcome.stdout) == (0, "True\n"), outcome.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import threading
 from collections.abc import Callable
@@ -50,6 +51,29 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: can't start new thread"]
 
 
+MANY_FILES = """
+import resource
+import jaxobs
+
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+obs = jaxobs.instrument(prometheus=False)
+for _ in obs.steps(range(3)):
+    pass
+print(obs.snapshot(timeout=20)["loops"]["train"]["steps"])
+"""
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200, reason="so few may be open here")
+@pytest.mark.parametrize("agent", ["process", "inline"])
+def test_a_job_with_more_open_files_than_select_takes_is_observed(
+    run: Callable[..., Any], agent: str
+) -> None:
+    outcome = run(MANY_FILES, observed=False, JAXOBS_AGENT=agent)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "3\n", "")
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -63,6 +87,20 @@ def test_an_agent_that_cannot_be_started_leaves_no_socket(
     with pytest.raises(error):
         start_agent_process()
     assert descriptors() == before
+
+
+def test_a_frozen_program_is_not_started_again_in_the_place_of_an_agent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    application = tmp_path / "application"
+    application.write_text(f"#!/bin/sh\ntouch {started}\n", encoding="utf-8")
+    application.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(application))
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(OSError, match="this program is frozen"):
+        start_agent_process()
+    assert not started.exists()
 
 
 def test_an_agent_on_a_thread_that_cannot_be_started_leaves_no_socket(

@@ -72,6 +72,30 @@ def test_it_is_refused_at_once_or_said_once_and_the_snapshot_tells_why(run: Call
     )
 
 
+WITH_STATE = """
+class Trainer:
+    def __init__(self): self.count = 0
+    def __call__(self): self.count += 1
+
+trainer = Trainer()
+watched = obs.watch(trainer)
+watched()
+watched.count += 1
+print(watched is trainer, trainer.count)
+"""
+
+
+def test_an_object_with_attributes_that_is_not_jitted_is_given_back_with_a_warning(
+    run: Callable[..., Any],
+) -> None:
+    outcome = run(WITH_STATE)
+    assert (outcome.status, outcome.stdout) == (0, "True 2\n"), outcome.stderr
+    assert outcome.stderr == (
+        "jaxobs: obs.watch(Trainer) does nothing: this callable is an object with attributes, which would be set on what "
+        "watches it and not on the object; watch the jitted functions that it calls\n"
+    )
+
+
 NOT_WEAKLY_HELD = """
 import operator
 import jax, numpy

@@ -102,6 +102,12 @@ class Current(threading.local):
             self.step = None
         return self.step
 
+    def innermost(self) -> Any:
+        """The phase under way that began last; None where there is none. One that ended unnoticed is dropped."""
+        while self.phase is not None and sys.getrefcount(self.phase) <= _HELD_HERE_ALONE:
+            self.phase = self.phase.around
+        return self.phase
+
 
 _HOLDER = [Step("")]
 _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])

@@ -42,8 +42,8 @@ class StepMark:
         current = self._loops.current
         self._state = state = self._loops.state(self._loop)
         self._loops.declare(state, self._flops)
-        outer = current.step
-        self._outer = outer if outer is None else current.around()
+        # No name here for the current step, whose references `around` counts.
+        self._outer = None if current.step is None else current.around()
         self._claimed = current.claimed
         self._step = step = Step(self._loop)
         step.number = state.steps
@@ -90,7 +90,7 @@ class PhaseMark:
     A tentative one marks a call that may turn out to do nothing: it counts once it is confirmed, or has lasted LASTING.
     """
 
-    around: PhaseMark | None
+    around: PhaseMark | None = None
 
     def __init__(self, loops: Loops, name: str, *, tentative: bool = False) -> None:
         self._loops = loops
@@ -100,7 +100,9 @@ class PhaseMark:
     def __enter__(self) -> None:
         current = self._loops.current
         self._outer = current.around()
-        self._claimed, self.around = current.claimed, current.phase
+        self._claimed = current.claimed
+        if current.phase is not self and self._inside(current.phase) is None:  # not around itself
+            self.around = current.phase
         self._start = now()
         current.step = None  # what runs in a phase is charged to the phase
         current.phase = self
@@ -123,12 +125,22 @@ class PhaseMark:
         inside = self._outer.loop if self._outer is not None else None
         self._loops.emit(PhaseStarted(self.name, inside, self._start))
 
+    def _inside(self, innermost: PhaseMark | None) -> PhaseMark | None:
+        """The phase that has this one around it, of those that are under way; None where there is none."""
+        while innermost is not None and innermost.around is not self:
+            innermost = innermost.around
+        return innermost
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current = self._loops.current
         outer = current.step = self._outer
-        current.phase = self.around
+        # With an error, a signal handler may have raised it on entering the `__exit__` of a phase within this one.
+        if kind is not None or current.phase is self or current.innermost() is self:
+            current.phase = self.around
+        elif (later := self._inside(current.phase)) is not None:
+            later.around = self.around  # it began later, and goes on
         if self._tentative and now() - self._start < LASTING:
             return  # too short to be a phase: its time stays with what is around it
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jaxobs.jax_compat.arrays.readiness import is_askable, is_ready
 from jaxobs.jax_compat.tracing import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.watch.polling.readiness import is_askable, is_ready
 
 NAMES = 200
 """Most names that are taken, because they become values of a label."""
@@ -19,7 +19,8 @@ NAMES = 200
 
 NUMBERS = (float, int, bool)
 
-ARRAYS = ("jaxlib.", "numpy")
+NUMPY = "numpy"
+ARRAYS = ("jaxlib.", NUMPY)
 """Modules whose types are remembered as no tracers. Types of the user's are not: that would keep them alive."""
 
 
@@ -35,6 +36,7 @@ class RecordedValues:
         self._refused: set[str] = set()
         self._lock = threading.Lock()
         self._untraced: set[type[Any]] = set(NUMBERS)
+        self._changing: set[type[Any]] = set()
 
     def record(self, values: Mapping[str, Any]) -> None:
         step = self._current.step
@@ -51,13 +53,16 @@ class RecordedValues:
                     self._refuse(name, f"more than {NAMES} names")
                     continue
                 self._names.add(key)
-            self._newest[key] = (at, value)
+            changing = type(value) in self._changing and value.size == 1  # in place, before it is read
+            self._newest[key] = (at, value.copy() if changing else value)
 
     def _is_traced(self, value: Any) -> bool:
         if is_tracer(value):
             return True
         if type(value).__module__.startswith(ARRAYS):
             self._untraced.add(type(value))
+            if type(value).__module__.startswith(NUMPY) and hasattr(type(value), "__setitem__"):
+                self._changing.add(type(value))
         return False
 
     def ready(self) -> list[Recorded]:

@@ -119,6 +119,8 @@ Connection = tuple[socket.socket, Agent]
 
 def start_agent_process() -> Connection:
     """Start the agent as a process. Raises OSError on failure, TypeError or ValueError if Python's path is unknown."""
+    if getattr(sys, "frozen", False):  # its `sys.executable` is the application
+        raise OSError("this program is frozen: it has no Python to start the agent with")
     _guard_forks()
     with _starting:  # a child forked meanwhile would keep both ends of the pipe, and the starter's error pipe
         ours, theirs = socket.socketpair()

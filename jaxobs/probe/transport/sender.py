@@ -7,7 +7,6 @@ bounded number of times, which is sent what it must know.
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from collections import deque
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jaxobs.flow import wire
 from jaxobs.flow.ring import Ring
+from jaxobs.flow.waiting import ready
 from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic, now, thread_time
 from jaxobs.model.events import Event, ProbeReported
@@ -192,7 +192,7 @@ class Sender:
         assert self._wake_up is not None
         wake = self._wake_up.reading
         waited_for = [wake] if self._socket is None else [wake, self._socket]
-        readable, _, _ = select.select(waited_for, [], [], timeout)
+        readable = ready(waited_for, [], timeout)
         if wake in readable:
             self._wake_up.heard()
         if self._socket is not None and self._socket in readable:
@@ -278,8 +278,7 @@ class Sender:
             if remaining <= 0 or self._need_not_wait():
                 break
             patience = remaining if self._finish is None else min(remaining, LOOK_SECONDS)
-            readable, _, _ = select.select([self._socket], [self._socket], [], patience)
-            if readable:
+            if ready([self._socket], [self._socket], patience):
                 self._hear()
         return self._socket is not None and not unsent
 

@@ -160,13 +160,14 @@ class Calls:
         """
         try:
             self.run, self.read, self.complete = known
-            numbers = self.executables.since(count, self._name)
+            if numbers := self.executables.since(count, self._name):
+                self.executables.compiled_by(self.function, numbers)
             if self.new:
                 self.new = False
                 if not numbers and self._earlier in {0, 1} and self._name != LAMBDA:
                     # It was called before it was watched, or compiled ahead of its calls: the executable is the one
-                    # seen under its name, if there is one alone.
-                    seen = self.executables.of(self._name)
+                    # seen under its name, if there is one alone that no other function was seen to compile.
+                    seen = self.executables.of(self._name, self.function)
                     numbers = seen if len(seen) == 1 else []
                     self.complete = bool(numbers)
                 else:

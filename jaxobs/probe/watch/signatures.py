@@ -17,8 +17,8 @@ from collections.abc import Callable, Hashable, Mapping
 from types import FunctionType
 from typing import Any
 
+from jaxobs.jax_compat.arrays.shardings import committed_to
 from jaxobs.jax_compat.foreign_objects import is_of, name_of
-from jaxobs.jax_compat.shardings import committed_to
 from jaxobs.jax_compat.tracing import is_tracer
 
 Path = tuple[tuple[str, Hashable], ...]

@@ -42,6 +42,13 @@ def arrays_within(function: Any) -> int:
     return 0
 
 
+def has_state(function: Any) -> bool:
+    """Whether a callable is an object with attributes of its own, and no function or method."""
+    with Suppressed(Exception):  # the user's type may define `__dict__` itself
+        return not hasattr(type(function), "__get__") and bool(getattr(function, "__dict__", None))
+    return True
+
+
 def must_be_callable(function: Any) -> None:
     """Raises TypeError for what cannot be called."""
     if not callable(function):
@@ -63,7 +70,16 @@ def is_watchable(function: Any, not_jitted: set[str]) -> bool:
             "that takes it as an argument, such as your train step"
         )
         return False
-    if not is_jitted(function) and (name := name_of(function)) not in not_jitted:
+    if is_jitted(function):
+        return True
+    name = name_of(function)
+    if has_state(function):
+        warn(
+            f"obs.watch({name}) does nothing: this callable is an object with attributes, which would be set on what "
+            "watches it and not on the object; watch the jitted functions that it calls"
+        )
+        return False
+    if name not in not_jitted:
         not_jitted.add(name)
         warn(
             f"obs.watch({name}): this is no function of jax.jit, so its runs are seen only if what it compiles is "

@@ -26,7 +26,9 @@ class Watched(Generic[Parameters, Result]):
     def __init__(
         self, function: Callable[Parameters, Result], original: weakref.ref[Any] | None = None
     ) -> None:
-        functools.update_wrapper(self, function)
+        # The attributes of other objects change: they are read from the object, by `__getattr__`.
+        copied = functools.WRAPPER_UPDATES if hasattr(type(function), "__get__") else ()
+        functools.update_wrapper(self, function, updated=copied)
         self.__wrapped__ = getattr(function, "__wrapped__", function)  # of a jitted function, the user's own
         self._function = function
         self._calls: Calls | None = None
@@ -83,8 +85,9 @@ class Watched(Generic[Parameters, Result]):
         return result
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind as a function does, so that a watched method stays a method."""
-        return self if instance is None else MethodType(self, instance)
+        """Bind where what is watched does: a method stays a method, and a program compiled ahead of time is none."""
+        binds = instance is not None and hasattr(type(self._function), "__get__")
+        return MethodType(self, instance) if binds else self
 
     def __getattr__(self, name: str) -> Any:
         if name in {"_function", "_calls"}:  # not there yet: while being copied or unpickled

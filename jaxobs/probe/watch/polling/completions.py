@@ -15,11 +15,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+from jaxobs.jax_compat.arrays.readiness import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.watch.polling.output_leaf import BURST, OutputLeaf
-from jaxobs.probe.watch.polling.readiness import is_ready
 from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_lost
 
 EVERY_BURST = 10

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from jaxobs.jax_compat.arrays.readiness import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.polling.completions import LONG_RUN, POLL_SHARE, SHORTEST_POLL, TOLERANCE, Completions
 from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
-from jaxobs.probe.watch.polling.readiness import is_ready
 
 LONGEST_PAUSE = 1.0
 """Most seconds between two questions, reached by a run that has lasted for half a minute: a relative error of 3 %."""

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from jaxobs.jax_compat.arrays.readiness import is_askable, is_deleted
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.watch.polling.readiness import is_askable, is_deleted
 from jaxobs.probe.watch.polling.room import ALWAYS, room
 from jaxobs.probe.watch.signatures import step_into
 

@@ -6,9 +6,9 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from jaxobs.jax_compat.arrays.readiness import is_ready
 from jaxobs.model.events import UNMARKED
 from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
-from jaxobs.probe.watch.polling.readiness import is_ready
 
 SURE_SPACING = 0.05
 """Share of the time between a burst's first and last end by which both may be off together for the first to count."""

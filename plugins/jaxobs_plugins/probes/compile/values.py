@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+from jaxobs.jax_compat.arrays.shardings import device_text, mesh_text, sharding_text
 from jaxobs.jax_compat.foreign_objects import TEXT_LENGTH, clipped, is_of, name_of
-from jaxobs.jax_compat.shardings import device_text, mesh_text, sharding_text
 from jaxobs_plugins.probes.compile.miss_cause import Value
 
 ITEMS_SHOWN = 8

@@ -19,8 +19,9 @@ from pathlib import PurePath
 from types import CodeType
 from typing import Any, NamedTuple
 
+from jaxobs.jax_compat.arrays.readiness import raise_its_error
+from jaxobs.jax_compat.arrays.shardings import ONE_DEVICE, layout_text
 from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
-from jaxobs.jax_compat.shardings import ONE_DEVICE, layout_text
 from jaxobs.jax_compat.source_information import own_packages
 from jaxobs.model.clock import perf_counter_ns
 
@@ -105,9 +106,7 @@ def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
 def memory_ran_out(array: Any) -> bool:
     """Whether an array is known to have failed for lack of memory. Does not wait for one that is being computed."""
     try:
-        if array.is_deleted() or not array.is_ready():
-            return False
-        array.block_until_ready()  # it is done, so this returns or raises at once
+        raise_its_error(array)
     except Exception as error:  # noqa: BLE001  # only its message is of interest
         return speaks_of_memory(str(error.args[0]) if error.args else "")
     return False
