@@ -39,8 +39,7 @@ def test_where_the_port_is_taken_the_next_one_is_used_and_said_everywhere(
         job = start(SERVES, observed=False, reads=True, OTEL_EXPORTER_PROMETHEUS_PORT=str(port))
         address = job.process.stdout.readline().strip()
         assert urlsplit(address).port not in {port, None}
-        text = page(address, "jaxobs_build_info")
-        assert f'address="{address}"' in text
+        page(address, f'address="{address}"')  # a snapshot may be older than the address, by a second
         job.say("leave")
         outcome = job.end()
     assert (outcome.status, outcome.stdout) == (0, f"{address}\n")
