@@ -92,7 +92,7 @@ def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> 
         for name, process in held.items():
             try:
                 process.sample()
-            except psutil.NoSuchProcess:
+            except (psutil.NoSuchProcess, LookupError):
                 sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
         if elapsed >= line:
             line += LINE_SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ MEBIBYTE = 2**20
 
 @dataclass
 class Held:
-    """What one process held, sample by sample: bytes that are its alone, descriptors, threads."""
+    """What one process held, sample by sample: bytes that it allocated, descriptors, threads."""
 
     process: psutil.Process
     own_bytes: list[int] = field(default_factory=list)
@@ -24,7 +25,7 @@ class Held:
 
     def sample(self) -> None:
         """Take one of each."""
-        self.own_bytes.append(self.process.memory_full_info().uss)
+        self.own_bytes.append(anonymous_bytes(self.process.pid))
         self.descriptors.append(self.process.num_fds())
         self.threads.append(self.process.num_threads())
 
@@ -37,6 +38,22 @@ class Held:
             f"{self.own_bytes[-1] / MEBIBYTE:.1f} MiB, {self.descriptors[-1]} descriptors, "
             f"{self.threads[-1]} threads"
         )
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Resident memory that the process allocated itself.
+
+    Not what is its alone (`uss`): pages of a library that it maps become its alone when another program that maps them
+    ends. When a test suite beside them ended, that was 2 MiB in the plain job and 5 in the observed one. Raises
+    LookupError where the process is gone.
+    """
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    raise LookupError(f"process {pid} has no memory, or this kernel does not say how much (Linux 4.5 does)")
 
 
 def memory_growth(samples: Sequence[int]) -> float:
