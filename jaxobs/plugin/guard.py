@@ -32,8 +32,8 @@ class Guard:
 
     Two kinds of exceptions pass through. KeyboardInterrupt does in a probe on the job's main thread, where it is the
     user's; on other threads, which no Ctrl-C reaches, it would end their work. Exceptions that a signal handler of the
-    user's raised pass too, because Python may run one in the middle of any call. Any
-    other SystemExit is the plugin's and does not pass.
+    user's raised pass too, because Python may run one in the middle of any call. Any other SystemExit is the plugin's
+    and does not pass.
     """
 
     def __init__(self, source: str, kind: str, log: Callable[[str], None]) -> None:

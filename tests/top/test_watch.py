@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 from typing import Any
 
 import pytest
 
 from jaxobs.cli.console.live_view.addresses import Target
-from jaxobs.cli.console.live_view.client import Access, Answer, NoSnapshotError, SnapshotClient
-from jaxobs.cli.console.live_view.watch import Watched
+from jaxobs.cli.console.live_view.client import Access, Answer, SnapshotClient
+from jaxobs.cli.console.live_view.watch import Watch, Watched
 
 HERE = Target("http", "127.0.0.1", 9464)
 
@@ -31,27 +32,44 @@ def test_the_history_of_another_process_or_agent_at_the_same_port_begins_anew(la
     assert len(watched.history.trend().times) == 1
 
 
-@pytest.mark.parametrize("guessed", [True, False])
-def test_a_server_whose_address_is_a_guess_is_asked_without_the_token(guessed: bool) -> None:
-    heard: list[str | None] = []
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_a_token_goes_to_no_guess_but_to_the_same_rank_where_its_server_names_it(token: str | None) -> None:
+    heard: dict[str, set[str | None]] = {"named": set(), "guessed": set()}
+    both: dict[str, http.server.ThreadingHTTPServer] = {}
 
-    class Stranger(http.server.BaseHTTPRequestHandler):
+    class Rank(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            heard.append(self.headers.get("Authorization"))
-            self.send_error(404)
+            name = next(name for name in both if both[name] is self.server)
+            heard[name].add(self.headers.get("Authorization"))
+            ranks = [{"address": f"http://127.0.0.1:{both['guessed'].server_port}/"}] if naming else []
+            body = json.dumps(
+                {"version": 1, "unix_seconds": 1.0, "snapshot": process(1.0), "ranks": ranks}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
-    threading.Thread(target=server.serve_forever).start()
+    naming = False
+    for name in heard:
+        both[name] = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Rank)
+        threading.Thread(target=both[name].serve_forever).start()
+    targets = [
+        Target("http", "127.0.0.1", both[name].server_port, guessed=name == "guessed") for name in both
+    ]
+    watch = Watch(lambda: targets, Access(token))
     try:
-        target = Target("http", "127.0.0.1", server.server_port, guessed=guessed)
-        client = SnapshotClient(target, Access("secret"))
-        with pytest.raises(NoSnapshotError):
-            client.fetch()
-        client.close()
+        watch.refresh(5.0)
+        assert heard["guessed"] == ({None} if token is None else set())
+        naming = True
+        watch.refresh(5.0)
+        assert heard["guessed"] == heard["named"] == {None if token is None else f"Bearer {token}"}
+        assert len(watch.ranks) == 2
     finally:
-        server.shutdown()
-        server.server_close()
-    assert heard == [None if guessed else "Bearer secret"]
+        watch.close()
+        for server in both.values():
+            server.shutdown()
+            server.server_close()

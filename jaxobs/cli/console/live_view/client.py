@@ -93,7 +93,7 @@ class SnapshotClient:
         path = f"{target.prefix}snapshot"
         path += f"?instance={quote(target.instance, safe='')}" if target.instance else ""
         headers = {"Accept": "application/json", "User-Agent": "jaxobs-top"}
-        if self._access.token is not None and not target.guessed:  # whoever listens there may be anybody
+        if self._access.token is not None:
             headers["Authorization"] = f"Bearer {self._access.token}"
         connection.request("GET", path, headers=headers)
         with connection.getresponse() as response:

@@ -156,7 +156,11 @@ class Watch:
                     yield target
 
     def _admit(self, targets: Sequence[Target]) -> None:
-        """Add the targets that are new. One that was no server of jaxobs is not added again."""
+        """Add the targets that are new. One that was no server of jaxobs is not added again.
+
+        A token goes to no guess, where anybody may listen: the servers that it was given for name the other ranks.
+        """
+        targets = [target for target in targets if self._access.token is None or not target.guessed]
         known, self._named = set(self._named), distinct([*self._named, *targets])
         self.ranks += [
             Watched(target, SnapshotClient(target, self._access))
