@@ -121,9 +121,10 @@ class Observer:
     def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Return the jitted function watched: its runs and device time are then known. Attributes (`.lower`, …) are kept.
 
-        Watching a function again gives the same object. A callable that is a pytree with arrays in it, as a module of
-        Equinox is, or an object with attributes that is not jitted, is given back as it is, with a warning. Raises
-        TypeError for what cannot be called.
+        Watching a function again gives the same object. What `flax.nnx.jit` made is given back itself, with the function
+        that it calls watched. A callable that is a pytree with arrays in it, as a module of Equinox is, or an object
+        with attributes that is not jitted, is given back unwatched, with a warning. Raises TypeError for what cannot be
+        called.
         """
         must_be_callable(function)
         if self._ended or not is_watchable(function, self._not_jitted):

@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 import pickle
+import time
 import traceback
 from typing import Any
 
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.model.events import FunctionWatched, StepEnded
+from jaxobs.model.events import FunctionWatched, StepCompleted, StepEnded
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.calls import NOT_SEEN
 from jaxobs.probe.watch.polling.completions import MOST_PASSED_BY
@@ -43,6 +44,36 @@ def test_it_looks_like_the_function_it_wraps(observed: Any) -> None:
     assert observed.side.watching.watch(watched) is watched
     assert hash(watched) == hash(watched)
     assert "doubled" in repr(watched)
+
+
+class JittedWithState:
+    """As `flax.nnx.jit` makes them: it writes into objects what the jitted function gives, and returns nothing."""
+
+    __module__ = "flax.stand_in"
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.jitted_fn = jax.jit(function)
+
+    def __call__(self, state: dict[str, Any]) -> None:
+        state["value"] = self.jitted_fn(state["value"])
+
+
+def test_a_step_of_flax_nnx_that_returns_nothing_is_timed_by_what_it_updates(polled: Any) -> None:
+    def training(value: Any) -> Any:
+        return jnp.sin(value @ value)
+
+    stateful, state = JittedWithState(training), {"value": jnp.ones((400, 400))}
+    for _ in range(2):
+        assert polled.side.watching.watch(stateful) is stateful
+    deadline, steps = time.monotonic() + 30, 0
+    while not polled.of(StepCompleted) and time.monotonic() < deadline:
+        with step(polled):
+            stateful(state)
+        steps += 1
+    assert polled.of(StepCompleted)
+    [executable] = executables(polled, "training")
+    assert runs(polled) == {executable: steps}
 
 
 def test_a_wrapper_of_a_jitted_function_is_one_whose_runs_are_seen(observed: Any) -> None:

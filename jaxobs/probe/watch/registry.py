@@ -19,7 +19,7 @@ from jaxobs.jax_compat.jitted_functions import twin
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled
 from jaxobs.probe.watch.calls import Calls
-from jaxobs.probe.watch.watchable import name_of
+from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
 from jaxobs.probe.watch.watched import Watched
 
 ATTRIBUTE = "__jaxobs_watched__"
@@ -104,7 +104,11 @@ class Watching:
             if not found.is_noted:
                 self._attach(found)
 
-    def watch(self, function: Any) -> Watched[Any, Any]:
+    def watch(self, function: Any) -> Any:
+        """What stands in for the function. What `flax.nnx.jit` returns stands for itself, and is watched inside."""
+        if has_jitted_inside(function):
+            setattr(function, FLAX_JITTED, self.watch(getattr(function, FLAX_JITTED)))
+            return function
         found = watched(function)
         if not found.is_noted:
             self._attach(found)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from jaxobs.jax_compat.foreign_objects import is_of
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
 
 MOST_WRAPPERS = 20
 """Most `__wrapped__` attributes that are followed, more than anybody nests: a proxy object may have one for ever."""
+
+FLAX_JITTED = "jitted_fn"
+"""The attribute in which what `flax.nnx.jit` returns holds the function of `jax.jit` that it calls (0.10 and 0.12)."""
 
 
 def name_of(function: Any) -> str:
@@ -30,6 +34,14 @@ def is_jitted(function: Any) -> bool:
             if (function := getattr(function, "__wrapped__", None)) is None:
                 return False
     return True
+
+
+def has_jitted_inside(function: Any) -> bool:
+    """Whether a callable is what `flax.nnx.jit` returns, with the function of `jax.jit` that it calls as an attribute.
+
+    That one's outputs are all state that a step updates. The step itself often returns nothing.
+    """
+    return is_of(type(function), "flax") and FLAX_JITTED in getattr(function, "__dict__", ())
 
 
 def arrays_within(function: Any) -> int:
