@@ -42,7 +42,7 @@ def rule(call):
         raise SystemExit("unlucky")
     return call.matrix(1000.0 * operand.elements)
 
-RULES = {CALLBACK: rule}
+RULES = {CALLBACK: rule, "__cudnn$convForward": lambda call: call.matrix(7e6)}
 LATE = {CALLBACK: None.__class__}
 NUMBER = 3
 STRINGS = {"target": "a string"}
@@ -118,6 +118,19 @@ def test_an_installed_rule_is_used_by_cost_and_by_the_agent_and_one_that_fails_i
         assert (
             "acme-late of acme-kernels 2.1: there is a rule for xla_ffi_python_cpu_callback already" in said
         )
+
+
+def test_an_installed_rule_is_used_for_a_trace_before_the_built_in_one(acme: str) -> None:
+    trace = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
+    done = _run("-m", "jaxobs", "analyze", str(trace), "--json", path=acme)
+    assert done.returncode == 0, done.stderr
+    convolution = next(row for row in json.loads(done.stdout)["operations"] if row["name"] == "cudnn-conv.1")
+    assert convolution["executions"] > 0
+    assert convolution["matrix_flops"] == 7e6 * convolution["executions"]
+    said = (
+        "jaxobs analyze: custom calls broken-import of acme-kernels 2.1 could not be loaded: AttributeError"
+    )
+    assert said in done.stderr
 
 
 def test_plugins_lists_them_and_why_one_cannot_be_loaded(acme: str) -> None:
