@@ -18,9 +18,9 @@ from jaxobs.report.text_table import PLAIN_WIDTH
 class Snapshot:
     """What was known at `time` (monotonic nanoseconds).
 
-    `document` is plain data with the keys `process`, `loops`, `functions`, `executables`, `operations`, `devices`,
-    `sources`, `advice` and `agent`; a value that is not known is None and has a sibling `…_reason`. `families` are the
-    metrics for exporters; a snapshot that came from another process has none. `print(snapshot)` shows its summary.
+    `document` is plain data with the keys `process`, `loops`, `functions`, `executables`, `operations`, `scopes`,
+    `devices`, `sources`, `advice` and `agent`; a value that is not known is None and has a sibling `…_reason`. `families`
+    are the metrics for exporters; a snapshot that came from another process has none. `print(snapshot)` shows its summary.
     """
 
     time: int
@@ -56,7 +56,7 @@ class Snapshot:
     def summary(self, width: int = PLAIN_WIDTH) -> str:
         """Tables of the loops, the compiled functions and the largest executables, as plain text of `width` columns.
 
-        What is not known is shown as `–`, with the reason below its table.
+        What is not known is shown as `–`, with the reason below the tables.
         """
         return render(self.document, width=width)
 
