@@ -34,8 +34,10 @@ with exit status 2. Colours and frames are for terminals alone, and `NO_COLOR` t
 NOTES = {
     "run": """\
 What comes behind the script is the script's own. The process becomes the very `python script.py …` that you would have typed:
-tracebacks, exit status and signals are Python's. `opentelemetry-instrument python train.py` does the same beside what else it
-instruments. The options are the settings, one each, which [have a page of their own](settings.md):
+tracebacks, exit status and signals are Python's. A summary comes last, on standard error. Processes that the script starts
+are not observed: with a launcher put `jaxobs run` on the command of each rank. `opentelemetry-instrument python train.py`
+observes the same beside what else it instruments, and prints no summary. The options are the settings, one each, which [have
+a page of their own](settings.md):
 
 """,
     "check": """\
