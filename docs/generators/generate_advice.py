@@ -27,7 +27,7 @@ gives back memory alone has `saves_bytes` instead, and comes last. The advice th
 dashboard there are `jaxobs_advice_info`, `jaxobs_advice_saves_ratio` and `jaxobs_advice_saves_bytes`.
 
 What is given back is at most what is said: it is the time that the cause takes, less what is known to remain. Shares of a
-loop are those of its last window, and count by the loop's part of all loops' wall time; shares of an executable are its
+loop are those of its last half minute, and count by the loop's part of all loops' wall time; shares of an executable are its
 device seconds over that wall time; those of compiles are over the age of the process. Two pieces of advice may speak of
 the same seconds. A number that is not known triggers nothing.
 

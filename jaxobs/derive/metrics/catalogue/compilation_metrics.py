@@ -28,7 +28,7 @@ RECOMPILATIONS = Metric(
     ("function", "cause"),
 )  # fmt: skip
 RECOMPILATION_SECONDS = Metric(
-    "jaxobs_recompilation_seconds_total", "counter", "Time that such executables took to trace, lower and compile.",
+    "jaxobs_recompilation_seconds_total", "counter", "Time that recompilations took to trace, lower and compile.",
     ("cause",), "seconds",
 )  # fmt: skip
 CACHE_ENABLED = Metric(

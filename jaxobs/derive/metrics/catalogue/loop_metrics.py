@@ -66,7 +66,7 @@ EXAMPLES = Metric(
 TOKENS = Metric("jaxobs_tokens_total", "counter", "Tokens of ended steps, this process's share.", ("loop",))
 RECORDED = Metric("jaxobs_recorded", "gauge", "The user's own values, by obs.record().", ("loop", "name"))
 BOTTLENECK = Metric(
-    "jaxobs_bottleneck_ratio", "gauge", "Share of the last window's wall time; adds up to 1.",
+    "jaxobs_bottleneck_ratio", "gauge", "Share of the last half minute's wall time; adds up to 1.",
     ("loop", "bottleneck"), "ratio",
 )  # fmt: skip
 BOTTLENECK_CONFIDENCE = Metric(
@@ -78,7 +78,7 @@ BOTTLENECK_INFO = Metric(
 )  # fmt: skip
 MFU = Metric(
     "jaxobs_mfu_ratio", "gauge", "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time "
-    "and matrix peak, in the last window, without the compiles that a loop begins with.", ("loop",), "ratio",
+    "and matrix peak, in the last half minute, without the compiles that a loop begins with.", ("loop",), "ratio",
 )  # fmt: skip
 HFU = Metric(
     "jaxobs_hfu_ratio",

@@ -9,7 +9,11 @@ DEVICE_MEMORY_IN_USE = Metric(
     ("device",), "bytes",
 )  # fmt: skip
 DEVICE_MEMORY_PEAK = Metric(
-    "jaxobs_device_memory_peak_bytes", "gauge", "The most that was in use at a time.", ("device",), "bytes"
+    "jaxobs_device_memory_peak_bytes",
+    "gauge",
+    "The most memory of the device that was in use at a time.",
+    ("device",),
+    "bytes",
 )
 DEVICE_MEMORY_LIMIT = Metric(
     "jaxobs_device_memory_limit_bytes", "gauge", "What JAX's allocator may give out.", ("device",), "bytes"
@@ -23,8 +27,8 @@ DEVICE_MEMORY_FRAGMENTED = Metric(
     "bytes",
 )  # fmt: skip
 DEVICE_MEMORY_EXHAUSTION = Metric(
-    "jaxobs_device_memory_exhaustion_seconds", "gauge", "When memory in use reaches the limit if it goes on growing so; "
-    "absent unless it grows steadily.", ("device",), "seconds",
+    "jaxobs_device_memory_exhaustion_seconds", "gauge", "Time until the device memory in use reaches its limit if it "
+    "goes on growing so; absent unless it grows steadily.", ("device",), "seconds",
 )  # fmt: skip
 PROCESS_MEMORY_PEAK = Metric(
     "jaxobs_process_memory_peak_bytes",
@@ -34,20 +38,21 @@ PROCESS_MEMORY_PEAK = Metric(
     "bytes",
 )
 PROCESS_MEMORY_LIMIT = Metric(
-    "jaxobs_process_memory_limit_bytes", "gauge", "What it can have: its container's limit, or the host's memory.", (),
-    "bytes",
+    "jaxobs_process_memory_limit_bytes", "gauge",
+    "Physical memory that the training process can have: its container's limit, or the host's memory.", (), "bytes",
 )  # fmt: skip
 PROCESS_MEMORY_EXHAUSTION = Metric(
-    "jaxobs_process_memory_exhaustion_seconds", "gauge", "When its memory reaches that limit if it goes on growing so; "
-    "absent unless it grows steadily.", (), "seconds",
+    "jaxobs_process_memory_exhaustion_seconds", "gauge", "Time until the training process's memory reaches its limit if "
+    "it goes on growing so; absent unless it grows steadily.", (), "seconds",
 )  # fmt: skip
 LIVE_ARRAYS = Metric(
     "jaxobs_live_arrays", "gauge", "Arrays alive on this process's devices; the largest groups, and the rest.",
     ("shape", "dtype", "sharding"), "arrays",
 )  # fmt: skip
 LIVE_ARRAYS_BYTES = Metric(
-    "jaxobs_live_arrays_bytes", "gauge", "Their bytes on this process's devices.", ("shape", "dtype", "sharding"),
-    "bytes",
+    "jaxobs_live_arrays_bytes", "gauge",
+    "Bytes of the arrays alive on this process's devices; the largest groups, and the rest.",
+    ("shape", "dtype", "sharding"), "bytes",
 )  # fmt: skip
 LIVE_ARRAYS_LINE_BYTES = Metric(
     "jaxobs_live_arrays_line_bytes", "gauge", "Bytes of live arrays by the line of the program that made them.",

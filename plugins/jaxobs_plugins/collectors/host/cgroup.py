@@ -15,8 +15,8 @@ MEMORY_USED = Metric(
     "Memory of the container (control group) that the training process is in, page cache included", unit="bytes",
 )  # fmt: skip
 MEMORY_LIMIT = Metric(
-    "jaxobs_cgroup_memory_limit_bytes", "gauge", "Beyond this the container is out of memory; absent without a limit",
-    unit="bytes",
+    "jaxobs_cgroup_memory_limit_bytes", "gauge",
+    "Memory beyond which the container is out of memory; absent without a limit", unit="bytes",
 )  # fmt: skip
 CPU_LIMIT = Metric(
     "jaxobs_cgroup_cpu_limit_cpus", "gauge", "Processors' worth of time the container may use; absent without a limit",
@@ -28,7 +28,7 @@ PERIODS = Metric(
 THROTTLED_PERIODS = Metric(
     "jaxobs_cgroup_cpu_throttled_periods_total",
     "counter",
-    "Periods in which it had used up its processor time",
+    "Periods in which the container had used up its processor time",
 )
 THROTTLED = Metric(
     "jaxobs_cgroup_cpu_throttled_seconds_total", "counter",

@@ -22,7 +22,9 @@ RESIDENT = Metric(
 )
 THREADS = Metric("jaxobs_process_threads", "gauge", "Operating-system threads of the training process")
 FILES = Metric("jaxobs_process_open_files", "gauge", "File descriptors that the training process has open")
-FILES_LIMIT = Metric("jaxobs_process_open_files_limit", "gauge", "How many file descriptors it may have open")
+FILES_LIMIT = Metric(
+    "jaxobs_process_open_files_limit", "gauge", "How many file descriptors the training process may have open"
+)
 SWITCHES = Metric(
     "jaxobs_process_context_switches_total", "counter",
     "Turns on a processor that the training process gave up (voluntary) or lost to others (involuntary)", ("kind",),

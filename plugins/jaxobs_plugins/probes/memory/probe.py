@@ -38,8 +38,8 @@ ADDRESSES = (
     ),
     Metric(
         "jaxobs_process_address_space_limit_bytes", "gauge",
-        "The most addresses that it may take, by `ulimit -v`: beyond it an allocation fails though memory is there.",
-        (), "bytes",
+        "The most addresses that the training process may take, by `ulimit -v`: beyond them an allocation fails though "
+        "memory is there.", (), "bytes",
     ),
 )  # fmt: skip
 
