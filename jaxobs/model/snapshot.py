@@ -20,7 +20,7 @@ class Snapshot:
 
     `document` is plain data with the keys `process`, `loops`, `functions`, `executables`, `operations`, `scopes`,
     `devices`, `sources`, `advice` and `agent`; a value that is not known is None and has a sibling `…_reason`. `families`
-    are the metrics for exporters; a snapshot that came from another process has none. `print(snapshot)` shows its summary.
+    are the metrics for exporters; a snapshot that came from another process has none. `print(snapshot)` shows a summary.
     """
 
     time: int
