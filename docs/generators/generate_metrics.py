@@ -29,7 +29,8 @@ that join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-t
 
 A value that is not known is absent, never 0; `obs.snapshot()` says why. Costs, executables, MFU, HFU and peaks are per
 device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the process's local devices. Who and where is in
-`target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges are dropped.
+`target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges and histograms are dropped;
+`jaxobs_series_limited_total` counts both.
 """
 
 
