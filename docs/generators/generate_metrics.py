@@ -31,6 +31,10 @@ A value that is not known is absent, never 0; `obs.snapshot()` says why. Costs, 
 device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the process's local devices. Who and where is in
 `target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges and histograms are dropped;
 `jaxobs_series_limited_total` counts both.
+
+Over OTLP a metric has a dotted name and a unit, of which Prometheus makes the name below: `jaxobs_step_seconds` is
+`jaxobs.step` in `s`, `jaxobs_mfu_ratio` is `jaxobs.mfu` in `1`. What NVML says goes out as `hw.*` too, by OpenTelemetry's
+semantic conventions.
 """
 
 

@@ -37,7 +37,7 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 
 | variable | what |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP; without it, or one of those for traces and metrics alone, nothing is |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (`http/protobuf`, port 4318 of most collectors; gRPC is not spoken); without it, or one of those for traces and metrics alone, nothing is |
 | `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server; `localhost` and 9464, plus the rank on the host |
 | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out |
 
