@@ -21,10 +21,10 @@ INTRODUCTION = f"""\
 Written by `make docs` from the table in the code (`jaxobs/derive/advice/conditions.py`); do not edit it here.
 
 A snapshot has at most {MOST} pieces of advice under `advice`, and so have the summary at the end of a run and
-`jaxobs analyze`. Each names its `condition`, the `loop`, `function` or `device` it is about, what was seen (`sentence`), what to do
-(`remedy`), and what that gives back: `saves_ratio`, a share of wall time, and the same as `seconds_per_hour`; advice that
-gives back memory alone has `saves_bytes` instead, and comes last. The advice that gives back most time is first. For a
-dashboard there are `jaxobs_advice_info`, `jaxobs_advice_saves_ratio` and `jaxobs_advice_saves_bytes`.
+`jaxobs analyze`. Each names its `condition`, the `loop`, `function` or `device` it is about, what was seen (`sentence`),
+what to do (`remedy`), and what that gives back: `saves_ratio`, a share of wall time, and the same as `seconds_per_hour`;
+advice that gives back memory alone has `saves_bytes` instead, and comes last. The advice that gives back most time is first.
+For a dashboard there are `jaxobs_advice_info`, `jaxobs_advice_saves_ratio` and `jaxobs_advice_saves_bytes`.
 
 What is given back is at most what is said: it is the time that the cause takes, less what is known to remain. Shares of a
 loop are those of its last half minute, and count by the loop's part of all loops' wall time; shares of an executable are its
