@@ -43,6 +43,7 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises UsageError where the records do not suffice to judge."""
     from jaxobs.report.comparison.noise import factor
     from jaxobs.report.comparison.step_time import verdict
+    from jaxobs.report.units import percent
 
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
     if not judged:
@@ -56,9 +57,9 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     ]
     for time in slower:
         assert time.change is not None
-        grew = 100 * (factor(time.change.estimate) - 1)
+        grew = percent(factor(time.change.estimate) - 1)
         print(
-            f"jaxobs compare: `{time.loop}` is {grew:.3g} % slower: {100 * allowed:g} % are allowed",
+            f"jaxobs compare: `{time.loop}` is {grew} slower: {100 * allowed:g} % are allowed",
             file=sys.stderr,
         )
     if slower:

@@ -109,6 +109,14 @@ def test_the_words_say_how_much_slower_and_because_of_what() -> None:
     assert "because `train_step` is a larger computation: 2 GFLOP a run instead of 1 GFLOP" in text
 
 
+def test_large_changes_are_written_without_powers_of_ten() -> None:
+    after = record("b.json", stretches=windows(0.3), other_cpus=150.0)
+    text = str(compare(record(), after))
+    assert "+2,900 %" in text
+    assert "e+" not in text
+    assert "other processes kept 150 of 8 processors busy" in text
+
+
 @settings(max_examples=20, deadline=None)
 @given(records(), records())
 def test_the_plain_form_is_strict_json(one: Record, other: Record) -> None:

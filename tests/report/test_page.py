@@ -40,6 +40,11 @@ def test_the_page_of_a_job_says_how_it_goes():
     assert len(read.all("svg", class_="operation")) == 3
 
 
+def test_memory_that_is_nearly_full_is_said_in_per_cent():
+    device = {"device": 0, "kind": "NVIDIA H100", "memory": {"in_use_bytes": 997, "limit_bytes": 1000}}
+    assert "(100 %)" in shown(document(devices=[device])).text
+
+
 def test_the_parts_of_a_step_add_up_to_it():
     trend = history().trend()
     edges, shares = shares_of(trend, "train")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row, StepTime
 from jaxobs.report.comparison.noise import RUN_TO_RUN, Change, factor, ratio, shift
 from jaxobs.report.record import Record
-from jaxobs.report.units import duration, or_absent, percent
+from jaxobs.report.units import duration, or_absent, percent, signed_percent
 
 APART: Final = ("compile", "checkpoint")
 """Components that occur in few steps. Step time is compared without them."""
@@ -93,7 +93,7 @@ def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]
 def relative(change: Change) -> str:
     """A change of logarithms in per cent, such as `+25 % (+20 % to +29 %)`."""
     low, middle, high = (
-        f"{100 * (factor(value) - 1):+.3g} %" for value in (change.low, change.estimate, change.high)
+        signed_percent(factor(value) - 1) for value in (change.low, change.estimate, change.high)
     )
     return f"{middle} ({low} to {high})"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding
 from jaxobs.report.record import Record
-from jaxobs.report.units import digits
+from jaxobs.report.units import digits, rough
 
 LEAST_LOAD: Final = 0.1
 """Share of the host's processors by which the load of other processes must differ to be a finding: the agent's own
@@ -36,8 +36,8 @@ def load_findings(before: Record, after: Record) -> Iterator[Finding]:
             Cause.LOAD,
             "host",
             Effect.of(new > old),
-            f"other processes kept {new:.2g} of {digits(cpus)} processors busy instead of {old:.2g}: the machine was "
-            f"{'more' if new > old else 'less'} loaded" + _switches(one, other),
+            f"other processes kept {rough(new)} of {digits(cpus)} processors busy instead of {rough(old)}: the machine "
+            f"was {'more' if new > old else 'less'} loaded" + _switches(one, other),
         )
     held, now = one.get("throttled_cpus"), other.get("throttled_cpus")
     if held is not None and now is not None and abs(now - held) >= THROTTLED:

@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Row
 from jaxobs.report.record import Record
-from jaxobs.report.units import ABSENT, amount, byte_size, digits, duration, or_absent, percent, rough_percent
+from jaxobs.report.units import (
+    ABSENT,
+    amount,
+    byte_size,
+    digits,
+    duration,
+    or_absent,
+    percent,
+    rough_percent,
+    signed_percent,
+)
 
 EXECUTABLES_SHOWN: Final = 8
 OPERATIONS_SHOWN: Final = 10
@@ -161,4 +171,4 @@ def _row(
 
 
 def _growth(old: float | None, new: float | None) -> str:
-    return f"{100 * (new / old - 1):+.3g} %" if old and new else ""
+    return signed_percent(new / old - 1) if old and new else ""

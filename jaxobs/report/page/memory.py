@@ -11,7 +11,7 @@ from jaxobs.report.document import Document, devices_with_memory, fullest
 from jaxobs.report.drawing import Element, line_chart, tag
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import byte_size, duration
+from jaxobs.report.units import byte_size, duration, rough_percent
 
 _HOLDERS: Final = 10
 
@@ -73,7 +73,7 @@ def _in_words(name: str, found: Document) -> Iterator[Element | str]:
     yield tag("b", byte_size(found["in_use_bytes"]))
     if found.get("limit_bytes"):
         share = found["in_use_bytes"] / found["limit_bytes"]
-        yield f" of {byte_size(found['limit_bytes'])} ({100 * share:.2g} %)"
+        yield f" of {byte_size(found['limit_bytes'])} ({rough_percent(share)})"
     yield f", at most {byte_size(found['peak_bytes'])} so far." if found.get("peak_bytes") else "."
     if found.get("forecast_seconds") is not None and math.isfinite(found["forecast_seconds"]):
         yield " "
