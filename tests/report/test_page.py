@@ -45,6 +45,12 @@ def test_memory_that_is_nearly_full_is_said_in_per_cent():
     assert "(100 %)" in shown(document(devices=[device])).text
 
 
+def test_the_compiles_of_functions_that_are_left_out_are_said_to_be_more():
+    read = shown(document(functions_left_out=5, functions_left_out_seconds=2.0))
+    assert "at least 4 compiles took 6 s" in read.text
+    assert "Functions (6)" in read.text
+
+
 def test_the_parts_of_a_step_add_up_to_it():
     trend = history().trend()
     edges, shares = shares_of(trend, "train")
