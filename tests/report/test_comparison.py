@@ -109,6 +109,15 @@ def test_the_words_say_how_much_slower_and_because_of_what() -> None:
     assert "because `train_step` is a larger computation: 2 GFLOP a run instead of 1 GFLOP" in text
 
 
+def test_the_components_of_a_step_are_listed_from_the_largest_to_the_smallest() -> None:
+    # A set of names would have another order in each process.
+    stretches = windows(0.02, waited=0.002) | {
+        f"component/{name}": [0.1 * at] * 40 for at, name in enumerate("dbca")
+    }
+    rows = compare(record(), record("b.json", stretches=stretches)).tables["seconds a step of train"]
+    assert [row.what for row in rows] == ["step", "compute", "a", "c", "b", "input"]
+
+
 def test_large_changes_are_written_without_powers_of_ten() -> None:
     after = record("b.json", stretches=windows(0.3), other_cpus=150.0)
     text = str(compare(record(), after))

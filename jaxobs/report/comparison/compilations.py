@@ -39,7 +39,7 @@ def compile_rows(before: Record, after: Record) -> Iterator[Row]:
     whole_before, whole_after = (duration(all_compile_seconds(record.snapshot)) for record in (before, after))
     yield Row("all functions", whole_before, whole_after)
     ranked = sorted(
-        one.keys() | other.keys(), key=lambda name: -max(_seconds(one, name), _seconds(other, name))
+        one.keys() | other.keys(), key=lambda name: (-max(_seconds(one, name), _seconds(other, name)), name)
     )
     for name in ranked[:SHOWN]:
         counts = f"{_count(one, name)} → {_count(other, name)}"

@@ -55,10 +55,10 @@ def step_row(time: StepTime) -> Row:
 
 
 def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
-    """A row for each component with its seconds per step in both runs, the means over the run."""
+    """A row for each component with its seconds per step in both runs, the means over the run; the largest first."""
     one, other = (component_seconds(record.part("windows", loop)) for record in (before, after))
-    for name in one.keys() | other.keys():
-        old, new = one.get(name, 0.0), other.get(name, 0.0)
+    both = {name: (one.get(name, 0.0), other.get(name, 0.0)) for name in sorted(one.keys() | other.keys())}
+    for name, (old, new) in sorted(both.items(), key=lambda pair: -max(pair[1])):
         if max(old, new) < LEAST_SHOWN * max(sum(one.values()), sum(other.values())):
             continue
         yield Row(name, duration(old), duration(new), percent(new / old - 1) if old and new else "")
