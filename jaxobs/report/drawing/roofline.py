@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from jaxobs.report.drawing.axes import LogScale, level_name, short
-from jaxobs.report.drawing.elements import Element, number, stretched, tag
+from jaxobs.report.drawing.axes import LogScale, level, level_name, short
+from jaxobs.report.drawing.elements import Element, chart, number, stretched, tag
 from jaxobs.report.units import amount
 
 _HEIGHT: Final = 380
@@ -77,26 +77,21 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
         [*(point.rate for point in points), *attainable, *roof_rates], _MARGIN, _BOTTOM, _TOP
     )
     largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
-    return tag(
-        "svg",
+    return chart(
+        _HEIGHT,
+        f"Roofline: FLOP per second over FLOP per byte, {len(points)} points, {len(roofs)} roofs",
         *_grid(across, up),
         stretched(_HEIGHT, *(_roof(roof, across, up, low, high) for roof in roofs)),
         *(_mark(point, across, up) for point in largest_last),
         *(text for roof in roofs for text in _roof_names(roof, across, up)),
         *_names(points, across, up),
-        class_="jaxobs-chart with-levels",
-        width="100%",
-        height=_HEIGHT,
-        role="img",
-        tabindex="0",
-        aria_label=f"Roofline: FLOP per second over FLOP per byte, {len(points)} points, {len(roofs)} roofs",
     )
 
 
 def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
     for tick in up.ticks():
         y = up.at(tick)
-        yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
+        yield level(y)
         yield level_name(short(tick), y)
     for tick in across.ticks():
         x = f"{across.at(tick):.2f}%"
