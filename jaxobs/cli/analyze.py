@@ -78,6 +78,7 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
     from jaxobs.cli.analysis.peaks import peaks_of
     from jaxobs.cli.analysis.report import build_report
     from jaxobs.config import SettingsError, load_settings
+    from jaxobs.plugin.custom_calls import load_rules
     from jaxobs.trace import TraceError, read_trace
 
     try:
@@ -90,4 +91,5 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         }
     except (SettingsError, TraceError, ValueError) as error:
         raise UsageError(str(error)) from None
-    return build_report(path, trace, peaks)
+    rules = load_rules(lambda line: print(f"jaxobs analyze: {line}", file=sys.stderr))
+    return build_report(path, trace, peaks, rules)

@@ -42,7 +42,7 @@ def rule(call):
         raise SystemExit("unlucky")
     return call.matrix(1000.0 * operand.elements)
 
-RULES = {CALLBACK: rule}
+RULES = {CALLBACK: rule, "__cudnn$convForward": lambda call: call.matrix(1000.0)}
 LATE = {CALLBACK: None.__class__}
 NUMBER = 3
 STRINGS = {"target": "a string"}
@@ -118,6 +118,14 @@ def test_an_installed_rule_is_used_by_cost_and_by_the_agent_and_one_that_fails_i
         assert (
             "acme-late of acme-kernels 2.1: there is a rule for xla_ffi_python_cpu_callback already" in said
         )
+
+
+def test_analyze_takes_them_for_the_modules_in_a_trace(acme: str) -> None:
+    trace = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
+    done = _run("-m", "jaxobs", "analyze", str(trace), "--json", path=acme)
+    (row,) = [row for row in json.loads(done.stdout)["operations"] if row["name"] == "cudnn-conv.1"]
+    assert row["flops"] == 1000.0 * row["executions"]
+    assert "broken-import of acme-kernels 2.1 could not be loaded: AttributeError" in done.stderr
 
 
 def test_plugins_lists_them_and_why_one_cannot_be_loaded(acme: str) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import HloDecodeError, module_cost
+from jaxobs.cost_model.custom_calls import Rule
 from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
@@ -37,9 +38,11 @@ class Report:
     """The rooflines below which some operation lies."""
 
 
-def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks]) -> Report:
-    """Join a trace with the costs of its modules; `peaks` are those of each (host, device)."""
-    profiled = join(trace, _modules_of(trace), peaks)
+def build_report(
+    source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks], rules: Mapping[str, Rule]
+) -> Report:
+    """Join a trace with the costs of its modules; `peaks` are those of each (host, device), `rules` of custom calls."""
+    profiled = join(trace, _modules_of(trace, rules), peaks)
     busy = profiled.busy_seconds
     devices = [_device(device) for device in profiled.devices]
     document = {
@@ -69,7 +72,7 @@ def build_report(source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peak
     return Report(source, document, roofs)
 
 
-def _modules_of(trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
+def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int | None], ModuleCost | str]:
     """A function that returns the cost of a trace's module, or why it is unknown; decodes each module once."""
     known: dict[bytes, ModuleCost | str] = {}
 
@@ -79,7 +82,7 @@ def _modules_of(trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
             return "its module is not in the trace"
         if serialized not in known:
             try:
-                known[serialized] = module_cost(serialized)
+                known[serialized] = module_cost(serialized, custom_call_rules=rules)
             except HloDecodeError as error:
                 known[serialized] = f"its module cannot be read: {error}"
         return known[serialized]
