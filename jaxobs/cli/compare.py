@@ -42,7 +42,6 @@ def run(arguments: list[str]) -> int:
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises UsageError where the records do not suffice to judge."""
     from jaxobs.report.comparison.noise import factor
-    from jaxobs.report.comparison.step_time import verdict
     from jaxobs.report.units import percent
 
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
@@ -53,7 +52,7 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     slower = [
         time
         for time in judged
-        if time.change and verdict(time) == "slower" and time.change.estimate > math.log1p(allowed)
+        if time.change and time.verdict == "slower" and time.change.estimate > math.log1p(allowed)
     ]
     for time in slower:
         assert time.change is not None

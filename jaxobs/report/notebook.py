@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from jaxobs.report.columns import Column
 from jaxobs.report.comparison.finding import Comparison, Row
-from jaxobs.report.comparison.step_time import verdict
 from jaxobs.report.comparison.text import INTERVALS, NO_REASON, reasons_of, sentence_of, without_bearing
 from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, style, tag
 from jaxobs.report.drawing.time_shares import COMPONENTS
@@ -73,7 +72,7 @@ def comparison_html(comparison: Comparison) -> str:
     elements: list[Element | None] = [_rows("", comparison.headers)]
     for time in comparison.step_times:
         reasons = [finding.sentence for finding in reasons_of(time, comparison.findings)]
-        if not reasons and verdict(time) in {"slower", "faster"}:
+        if not reasons and time.verdict in {"slower", "faster"}:
             reasons = [NO_REASON]
         elements += [
             tag("p", *with_code(sentence_of(time)), class_="sentence"),

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.report.comparison import Cause, Effect, compare
-from jaxobs.report.comparison.step_time import verdict
 from jaxobs.report.record import Record
 from tests.report.made_up import content, record, windows
 
@@ -40,7 +39,7 @@ def records() -> st.SearchStrategy[Record]:
 def test_a_run_beside_itself_has_nothing_to_tell(run: Record) -> None:
     comparison = compare(run, run)
     assert comparison.findings == ()
-    assert [verdict(told) for told in comparison.step_times] == ["within the noise"]
+    assert [told.verdict for told in comparison.step_times] == ["within the noise"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,8 +51,8 @@ def test_the_other_way_round_slower_is_faster(one: Record, other: Record) -> Non
         (found.cause, found.subject, turned.get(found.effect.value, found.effect.value))
         for found in back.findings
     }
-    assert [verdict(told) for told in there.step_times] == [
-        turned.get(verdict(told), verdict(told)) for told in back.step_times
+    assert [told.verdict for told in there.step_times] == [
+        turned.get(told.verdict, told.verdict) for told in back.step_times
     ]
 
 
@@ -71,7 +70,7 @@ def test_two_runs_that_differ_by_their_noise_alone_are_as_fast(seed: int) -> Non
     other = record(stretches=windows(noise=0.1, seed=2 * seed + 1))
     comparison = compare(one, other)
     assert comparison.findings == ()
-    assert [verdict(told) for told in comparison.step_times] == ["within the noise"]
+    assert [told.verdict for told in comparison.step_times] == ["within the noise"]
 
 
 def test_a_larger_batch_is_told_from_a_larger_model_by_what_is_returned_where_no_examples_are_given() -> None:

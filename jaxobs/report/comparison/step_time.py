@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row, StepTime
-from jaxobs.report.comparison.noise import RUN_TO_RUN, Change, factor, ratio, shift
+from jaxobs.report.comparison.noise import Change, factor, ratio, shift
 from jaxobs.report.record import Record
 from jaxobs.report.units import duration, or_absent, percent, signed_percent
 
@@ -39,19 +38,10 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     return StepTime(loop, old, new, change)
 
 
-def verdict(time: StepTime) -> str:
-    """The verdict on a step time: `slower`, `faster`, `within the noise` or `cannot be told`."""
-    if time.change is None:
-        return "cannot be told"
-    if not time.change.beyond(math.log1p(RUN_TO_RUN)):
-        return "within the noise"
-    return "slower" if time.change.estimate > 0 else "faster"
-
-
 def step_row(time: StepTime) -> Row:
     """A row with the step time of both runs, and the change with its interval."""
     old, new = (or_absent(value, duration) for value in (time.before, time.after))
-    return Row("step", old, new, "" if time.change is None else relative(time.change), verdict(time))
+    return Row("step", old, new, "" if time.change is None else relative(time.change), time.verdict)
 
 
 def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
