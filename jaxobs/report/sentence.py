@@ -54,6 +54,12 @@ def plain(parts: Iterator[Part]) -> str:
     return "".join(f"`{part.words}`" if part.is_name else part.words for part in parts)
 
 
+def code_apart(text: str) -> list[tuple[str, bool]]:
+    """The pieces of a text, each with whether it is in backquotes; the whole text where one of these is not closed."""
+    pieces = text.split("`")
+    return [(piece, at % 2 == 1) for at, piece in enumerate(pieces)] if len(pieces) % 2 else [(text, False)]
+
+
 def _pace(name: str, loop: Document) -> Iterator[Part]:
     yield _name(name)
     rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")

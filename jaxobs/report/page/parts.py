@@ -9,6 +9,7 @@ from typing import Final
 
 from jaxobs.report.columns import Column, Row
 from jaxobs.report.drawing import Element, tag
+from jaxobs.report.sentence import code_apart
 from jaxobs.report.units import ABSENT
 
 REASONS_SHOWN: Final = 4
@@ -29,10 +30,7 @@ def card(title: str, *children: Element | str | None, name: str, note: str = "")
 
 def with_code(text: str) -> list[Element | str]:
     """A text with its words in backquotes as elements of code."""
-    words = text.split("`")
-    if len(words) % 2 == 0:  # one that is not closed
-        return [text]
-    return [tag("code", word) if index % 2 else word for index, word in enumerate(words)]
+    return [tag("code", words) if is_code else words for words, is_code in code_apart(text)]
 
 
 def quiet(*reasons: str | None) -> Element | None:
