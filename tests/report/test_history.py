@@ -57,7 +57,7 @@ def test_what_is_no_number_or_comes_later_is_not_known():
     trend = history.trend()
     assert math.isnan(trend.column("loops", "train", "mfu")[0])
     assert trend.column("loops", "train", "mfu")[1] == 0.5
-    assert trend.names("loops", "train", "recorded") == []
+    assert trend.below("loops", "train", "recorded") == {}
     assert all(map(math.isnan, trend.column("nobody")))
 
 

@@ -142,7 +142,7 @@ def test_a_storm_of_recompiles_is_marked_and_stays_small():
     marks = recompilations_of(kept.trend())
     assert len(marks) == 60
     assert marks[-1][1] == "f0, f1, f2 and 37 more compiled again\n0 s ago"
-    assert kept.trend().names("memory") == ["device 0"]
+    assert list(kept.trend().below("memory")) == ["device 0"]
 
 
 def test_between_sections_it_gives_way():
