@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import quote
@@ -103,8 +104,6 @@ def advice(view: View) -> Element | None:
 
 def absent_figures(view: View) -> Element | None:
     """Why main figures of the loop are missing; None where none is."""
-    if view.loop is None:
-        return None
     return quiet(*why_absent(view))
 
 
@@ -156,9 +155,5 @@ def without_loops(document: Document) -> str:
 
 
 def _devices(document: Document) -> str | None:
-    kinds = [device.get("kind") for device in document.get("devices") or ()]
-    named = [
-        f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else str(kind)
-        for kind in dict.fromkeys(kinds)
-    ]
-    return ", ".join(named) or None
+    kinds = Counter(device.get("kind") for device in document.get("devices") or ())
+    return ", ".join(f"{count} × {kind}" if count > 1 else str(kind) for kind, count in kinds.items()) or None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from jaxobs.report.document import main_thread_lines
 from jaxobs.report.drawing.time_shares import COMPONENTS
-from jaxobs.report.page.opening import known_figures, why_absent, without_loops
+from jaxobs.report.page.opening import facts, known_figures, run_name, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence
@@ -25,10 +25,13 @@ _HOST_LINES: Final = 4
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
-def opening(view: View, facts: Sequence[str], run: str, problem: str | None) -> Iterator[Line]:
+def opening(view: View, problem: str | None) -> Iterator[Line]:
     """The facts, the sentence, and the problem in a line of its own where there is one."""
     if view.document:
-        yield (Span(run, "strong"), *((Span(f" · {' · '.join(facts)}", "quiet"),) if facts else ()))
+        yield (
+            Span(run_name(view.document), "strong"),
+            *(Span(f" · {fact}", "quiet") for fact in facts(view.document)),
+        )
         if view.loop is None:
             yield (Span(without_loops(view.document)),)
         else:

@@ -25,7 +25,6 @@ from jaxobs.cli.console.live_view.panels import (
 )
 from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.cli.console.live_view.watch import Watch, Watched
-from jaxobs.report.page.opening import facts, run_name
 from jaxobs.report.terminal.ranks import columns, rank_rows
 from jaxobs.report.terminal.steps import opening
 
@@ -115,8 +114,7 @@ class TopApp(App[None]):
             return
         view = chosen.view(self._loop_name)
         with self.batch_update():
-            text = styled(opening(view, facts(view.document), run_name(view.document), chosen.problem))
-            self.query_one("#opening", Static).update(text)
+            self.query_one("#opening", Static).update(styled(opening(view, chosen.problem)))
             self._draw_ranks(view.loop)
             for panel in map(self.query_one, _PANELS.values()):
                 if panel.display:
