@@ -37,6 +37,12 @@ def fullest(devices: list[Document]) -> Document:
     return max(devices, key=lambda device: float(device["memory"]["in_use_bytes"]))
 
 
+def executable_size(executable: Document) -> tuple[float, float]:
+    """Sorting key by size: device seconds, else FLOPs."""
+    flops = (executable.get("cost") or {}).get("flops")
+    return float(executable.get("seconds") or 0.0), float(flops or 0.0)
+
+
 def compile_seconds(function: Document) -> float:
     """Seconds in all phases of a function's compilations, or of a single one; an unknown phase adds nothing."""
     return sum(seconds or 0.0 for seconds in (function.get("seconds") or {}).values())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Row
+from jaxobs.report.document import executable_size
 from jaxobs.report.record import Record
 from jaxobs.report.units import (
     ABSENT,
@@ -61,7 +62,7 @@ def executable_rows(before: Record, after: Record) -> Iterator[Row]:
     """The work and time of the largest executables, one for each function: by device time, or else by FLOPs."""
     one, other = (_by_function(record) for record in (before, after))
     both = {name: (one.get(name), other.get(name)) for name in sorted(one.keys() | other.keys())}
-    largest = sorted(both, key=lambda name: max(map(_size, filter(None, both[name]))), reverse=True)
+    largest = sorted(both, key=lambda name: max(map(executable_size, filter(None, both[name]))), reverse=True)
     for name in largest[:EXECUTABLES_SHOWN]:
         old, new = both[name]
         took, takes = ("not there" if entry is None else _took(entry) for entry in (old, new))
@@ -85,13 +86,9 @@ def _took(entry: Entry) -> str:
 def _by_function(record: Record) -> dict[str, Entry]:
     """By function, its executable with the most device time, or else with the most FLOPs."""
     found: dict[str, Entry] = {}
-    for entry in sorted(record.entries("executables"), key=_size, reverse=True):
+    for entry in sorted(record.entries("executables"), key=executable_size, reverse=True):
         found.setdefault(entry["function"], entry)
     return found
-
-
-def _size(entry: Entry) -> tuple[float, float]:
-    return float(entry.get("seconds") or 0.0), float((entry.get("cost") or {}).get("flops") or 0.0)
 
 
 def operation_rows(before: Record, after: Record) -> Iterator[Row]:
