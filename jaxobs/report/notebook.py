@@ -15,7 +15,7 @@ from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import parts_style, quiet, table, with_code
+from jaxobs.report.page.parts import pairs, parts_style, quiet, table, with_code
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
@@ -39,10 +39,7 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
 
 def cost_html(cost: Mapping[str, Any], summary: str) -> str:
     """A cost (`Cost.to_dict()`) by kind of work and element type; `summary` is what its `str()` says."""
-    rows = list(_work(cost))
-    return _shown(
-        tag("p", summary), table(_AMOUNTS, rows, caption="Work of one run on one device"), _why_inexact(cost)
-    )
+    return _shown(tag("p", summary), *_amounts(cost))
 
 
 def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]]) -> str:
@@ -55,15 +52,13 @@ def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float,
         about = f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}\nlimited by {label}"
         attainable = measured.get("attainable_flops_per_second")
         points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
-    shown = roofline([Roof(device, *roof) for roof in roofs], points)
-    figures = list(_figures(measured))
-    rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in figures]
+    amounts, inexact = _amounts(cost)
     return _shown(
-        tag("dl", *rows, class_="figures"),
-        shown,
-        table(_AMOUNTS, list(_work(cost)), caption="Work of one run on one device"),
+        pairs(_figures(measured), class_="figures"),
+        roofline([Roof(device, *roof) for roof in roofs], points),
+        amounts,
         quiet(measured.get("reason"), measured.get("utilization_reason")),
-        _why_inexact(cost),
+        inexact,
     )
 
 
@@ -118,19 +113,21 @@ def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, title in (("efficiency", "efficiency"), ("mfu", "MFU"), ("hfu", "HFU")):
         if measured.get(key) is not None and not (key == "hfu" and measured["hfu"] == measured["mfu"]):
             yield title, percent(measured[key])
-    for key, title in (("achieved", "achieved"), ("attainable", "attainable")):
-        if (rate := measured.get(f"{key}_flops_per_second")) is not None:
+    for title in ("achieved", "attainable"):
+        if (rate := measured.get(f"{title}_flops_per_second")) is not None:
             yield title, amount(rate, "FLOP/s")
     yield "limited by", str(measured["bottleneck"])
     yield "device", str(measured["device"])
 
 
+def _amounts(cost: Mapping[str, Any]) -> tuple[Element | None, Element | None]:
+    """The table of a cost, and why it is not exact."""
+    return table(_AMOUNTS, list(_work(cost)), caption="Work of one run on one device"), _why_inexact(cost)
+
+
 def _work(cost: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for key, title in (
-        ("matrix", "matrix"),
-        ("vector", "vector"),
-        ("rematerialized", "rematerialised matrix"),
-    ):
+    titles = {"matrix": "matrix", "vector": "vector", "rematerialized": "rematerialised matrix"}
+    for key, title in titles.items():
         for dtype, flops in (cost.get(f"{key}_flops_by_type") or {}).items():
             if flops:
                 yield {"work": f"{title}, {dtype}", "amount": amount(flops, "FLOP")}

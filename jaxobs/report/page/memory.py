@@ -21,10 +21,9 @@ def memory(view: View) -> Element | None:
     name, found = _fullest(view.document)
     if found is None:
         return None
-    values = view.trend.column("memory", name)
     chart = line_chart(
-        view.trend.times, values, view.span, name=f"memory of {name}", write=byte_size, height=130,
-        limit=found.get("limit_bytes"), tick_unit=_binary_unit(found["in_use_bytes"]),
+        view.trend.times, view.trend.column("memory", name), view.span, name=f"memory of {name}", write=byte_size,
+        height=130, limit=found.get("limit_bytes"), tick_unit=_binary_unit(found["in_use_bytes"]),
     )  # fmt: skip
     live = (view.document.get("process") or {}).get("live_arrays") or {}
     devices = [
@@ -98,9 +97,4 @@ _LINES: Final = (
     Column("arrays", lambda row: f"{row.get('count') or 0:,}"),
     Column("bytes", lambda row: byte_size(row.get("bytes") or 0)),
 )
-_GROUPS: Final = (
-    Column("shape", lambda row: f"{row.get('dtype')} {row.get('shape')}", text=True),
-    Column("made at", lambda row: last_name(row.get("line")), text=True),
-    Column("arrays", lambda row: f"{row.get('count') or 0:,}"),
-    Column("bytes", lambda row: byte_size(row.get("bytes") or 0)),
-)
+_GROUPS: Final = (Column("shape", lambda row: f"{row.get('dtype')} {row.get('shape')}", text=True), *_LINES)

@@ -59,6 +59,13 @@ def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more:
     return tag("div", region, tag("p", more, class_="quiet")) if more else region
 
 
+def pairs(facts: Iterable[tuple[str, str]], **attributes: str) -> Element:
+    """Titles with their values."""
+    return tag(
+        "dl", *(tag("div", tag("dt", title), tag("dd", value)) for title, value in facts), **attributes
+    )
+
+
 def folded(summary: str, *children: Element | None, name: str) -> Element | None:
     """A part that opens on demand; None where it would be empty.
 
