@@ -47,11 +47,10 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
         from jaxobs.cli.console.calibration_table import calibration_parts
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
         from jaxobs.report.text_table import to_text
 
-        parts = calibration_parts(calibration)
-        print(to_text(parts, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+        print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     if complaint:
         print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
         return 1

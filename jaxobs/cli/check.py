@@ -35,9 +35,9 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(report, indent=2))
     else:
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
 
-        print(to_text(_parts(report), width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+        print(to_text(_parts(report), **look_of(sys.stdout)))
     return 1 if report["problems"] else 0
 
 

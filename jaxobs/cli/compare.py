@@ -31,10 +31,10 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(comparison.to_dict(), indent=2, allow_nan=False))
     else:
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
         from jaxobs.report.comparison.text import text
 
-        print(text(comparison, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+        print(text(comparison, **look_of(sys.stdout)))
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
 

@@ -67,12 +67,12 @@ def run(arguments: list[str]) -> int:
 def _write_once(watch: Watch) -> int:
     """Write the ranks once. Raises UsageError (exit status 2) where a given address has no snapshot."""
     from jaxobs.cli.console.live_view.once import text
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
 
     watch.refresh(_ONCE_SECONDS)
     sleep(_LOOK_SECONDS)
     watch.refresh(_ONCE_SECONDS)  # the neighbours too
-    if shown := text(watch.ranks, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)):
+    if shown := text(watch.ranks, **look_of(sys.stdout)):
         print(shown)
     problems = watch.problems()
     for problem in problems[:-1]:

@@ -94,10 +94,10 @@ def closing_text() -> str:
     ):  # an observer that has started takes one as it shuts down, whatever the agent answers
         return _why_nothing()
 
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
     from jaxobs.report.summary import render
 
-    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=is_styled(sys.stderr))
+    return render(snapshot.to_dict(), **look_of(sys.stderr))
 
 
 def _why_nothing() -> str:
