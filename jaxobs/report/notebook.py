@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jaxobs.report.columns import Column
 from jaxobs.report.comparison.finding import Comparison, Row
-from jaxobs.report.comparison.text import INTERVALS, NO_REASON, reasons_of, sentence_of, without_bearing
+from jaxobs.report.comparison.text import INTERVALS, explanations, sentence_of, without_bearing
 from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, style, tag
 from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
@@ -66,14 +66,10 @@ def comparison_html(comparison: Comparison) -> str:
     """A comparison: for each loop how its step time changed and why, a step of both runs as bars, and the tables."""
     elements: list[Element | None] = [_rows("", comparison.headers)]
     for time in comparison.step_times:
-        reasons = [finding.sentence for finding in reasons_of(time, comparison.findings)]
-        if not reasons and time.verdict in {"slower", "faster"}:
-            reasons = [NO_REASON]
+        reasons = explanations(time, comparison.findings)
         elements += [
             tag("p", *with_code(sentence_of(time)), class_="sentence"),
-            tag("ul", *(tag("li", *with_code(f"because {reason}")) for reason in reasons))
-            if reasons
-            else None,
+            tag("ul", *(tag("li", *with_code(reason)) for reason in reasons)) if reasons else None,
             *_two_bars(*comparison.components.get(time.loop, ({}, {}))),
         ]
     if others := without_bearing(comparison):

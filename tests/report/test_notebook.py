@@ -68,6 +68,12 @@ def test_two_runs_are_bars_of_one_scale_with_words_and_tables():
     assert len(read.all("table")) == 1 + len(comparison.tables)
 
 
+def test_a_run_that_is_slower_for_no_known_reason_is_said_to_be_so():
+    read = Read(compare(record(), record("b.json", stretches=windows(0.02)))._repr_html_())
+    assert [item for item in read.text.split("\n") if "nothing in the records tells why" in item]
+    assert "because nothing" not in read.text
+
+
 def test_two_runs_without_a_loop_in_common_say_so():
     before, after = record(), record("b.json")
     content: Any = after.content

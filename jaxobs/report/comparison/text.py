@@ -28,10 +28,7 @@ def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
     for time in comparison.step_times:
         yield ""
         yield sentence_of(time)
-        why = reasons_of(time, comparison.findings)
-        yield from (f"  because {finding.sentence}" for finding in why)
-        if not why and time.verdict in {"slower", "faster"}:
-            yield f"  {NO_REASON}"
+        yield from (f"  {reason}" for reason in explanations(time, comparison.findings))
     if others := without_bearing(comparison):
         yield from ("", "also different in B:")
         yield from (f"  {finding.sentence}" for finding in others)
@@ -52,6 +49,13 @@ def sentence_of(time: StepTime) -> str:
     if time.verdict == "within the noise":
         return f"`{time.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
     return f"`{time.loop}` is {time.verdict} in B: {figures}."
+
+
+def explanations(time: StepTime, findings: tuple[Finding, ...]) -> list[str]:
+    """Why the loop became slower or faster, or that nothing tells; nothing where it did not."""
+    if time.verdict not in {"slower", "faster"}:
+        return []
+    return [f"because {finding.sentence}" for finding in reasons_of(time, findings)] or [NO_REASON]
 
 
 def reasons_of(time: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
