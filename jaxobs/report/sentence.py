@@ -75,17 +75,12 @@ def _pace(name: str, loop: Document) -> Iterator[Part]:
 def _limit(loop: Document) -> Iterator[Part]:
     verdict = loop.get("bottleneck") or {}
     label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
-    if not label:
-        yield Part(f"What limits it is not known: {verdict.get('reason') or 'too little was seen'}.")
+    reason = verdict.get("reason")
+    largest = max(shares, key=shares.__getitem__, default=label)
+    if not label or (label == "unknown" and reason and label != largest):
+        yield Part(f"What limits it is not known: {reason or 'too little was seen'}.")
         return
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
-    if (
-        label == "unknown"
-        and verdict.get("reason")
-        and label != max(shares, key=shares.__getitem__, default=label)
-    ):
-        yield Part(f"What limits it is not known: {verdict['reason']}.")
-        return
     if label == "unknown":
         yield Part(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
         known = second in shares and second != label
