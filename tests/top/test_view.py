@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.beside import free_port
+from benchmarks.sample_document import document, loop
 from jaxobs.cli.console.live_view.addresses import target_of
 from jaxobs.cli.console.live_view.app import TopApp
 from jaxobs.cli.console.live_view.client import Access
 from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.cli.console.live_view.watch import Watch
-from tests.report.documents import document, loop
 
 if TYPE_CHECKING:
     import pytest
