@@ -43,10 +43,6 @@ _ABOVE: Final = ("steps", "roofline")
 """Panels that a large terminal shows side by side, above one of the others."""
 
 
-_SPARE_OF_EXECUTABLES: Final = ("attainable", "bytes", "executable", "FLOP")
-_SPARE_OF_OPERATIONS: Final = ("FLOP/byte", "FLOP/s", "function", "line")
-
-
 _LARGE: Final = Size(120, 36)
 """Columns and rows from which on there is room for three panels."""
 
@@ -80,13 +76,8 @@ class TopApp(App[None]):
         yield Static("asking …", id="opening")
         yield SortedTable("Ranks", id="ranks")
         with Container(id="panels"):
-            yield StepsPanel(id="steps", classes="panel")
-            yield RooflinePanel(id="roofline", classes="panel")
-            yield ExecutablesPanel("Executables", _SPARE_OF_EXECUTABLES, id="executables", classes="panel")
-            yield OperationsPanel(
-                "Operations in profiler windows", _SPARE_OF_OPERATIONS, id="operations", classes="panel"
-            )
-            yield CompilesPanel(id="compiles", classes="panel")
+            for name, panel in _PANELS.items():
+                yield panel(id=name, classes="panel")
         yield Footer(show_command_palette=False, compact=True)
 
     async def on_mount(self) -> None:
@@ -145,8 +136,8 @@ class TopApp(App[None]):
         """Show three panels on a large terminal, else the chosen one."""
         large = self.size.width >= _LARGE.width and self.size.height >= _LARGE.height
         below = self._panel if self._panel not in _ABOVE else "executables"
-        for name in _PANELS:
-            panel = self.query_one(_PANELS[name])
+        for name, kind in _PANELS.items():
+            panel = self.query_one(kind)
             panel.display = name in {*_ABOVE, below} if large else name == self._panel
         self.screen.set_class(large, "-large")
 
@@ -162,7 +153,7 @@ class TopApp(App[None]):
     def action_rank(self, step: int) -> None:
         """Choose the next rank, or the previous one."""
         ranks = self._watch.ranks
-        if ranks and self._chosen in ranks:
+        if self._chosen in ranks:
             self._choose(ranks[(ranks.index(self._chosen) + step) % len(ranks)])
 
     def action_loop(self) -> None:
