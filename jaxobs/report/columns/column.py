@@ -33,17 +33,17 @@ def figure(title: str, name: str, write: Callable[[float], str], part: str = "")
         found: float | None = values.get(name)
         return found
 
-    return Column(title, lambda row: absent(value(row), write), value=value)
+    return computed(title, value, write)
+
+
+def computed(title: str, value: Callable[[Row], float | None], write: Callable[[float], str]) -> Column:
+    """A column of a number that is computed from the row, as `write` formats it."""
+    return Column(title, lambda row: None if (found := value(row)) is None else write(found), value=value)
 
 
 def text(title: str, name: str) -> Column:
     """A column of the words `row[name]`."""
     return Column(title, lambda row: str(row[name]) if row.get(name) else None, text=True)
-
-
-def absent(value: float | None, write: Callable[[float], str]) -> str | None:
-    """The value as text; None where it is not known."""
-    return None if value is None else write(value)
 
 
 def last_name(path: object) -> str | None:

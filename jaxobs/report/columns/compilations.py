@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from jaxobs.report.columns.column import Column, Row, figure, last_name
+from jaxobs.report.columns.column import Column, Row, computed, figure, last_name
 from jaxobs.report.document import compile_seconds
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.units import count, duration, times
@@ -74,7 +74,7 @@ AGAIN: Final = (
 NEWEST: Final = (
     Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
     Column("function", lambda row: row["function"], text=True),
-    Column("took", lambda row: duration(compile_seconds(row)), value=compile_seconds),
+    computed("took", compile_seconds, duration),
     Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
     Column("what changed", lambda row: _change(row["change"]) if row.get("change") else None, text=True),
     Column("called at", lambda row: _place(row["change"]) if row.get("change") else None, text=True),

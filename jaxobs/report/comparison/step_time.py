@@ -21,8 +21,6 @@ busy machine, it differed by 2.5 % (measured), as less of the loader's work was 
 LEAST_SHOWN: Final = 0.005
 """Share of a step below which a component gets no row."""
 
-Columns = Mapping[str, list[float | None]]
-
 
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
     """A loop's step time, without compiles and checkpoints, in both runs, and its change."""
@@ -88,7 +86,7 @@ def relative(change: Change) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
+def _step_seconds(columns: Mapping[str, Any]) -> list[float]:
     """Seconds of a step in each stretch, without the components that occur in few steps."""
     found = []
     apart = [columns.get(f"component/{name}") or [] for name in APART]
@@ -103,13 +101,13 @@ def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
     return found
 
 
-def _input_waits(columns: Columns | Mapping[str, Any]) -> list[float]:
+def _input_waits(columns: Mapping[str, Any]) -> list[float]:
     """Seconds per step of waiting for input, in each stretch."""
     pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
     return [spent / steps for steps, spent in pairs if steps and spent is not None]
 
 
-def component_seconds(columns: Columns | Mapping[str, Any]) -> dict[str, float]:
+def component_seconds(columns: Mapping[str, Any]) -> dict[str, float]:
     """Seconds per step of each component, the mean over the run; empty where no step was counted."""
     steps = sum(count or 0.0 for count in columns.get("steps", ()))
     if not steps:

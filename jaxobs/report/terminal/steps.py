@@ -57,7 +57,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
         if name == view.loop:
             yield from bars(view, width)
             yield ()
-    yield from _host(view, width)
+    if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
+        yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
     yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
     for piece in view.document.get("advice") or ():
         yield (
@@ -88,10 +89,3 @@ def bar(share: float, width: int) -> str:
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
-
-
-def _host(view: View, width: int) -> Iterator[Line]:
-    assert view.loop is not None
-    lines = main_thread_lines(view.loops[view.loop])[:_HOST_LINES]
-    if lines:
-        yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
