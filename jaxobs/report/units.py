@@ -31,9 +31,9 @@ _PREFIXES: Final[_Units] = tuple(
 )
 
 
-def or_absent(value: float | None, write: Callable[..., str], *unit: str) -> str:
-    """The value as text, by `write(value, *unit)`; `–` where it is None."""
-    return ABSENT if value is None else write(value, *unit)
+def or_absent(value: float | None, write: Callable[[float], str]) -> str:
+    """The value as text; `–` where it is None."""
+    return ABSENT if value is None else write(value)
 
 
 def duration(seconds: float) -> str:
