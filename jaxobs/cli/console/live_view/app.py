@@ -113,15 +113,17 @@ class TopApp(App[None]):
 
     def _draw_ranks(self, loop: str | None) -> None:
         table = self.query_one("#ranks", SortedTable)
-        table.display = len(self._watch.ranks) > 1
-        rows = rank_rows([rank.observed for rank in self._watch.ranks], loop)
-        rows = [{**row, "watched": rank} for row, rank in zip(rows, self._watch.ranks, strict=True)]
+        ranks = list(self._watch.ranks)  # the thread that asks adds to them
+        table.display = len(ranks) > 1
+        rows = rank_rows([rank.observed for rank in ranks], loop)
+        rows = [{**row, "watched": rank} for row, rank in zip(rows, ranks, strict=True)]
         table.show_rows(list(columns(rows)), rows)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Choose the rank at the cursor once the user has moved it."""
         table = event.data_table
-        if table.id == "ranks" and isinstance(table, SortedTable) and table.has_focus:
+        is_now = event.cursor_row == table.cursor_row  # else the cursor has been moved since
+        if table.id == "ranks" and isinstance(table, SortedTable) and table.has_focus and is_now:
             self._choose(table.rows_shown[event.cursor_row]["watched"])
 
     def on_resize(self, _: Resize) -> None:
@@ -183,7 +185,8 @@ class TopApp(App[None]):
     def _choose(self, rank: Watched) -> None:
         if rank is not self._chosen:
             self._chosen = rank
+            self.draw()  # first, as the rank may have come since the last time
             table = self.query_one("#ranks", SortedTable)
-            at = [row["watched"] for row in table.rows_shown].index(rank)
-            table.move_cursor(row=at, animate=False)
-            self.draw()
+            shown = [row["watched"] for row in table.rows_shown]
+            if rank in shown:
+                table.move_cursor(row=shown.index(rank), animate=False)

@@ -143,7 +143,9 @@ class Watch:
         else:
             rank.take(answer, monotonic())
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
-            self.ranks.sort(key=_place)
+            self.ranks = sorted(
+                self.ranks, key=_place
+            )  # `sort` empties the list meanwhile, and the view reads it
         if rank.is_a_wrong_guess:
             self.ranks.remove(rank)
 
