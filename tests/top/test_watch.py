@@ -6,11 +6,12 @@ import http.server
 import json
 import threading
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxobs.cli.console.live_view.addresses import Target
+from jaxobs.cli.console.live_view.addresses import Target, targets_in
 from jaxobs.cli.console.live_view.client import Access, Answer, SnapshotClient
 from jaxobs.cli.console.live_view.watch import Watch, Watched
 
@@ -51,6 +52,13 @@ def test_no_rank_is_away_while_the_ranks_are_put_in_order() -> None:
     watch._take(answered, watch.ranks[0])
     watch.close()
     assert seen == [3]
+
+
+def test_a_malformed_address_in_a_directory_hides_no_other(tmp_path: Path) -> None:
+    for name, address in (("a", "node1:99999"), ("b", "[1.2.3]:9464"), ("c", "node1:9464")):
+        group = {"targets": [address], "labels": {"jaxobs_rank": "0"}}
+        (tmp_path / f"{name}.json").write_text(json.dumps([group]))
+    assert [str(target) for target in targets_in(tmp_path)] == ["node1:9464"]
 
 
 @pytest.mark.parametrize("token", [None, "secret"])
