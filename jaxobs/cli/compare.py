@@ -49,18 +49,14 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
         raise UsageError(
             f"--fail-if-slower: the two have no loop {f'`{loop}` ' if loop else ''}in common, so nothing can be said"
         )
-    slower = [
-        time
+    slower = {
+        time.loop: factor(time.change.estimate) - 1
         for time in judged
         if time.change and time.verdict == "slower" and time.change.estimate > math.log1p(allowed)
-    ]
-    for time in slower:
-        assert time.change is not None
-        grew = percent(factor(time.change.estimate) - 1)
-        print(
-            f"jaxobs compare: `{time.loop}` is {grew} slower: {100 * allowed:g} % are allowed",
-            file=sys.stderr,
-        )
+    }
+    for name, grew in slower.items():
+        said = f"`{name}` is {percent(grew)} slower: {100 * allowed:g} % are allowed"
+        print(f"jaxobs compare: {said}", file=sys.stderr)
     if slower:
         return SLOWER
     for time in judged:
