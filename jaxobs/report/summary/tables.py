@@ -71,7 +71,7 @@ def loops(document: Document, reasons: Reasons) -> TextTable | None:
     return table if table.rows else None
 
 
-def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+def functions(document: Document) -> TextTable | None:
     """What was compiled, and how long each phase took."""
     found = document.get("functions") or {}
     if not found:
@@ -98,7 +98,7 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
     return table
 
 
-def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+def compiled_again(document: Document) -> TextTable | None:
     """The most expensive recompilations: which argument changed, from what to what, and where the call was."""
     found = [
         (row, name)
