@@ -10,7 +10,7 @@ from typing import Any, Final
 from jaxobs.report.columns import Column
 from jaxobs.report.comparison.finding import Comparison, Row
 from jaxobs.report.comparison.text import INTERVALS, explanations, sentence_of, without_bearing
-from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, style, tag
+from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, tag
 from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
@@ -99,7 +99,7 @@ def _rows(title: str, rows: Sequence[Row]) -> Element | None:
 
 
 def _shown(*elements: Element | None) -> str:
-    css = tag("style", style() + parts_style())
+    css = tag("style", parts_style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
     return markup(whole, with_ids=False)  # there may be many in one notebook
 

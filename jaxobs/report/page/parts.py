@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Final
 
 from jaxobs.report.columns import Column, Row
-from jaxobs.report.drawing import Element, tag
+from jaxobs.report.drawing import Element, style, tag
 from jaxobs.report.sentence import code_apart
 from jaxobs.report.units import ABSENT
 
@@ -18,8 +18,8 @@ REASONS_SHOWN: Final = 4
 
 @cache
 def parts_style() -> str:
-    """CSS of these parts, inside an element of class `jaxobs`; the charts have CSS of their own."""
-    return (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
+    """CSS of these parts and of charts, inside an element of class `jaxobs`."""
+    return style() + (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
 
 
 def card(title: str, *children: Element | str | None, name: str, note: str = "") -> Element:
