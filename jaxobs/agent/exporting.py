@@ -90,10 +90,8 @@ class Exporting:
             return self._dropped + own, ""
         if not self._export_failed:
             return self._dropped, ""
-        return (
-            self._dropped,
-            f"at least {self._dropped}: what it was given when export() failed may be lost or not",
-        )
+        more = "what it was given when export() failed may be lost or not"
+        return self._dropped, f"at least {self._dropped}: {more}"
 
     def worth_waiting_for(self) -> bool:
         """Whether the end of the job should wait for it: its last call succeeded, and the one under way is quick.

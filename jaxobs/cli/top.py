@@ -52,10 +52,8 @@ def run(arguments: list[str]) -> int:
             raise UsageError(
                 "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
             ) from None
-        for name in (
-            "COLUMNS",
-            "LINES",
-        ):  # Textual believes them, and would not follow the terminal to another size
+        # Textual believes these variables, and would not follow the terminal to another size.
+        for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         app = TopApp(watch, options.refresh)
         app.run()

@@ -85,9 +85,8 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     loop = view.loops[name]
     turns = loop.get("steps") or 0
     spent = loop.get("components") or {}
-    return (
-        {part: seconds / turns for part, seconds in spent.items()} if turns else {}
-    ), "since the loop began"
+    parts = {part: seconds / turns for part, seconds in spent.items()} if turns else {}
+    return parts, "since the loop began"
 
 
 def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[float]]]:
