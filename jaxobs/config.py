@@ -171,11 +171,6 @@ class Settings(BaseSettings):
         return {checked_element_type(dtype): rate for dtype, rate in peaks.items()}
 
 
-SECRETS: frozenset[str] = frozenset({"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-                                     "OTEL_EXPORTER_OTLP_METRICS_HEADERS"})  # fmt: skip
-"""Variables whose values `jaxobs check` masks: OTLP headers carry tokens."""
-
-
 def load_settings(**arguments: Any) -> Settings:
     """Settings of this process. Raises SettingsError naming each wrong setting, its value and what is allowed."""
     try:

@@ -23,10 +23,10 @@ def _placed(array: Any, spec: Any) -> Any:
     return jax.device_put(array, NamedSharding(MESH, spec))
 
 
-def _mapped(name: str, function: Any, sent: float, given: Any = (ROWS, WHOLE), result: Any = ROWS) -> Program:
+def _mapped(name: str, function: Any, sent: float, result: Any = ROWS) -> Program:
     """A product of 128 × 64 rows in 8 shards with a 64 × 64 weight, and a collective."""
-    mapped = shard_map(function, mesh=MESH, in_specs=given, out_specs=result)
-    arguments = (_placed(ones(128, 64), given[0]), _placed(ones(64, 64), given[1]))
+    mapped = shard_map(function, mesh=MESH, in_specs=(ROWS, WHOLE), out_specs=result)
+    arguments = (_placed(ones(128, 64), ROWS), _placed(ones(64, 64), WHOLE))
     return Program(f"shard_map with {name}", mapped, arguments, matrix_flops=SHARD, bytes_sent=sent)
 
 

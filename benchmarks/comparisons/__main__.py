@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.beside import busy, without_settings
 from jaxobs.cli.console.record_files import read_record
 from jaxobs.report.comparison import Cause, Comparison, compare
-from jaxobs.report.comparison.step_time import relative, verdict
+from jaxobs.report.comparison.step_time import relative
 from jaxobs.report.record import Record
 
 TRAINING = Path(__file__).with_name("training.py")
@@ -73,7 +73,7 @@ def run(directory: Path, seconds: float, extra: dict[str, str], *, loaded: bool)
 def judged(pair: Pair, comparison: Comparison) -> str:
     """Whether what was said is what is so."""
     causes = {finding.cause for finding in comparison.findings}
-    slower = verdict(comparison.step_times[0])
+    slower = comparison.step_times[0].verdict
     if pair.cause is not None:
         return "ok" if pair.cause in causes else "not named"
     # What others do on this machine is a cause that nobody made, and yet a true one.
@@ -107,7 +107,7 @@ def main() -> int:
             after = run(Path(place, "b"), options.seconds, pair.both | pair.changed, loaded=pair.loaded)
             comparison = compare(before, after)
         (told, *_) = comparison.step_times
-        change = "too few stretches" if told.change is None else f"{relative(told.change)}: {verdict(told)}"
+        change = "too few stretches" if told.change is None else f"{relative(told.change)}: {told.verdict}"
         loads = [record.part("host").get("other_cpus") for record in (before, after)]
         load = " → ".join("?" if value is None else f"{value:.2f}" for value in loads)
         named = ", ".join(sorted({str(finding.cause) for finding in comparison.findings})) or "none"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import urllib.request
 from typing import NamedTuple
 
+PATIENCE_SECONDS = 10.0
+
 
 class Series(NamedTuple):
     """One line of a page of metrics."""
@@ -14,10 +16,10 @@ class Series(NamedTuple):
     value: float
 
 
-def page_at(address: str, timeout: float = 10.0) -> str:
+def page_at(address: str) -> str:
     """The page in Prometheus's text format. Raises OSError where it cannot be had."""
     request = urllib.request.Request(address, headers={"Accept": "text/plain; version=0.0.4"})
-    with urllib.request.urlopen(request, timeout=timeout) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
         text: str = answer.read().decode()
     return text
 

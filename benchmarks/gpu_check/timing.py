@@ -16,10 +16,8 @@ WARM_UP_CALLS = 3
 LEAST_CALLS = 5
 
 
-def seconds_of_one_run(
-    function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float = 1.0
-) -> float:
-    """Mean time of a call, s, over about `seconds` of calls that are dispatched one after the other."""
+def seconds_of_one_run(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """Mean time of a call, s, over about a second of calls that are dispatched one after the other."""
     import jax
 
     for _ in range(WARM_UP_CALLS):
@@ -30,7 +28,7 @@ def seconds_of_one_run(
         result = function(*arguments)
     jax.block_until_ready(result)
     one = (time.perf_counter() - began) / LEAST_CALLS
-    calls = max(LEAST_CALLS, round(seconds / max(one, 1e-6)))
+    calls = max(LEAST_CALLS, round(1.0 / max(one, 1e-6)))
     began = time.perf_counter()
     for _ in range(calls):
         result = function(*arguments)

@@ -19,18 +19,11 @@ from benchmarks.report.peers import DISTRIBUTIONS
 from benchmarks.report.results import Section, keep, kept
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "benchmarks.md"
-FIGURES = {
-    "training_loop": "benchmarks.report.figures.training_loop",
-    "step_cost": "benchmarks.report.figures.step_cost",
-    "processor_time": "benchmarks.report.figures.processor_time",
-    "memory_and_exit": "benchmarks.report.figures.memory_and_exit",
-    "start_time": "benchmarks.report.figures.start_time",
-    "compile_cost": "benchmarks.report.figures.compile_cost",
-    "scrape": "benchmarks.report.figures.scrape",
-    "live_page": "benchmarks.report.figures.live_page",
-    "snapshot_time": "benchmarks.report.figures.snapshot_time",
-}
-"""Modules whose `measure()` makes a section, in the order of the page."""
+FIGURES = (
+    "training_loop", "step_cost", "processor_time", "memory_and_exit", "start_time", "compile_cost", "scrape",
+    "live_page", "snapshot_time",
+)  # fmt: skip
+"""Modules of benchmarks/report/figures/ whose `measure()` makes a section, in the order of the page."""
 
 
 def main() -> int:
@@ -58,7 +51,7 @@ def main() -> int:
 def measured(name: str) -> Section:
     """The section, with the versions it was measured with."""
     began, measured_with = time.monotonic(), described(DISTRIBUTIONS)
-    section: Section = importlib.import_module(FIGURES[name]).measure()
+    section: Section = importlib.import_module(f"benchmarks.report.figures.{name}").measure()
     section.measured.update(measured_with)
     print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return section

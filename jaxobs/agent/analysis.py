@@ -70,7 +70,7 @@ class Analysis:
         self._bytes = 0
         self._bytes_lock = threading.Lock()
         self._awaited = threading.Event()
-        self._modules = _Modules(log)
+        self._modules = _Modules()
 
     def start(self) -> None:
         self._thread.start()
@@ -121,7 +121,7 @@ class Analysis:
         return ""
 
     def _run(self) -> None:
-        self._modules.load_rules()
+        self._modules.rules = load_rules(self._log)
         while True:
             kind, _, waited = self._waiting.get()
             if kind == _STOP:
@@ -169,9 +169,9 @@ class _Modules:
     shared: a job that compiles its few programs again and again must not take more and more memory.
     """
 
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
-        self._rules: Mapping[str, Any] = {}
+    def __init__(self) -> None:
+        self.rules: Mapping[str, Any] = {}
+        """Rules for custom calls."""
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
         self._sizes: dict[bytes, int] = {}
         self._newest: dict[str, bytes] = {}
@@ -228,12 +228,9 @@ class _Modules:
                 break
             size -= len(self.carried.pop(program_id))
 
-    def load_rules(self) -> None:
-        self._rules = load_rules(self._log)
-
     def _decode(self, proto: bytes | memoryview) -> ModuleCost | str:
         try:
-            return module_cost(proto, custom_call_rules=self._rules)
+            return module_cost(proto, custom_call_rules=self.rules)
         except ValueError as error:
             return f"its module could not be read: {error}"[:500]
         except Exception as error:  # noqa: BLE001  # one module must not end the thread

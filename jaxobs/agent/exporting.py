@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Event
@@ -66,25 +66,21 @@ class Exporting:
                 return delivery
         return Delivery()
 
-    def offer(self, snapshot: Snapshot, events: Iterable[Event], spans: Iterable[Span]) -> None:
+    def offer(self, snapshot: Snapshot, events: Sequence[Event], spans: Sequence[Span]) -> None:
         """Take news without waiting: the snapshot replaces an older one; of events and spans the oldest are lost."""
         if self._idle:
-            self.guard.call(_nothing)  # counts as a success: there is nothing for it to do
+            self.guard.call(lambda: None)  # counts as a success: there is nothing for it to do
             return
         with self._news:
             self._snapshot = snapshot
+            given = events if self.takes_events else ()
             if self._failed:  # its thread does not export
-                self._dropped += self.takes_events * sum(1 for _ in events) + sum(1 for _ in spans)
+                self._dropped += len(given) + len(spans)
                 return
-            before = len(self._events) + len(self._spans)
-            added = 0
-            for event in events if self.takes_events else ():
-                self._events.append(event)
-                added += 1
-            for span in spans:
-                self._spans.append(span)
-                added += 1
-            self._dropped += before + added - len(self._events) - len(self._spans)
+            in_all = self._waiting() + len(given) + len(spans)
+            self._events.extend(given)
+            self._spans.extend(spans)
+            self._dropped += in_all - self._waiting()
             self._news.notify()
 
     def dropped(self) -> tuple[int, str]:
@@ -94,10 +90,8 @@ class Exporting:
             return self._dropped + own, ""
         if not self._export_failed:
             return self._dropped, ""
-        return (
-            self._dropped,
-            f"at least {self._dropped}: what it was given when export() failed may be lost or not",
-        )
+        more = "what it was given when export() failed may be lost or not"
+        return self._dropped, f"at least {self._dropped}: {more}"
 
     def worth_waiting_for(self) -> bool:
         """Whether the end of the job should wait for it: its last call succeeded, and the one under way is quick.
@@ -114,7 +108,7 @@ class Exporting:
         """Describe what it was given and has not delivered; empty where that is nothing, or not known."""
         own = self._delivery().undelivered
         reasons = [str(own)] if own else []
-        waiting = len(self._events) + len(self._spans)
+        waiting = self._waiting()
         if waiting and self.guard.waiting_seconds() >= QUICK_SECONDS:
             reasons.append(
                 f"no answer for {self.guard.waiting_seconds():.1f} s; {waiting} events and spans wait for it"
@@ -172,8 +166,11 @@ class Exporting:
         """Whether there is news to export now. While the plugin is set aside news waits, as it does for a slow one."""
         return self._snapshot is not None and not self.guard.set_aside
 
+    def _waiting(self) -> int:
+        return len(self._events) + len(self._spans)
+
     def _let_go(self) -> None:
-        self._dropped += len(self._events) + len(self._spans)
+        self._dropped += self._waiting()
         self._events.clear()
         self._spans.clear()
 
@@ -184,7 +181,3 @@ class Exporting:
         self._events.clear()
         self._spans.clear()
         return batch
-
-
-def _nothing() -> None:
-    pass

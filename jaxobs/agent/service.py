@@ -80,9 +80,8 @@ class Service:
         facts["summary_file"] = self._summary_file
         facts["summary_file_reason"] = None if self._summary_file else "there is no directory to leave one in"
         limit = int(self.settings["series_limit"])
-        readings = tuple(self._plugins.readings)
         self.fold = Fold(
-            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, readings,
+            self.catalogue, self.clock, hello["began"], self.resource, facts, limit, tuple(self._plugins.readings),
             hello.get("job"),
         )  # fmt: skip
         self.fold.observation.agent_pid = None if inline else os.getpid()
@@ -114,8 +113,9 @@ class Service:
 
     def log(self, message: str) -> None:
         """Send a line to the job's logger, each message at most once a minute."""
-        if monotonic() - self._logged.get(message, -1e9) >= 60.0:
-            self._logged[message] = monotonic()
+        recent = {line: at for line, at in self._logged.copy().items() if monotonic() - at < 60.0}
+        if message not in recent:
+            self._logged = {**recent, message: monotonic()}
             self._send(wire.LOG, message)
 
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:

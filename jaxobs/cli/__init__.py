@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _answer(command: str, arguments: list[str]) -> int:
     if command in {"--version", "-V"}:
-        print(f"jaxobs {_version()}")
+        print(f"jaxobs {installed_version() or 'of a source tree that is not installed'}")
         return 0
     if command in {"--help", "-h", "help"}:
         print(_help())
@@ -105,13 +105,14 @@ def _module(command: str) -> Any:
     return import_module(f"jaxobs.cli.{command}")
 
 
-def _version() -> str:
+def installed_version() -> str | None:
+    """The version of jaxobs; None for a source tree that is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("jaxobs")
     except PackageNotFoundError:
-        return "of a source tree that is not installed"
+        return None
 
 
 def _help() -> str:

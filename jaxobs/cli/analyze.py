@@ -36,10 +36,9 @@ def run(arguments: list[str]) -> int:
         print(f"wrote {options.html}")
     else:
         from jaxobs.cli.analysis.table import report_text
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
 
-        width, bold = terminal_width(sys.stdout), is_styled(sys.stdout)
-        print(report_text(report.document, top=options.top, width=width, bold=bold))
+        print(report_text(report.document, top=options.top, **look_of(sys.stdout)))
     return 0
 
 

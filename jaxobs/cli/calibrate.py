@@ -47,11 +47,10 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
         from jaxobs.cli.console.calibration_table import calibration_parts
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
         from jaxobs.report.text_table import to_text
 
-        parts = calibration_parts(calibration)
-        print(to_text(parts, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+        print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     if complaint:
         print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
         return 1
@@ -81,7 +80,7 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
         env=environment,
     ) as process:
         complaints: list[str] = []
-        reader = threading.Thread(target=_drain, args=(process, complaints), daemon=True)
+        reader = threading.Thread(target=complaints.extend, args=(process.stderr,), daemon=True)
         reader.start()
         too_long = threading.Timer(seconds + _STARTING_SECONDS, process.kill)
         too_long.start()
@@ -111,11 +110,6 @@ def _follow(process: subprocess.Popen[str], progress: Callable[[float, str], Non
                 progress(float(document["fraction"]), str(document.get("title", "")))
             result = document.get("calibration", result)
     return result
-
-
-def _drain(process: subprocess.Popen[str], complaints: list[str]) -> None:
-    assert process.stderr is not None
-    complaints.extend(process.stderr)
 
 
 def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
@@ -152,11 +146,8 @@ def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | No
             return save_calibration(calibration, cache_directory()), None
         write_calibration(calibration, output)
     except OSError as error:
-        place = output or cache_directory()
-        return (
-            place,
-            f"measured, but not kept: {place}: {error.strerror or error}; choose a file with --output",
-        )
+        place, why = output or cache_directory(), error.strerror or error
+        return place, f"measured, but not kept: {place}: {why}; choose a file with --output"
     return output, None
 
 

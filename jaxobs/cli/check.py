@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from jaxobs.cli import installed_version
 from jaxobs.cli.console.parser import Parser
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.report.units import ABSENT
@@ -35,9 +35,9 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(report, indent=2))
     else:
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
 
-        print(to_text(_parts(report), width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+        print(to_text(_parts(report), **look_of(sys.stdout)))
     return 1 if report["problems"] else 0
 
 
@@ -45,16 +45,13 @@ def collect() -> dict[str, Any]:
     """The report as plain data, with all `problems` in one list."""
     from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
     from jaxobs.cli.checks.plugins import problems_of, remarks_of, unknown_settings
-    from jaxobs.cli.checks.settings import check_settings, directory_problems
+    from jaxobs.cli.checks.settings import check_settings, directory_problems, usable_settings
     from jaxobs.cli.plugins import describe, find_plugins
-    from jaxobs.config import Settings, SettingsError, load_settings, plain_settings
+    from jaxobs.config import Settings, plain_settings
     from jaxobs.identity.process import read_identity
 
     settings = check_settings(os.environ)
-    try:
-        loaded = load_settings()
-    except SettingsError:
-        loaded = Settings.model_construct()
+    loaded, _ = usable_settings()
     devices = check_devices(read_devices(), loaded)
     found = find_plugins()
     present = hardware_present(found)
@@ -66,9 +63,8 @@ def collect() -> dict[str, Any]:
     problems += directory_problems(loaded)
     problems += problems_of(plugins)
     problems += unknown_settings(found, os.environ, Settings.model_fields)
-    problems += (
-        [] if plugins else ["no plugin is installed, not even those of jaxobs: run `pip install jaxobs`"]
-    )
+    if not plugins:
+        problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
     return {
         "versions": _versions(devices),
         **settings,
@@ -81,12 +77,8 @@ def collect() -> dict[str, Any]:
 
 
 def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
-    try:
-        installed: str | None = importlib.metadata.version("jaxobs")
-    except importlib.metadata.PackageNotFoundError:
-        installed = None
-    versions = {name: devices.pop(name) for name in ("jax", "jaxlib")}
-    return {"jaxobs": installed, "python": platform.python_version(), **versions}
+    versions = {name: devices[name] for name in ("jax", "jaxlib")}
+    return {"jaxobs": installed_version(), "python": platform.python_version(), **versions}
 
 
 def _parts(report: dict[str, Any]) -> Iterator[TextTable | str]:

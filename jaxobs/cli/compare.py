@@ -31,10 +31,10 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(comparison.to_dict(), indent=2, allow_nan=False))
     else:
-        from jaxobs.cli.console.terminal import is_styled, terminal_width
+        from jaxobs.cli.console.terminal import look_of
         from jaxobs.report.comparison.text import text
 
-        print(text(comparison, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+        print(text(comparison, **look_of(sys.stdout)))
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
 
@@ -42,25 +42,21 @@ def run(arguments: list[str]) -> int:
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises UsageError where the records do not suffice to judge."""
     from jaxobs.report.comparison.noise import factor
-    from jaxobs.report.comparison.step_time import verdict
+    from jaxobs.report.units import percent
 
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
     if not judged:
         raise UsageError(
             f"--fail-if-slower: the two have no loop {f'`{loop}` ' if loop else ''}in common, so nothing can be said"
         )
-    slower = [
-        time
+    slower = {
+        time.loop: factor(time.change.estimate) - 1
         for time in judged
-        if time.change and verdict(time) == "slower" and time.change.estimate > math.log1p(allowed)
-    ]
-    for time in slower:
-        assert time.change is not None
-        grew = 100 * (factor(time.change.estimate) - 1)
-        print(
-            f"jaxobs compare: `{time.loop}` is {grew:.3g} % slower: {100 * allowed:g} % are allowed",
-            file=sys.stderr,
-        )
+        if time.change and time.verdict == "slower" and time.change.estimate > math.log1p(allowed)
+    }
+    for name, grew in slower.items():
+        said = f"`{name}` is {percent(grew)} slower: {100 * allowed:g} % are allowed"
+        print(f"jaxobs compare: {said}", file=sys.stderr)
     if slower:
         return SLOWER
     for time in judged:

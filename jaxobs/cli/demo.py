@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
     from jaxobs.cli.demonstration import report
     from jaxobs.cli.demonstration.model import default_size
     from jaxobs.cli.demonstration.progress import say
@@ -69,8 +69,7 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     if options.json:
         print(report.as_json(document, outcome, size), flush=True)
     else:
-        width = terminal_width(sys.stdout)
-        print(report.as_text(document, outcome, width=width, bold=is_styled(sys.stdout)), flush=True)
+        print(report.as_text(document, outcome, **look_of(sys.stdout)), flush=True)
     if holds:
         _hold(observer)
     return INTERRUPTED if outcome.interrupted else 0

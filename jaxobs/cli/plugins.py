@@ -50,7 +50,7 @@ def describe(found: Found) -> dict[str, Any]:
 
 def plugins_text(plugins: list[dict[str, Any]]) -> str:
     """The plugins for people to read: a table, the metrics of each, and what went wrong."""
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
 
     if not plugins:
         return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
@@ -70,4 +70,4 @@ def plugins_text(plugins: list[dict[str, Any]]) -> str:
         *(["", "settings of plugins", *settings] if settings else []),
         *(["", "failed", *failures] if failures else []),
     ]
-    return to_text(parts, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout))
+    return to_text(parts, **look_of(sys.stdout))

@@ -24,13 +24,13 @@ USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
 
 def run(arguments: list[str]) -> int:
     """Replace this process by the script; returns only for --help. Raises UsageError where it cannot be run."""
-    if _asks_for_help(arguments):
+    settings, rest = _settings_of(arguments)
+    if rest[:1] == ["--help"] or arguments[:1] == ["-h"]:  # options after the script are its own
         from jaxobs.cli.console.options import options_help
 
         print(f"{USAGE}\n\noptions:\n{options_help()}")
         return 0
-    settings, program = parse(arguments)
-    _check_program(program)
+    program = _program_of(rest)
     environment = dict(os.environ)
     observed, unknown = _check_settings(settings)
     if observed:
@@ -48,28 +48,19 @@ def run(arguments: list[str]) -> int:
         raise UsageError(f"cannot start {sys.executable}: {error.strerror}") from None
 
 
-def _asks_for_help(arguments: list[str]) -> bool:
-    """Whether `--help` or `-h` comes before the script; options after it are the script's own."""
-    if arguments[:1] == ["-h"]:
-        return True
-    while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
-        from jaxobs.cli.console.options import read_option
-
-        arguments = read_option(arguments)[2]
-    return arguments[:1] == ["--help"]
-
-
-def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The settings among the arguments, and the program behind them: script or `-m module`, and arguments.
-
-    Raises UsageError for an unknown option or where no program is named.
-    """
+def _settings_of(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The settings among the arguments, and what follows them. Raises UsageError for an unknown option."""
     settings: dict[str, Any] = {}
-    while arguments and arguments[0].startswith("--") and arguments[0] != "--":
+    while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
         from jaxobs.cli.console.options import read_option
 
         name, value, arguments = read_option(arguments)
         settings[name] = value
+    return settings, arguments
+
+
+def _program_of(arguments: list[str]) -> list[str]:
+    """The script or `-m module` with its arguments. Raises UsageError where there is none that Python could run."""
     program = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not program or program == ["-m"]:
         raise UsageError(
@@ -79,14 +70,13 @@ def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
         raise UsageError(
             f"unknown option {program[0]}; options of jaxobs begin with --, `jaxobs run --help` lists them"
         )
-    return settings, program
+    if program[0] != "-m":  # a missing module is Python's to report
+        _check_script(Path(program[0]))
+    return program
 
 
-def _check_program(program: list[str]) -> None:
-    """Raises UsageError for a script that Python could not run. A missing module is Python's to report."""
-    if program[0] == "-m":
-        return
-    script = Path(program[0])
+def _check_script(script: Path) -> None:
+    """Raises UsageError for a script that Python could not run."""
     if script.is_dir() and not (script / "__main__.py").is_file():
         raise UsageError(
             f"{script} is a directory without __main__.py; name a script, or use -m for a package"

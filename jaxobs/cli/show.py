@@ -13,7 +13,7 @@ SUMMARY = "print the summary of a run again, from the record that it left"
 def run(arguments: list[str]) -> int:
     """Print the summary in a record."""
     from jaxobs.cli.console.record_files import read_record
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
     from jaxobs.report.summary import render
 
     parser = Parser("show", SUMMARY)
@@ -29,5 +29,5 @@ def run(arguments: list[str]) -> int:
         return 0
     if record.content.get("state") == "running":
         print(f"{record.name} was written while the job ran; how it ended is not known.")
-    print(render(record.snapshot, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)))
+    print(render(record.snapshot, **look_of(sys.stdout)))
     return 0

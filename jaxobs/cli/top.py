@@ -52,10 +52,8 @@ def run(arguments: list[str]) -> int:
             raise UsageError(
                 "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
             ) from None
-        for name in (
-            "COLUMNS",
-            "LINES",
-        ):  # Textual believes them, and would not follow the terminal to another size
+        # Textual believes these variables, and would not follow the terminal to another size.
+        for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         app = TopApp(watch, options.refresh)
         app.run()
@@ -67,12 +65,12 @@ def run(arguments: list[str]) -> int:
 def _write_once(watch: Watch) -> int:
     """Write the ranks once. Raises UsageError (exit status 2) where a given address has no snapshot."""
     from jaxobs.cli.console.live_view.once import text
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
 
     watch.refresh(_ONCE_SECONDS)
     sleep(_LOOK_SECONDS)
     watch.refresh(_ONCE_SECONDS)  # the neighbours too
-    if shown := text(watch.ranks, width=terminal_width(sys.stdout), bold=is_styled(sys.stdout)):
+    if shown := text(watch.ranks, **look_of(sys.stdout)):
         print(shown)
     problems = watch.problems()
     for problem in problems[:-1]:

@@ -33,9 +33,7 @@ HELLO = b"H"  # job to agent, first: settings, resource, clock
 EVENTS = b"E"  # job to agent: a list of (event type number, *fields), and of lists that are rows of steps
 REQUEST = b"Q"  # job to agent: (request number, the time by `now()` until which the answer is of use)
 REPLY = b"R"  # agent to job: (request number, answer)
-ADDRESS = (
-    b"A"  # agent to job: (the URL of `/metrics`, the file for a killed job's last summary), each may be None
-)
+ADDRESS = b"A"  # agent to job: (URL of `/metrics`, file for a killed job's last summary), each may be None
 LOG = b"L"  # agent to job: one line for the logger `jaxobs`
 FOLDED = b"K"  # agent to job: the number of further frames of events that are folded
 FINISH = b"F"  # job to agent: nothing follows; the most seconds that the job waits
@@ -43,9 +41,7 @@ LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what
 STARTED = b"S"  # agent to job, first: its process number
 VALUES = b"V"  # job to agent: send the flat values from now on; agent to job: these values
 PROFILE = b"P"  # agent to job: (seconds, keep) of a profiler window that is requested
-PAYLOAD = (
-    b"X"  # job to agent: a serialised module or trace, raw; it belongs to an event of the frame that follows
-)
+PAYLOAD = b"X"  # job to agent: a serialised module or trace, raw, of an event of the frame that follows
 
 MAXIMUM_BODY = 2**30
 

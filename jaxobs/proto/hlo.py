@@ -27,7 +27,6 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "device_assignment 15 DeviceAssignment",
         "stack_frame_index 17 StackFrameIndex",
         "payloads 22 *bytes",
-        "device_type 21 bytes",
     ),
     "Computation": (
         "name 1 bytes",

@@ -37,6 +37,12 @@ def fullest(devices: list[Document]) -> Document:
     return max(devices, key=lambda device: float(device["memory"]["in_use_bytes"]))
 
 
+def executable_size(executable: Document) -> tuple[float, float]:
+    """Sorting key by size: device seconds, else FLOPs."""
+    flops = (executable.get("cost") or {}).get("flops")
+    return float(executable.get("seconds") or 0.0), float(flops or 0.0)
+
+
 def compile_seconds(function: Document) -> float:
     """Seconds in all phases of a function's compilations, or of a single one; an unknown phase adds nothing."""
     return sum(seconds or 0.0 for seconds in (function.get("seconds") or {}).values())
@@ -53,10 +59,9 @@ def main_thread_shares(document: Document) -> list[tuple[str, float]]:
 
     `document` is that of a loop or of the process, with the rows `host_lines`. Shares are of all sampled time.
     """
-    rows = document.get("host_lines")
     shares: dict[str, float] = {}
-    for row in rows if isinstance(rows, list | tuple) else ():
-        if isinstance(row, Mapping) and row.get("activity") not in THE_DEVICES:
+    for row in _host_lines(document):
+        if row.get("activity") not in THE_DEVICES:
             name = _words(row)
             shares[name] = shares.get(name, 0.0) + float(row.get("share") or 0.0)
     ranked = sorted(shares.items(), key=lambda pair: -pair[1])
@@ -70,12 +75,14 @@ def main_thread_lines(document: Document) -> list[str]:
 
 def waiting_for_device(document: Document) -> float:
     """Share of all sampled time in which the main thread waited for a device."""
-    rows = document.get("host_lines")
     return sum(
-        float(row.get("share") or 0.0)
-        for row in (rows if isinstance(rows, list | tuple) else ())
-        if isinstance(row, Mapping) and row.get("activity") == DEVICE
+        float(row.get("share") or 0.0) for row in _host_lines(document) if row.get("activity") == DEVICE
     )
+
+
+def _host_lines(document: Document) -> list[Document]:
+    rows = document.get("host_lines")
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
 
 
 def _words(row: Document) -> str:

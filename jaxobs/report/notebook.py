@@ -9,14 +9,13 @@ from typing import Any, Final
 
 from jaxobs.report.columns import Column
 from jaxobs.report.comparison.finding import Comparison, Row
-from jaxobs.report.comparison.step_time import verdict
-from jaxobs.report.comparison.text import INTERVALS, NO_REASON, reasons_of, sentence_of, without_bearing
-from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, style, tag
+from jaxobs.report.comparison.text import INTERVALS, explanations, sentence_of, without_bearing
+from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, tag
 from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import parts_style, quiet, table, with_code
+from jaxobs.report.page.parts import pairs, parts_style, quiet, table, with_code
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
@@ -40,10 +39,7 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
 
 def cost_html(cost: Mapping[str, Any], summary: str) -> str:
     """A cost (`Cost.to_dict()`) by kind of work and element type; `summary` is what its `str()` says."""
-    rows = list(_work(cost))
-    return _shown(
-        tag("p", summary), table(_AMOUNTS, rows, caption="Work of one run on one device"), _why_inexact(cost)
-    )
+    return _shown(tag("p", summary), *_amounts(cost))
 
 
 def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]]) -> str:
@@ -56,15 +52,13 @@ def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float,
         about = f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}\nlimited by {label}"
         attainable = measured.get("attainable_flops_per_second")
         points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
-    shown = roofline([Roof(device, *roof) for roof in roofs], points)
-    figures = list(_figures(measured))
-    rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in figures]
+    amounts, inexact = _amounts(cost)
     return _shown(
-        tag("dl", *rows, class_="figures"),
-        shown,
-        table(_AMOUNTS, list(_work(cost)), caption="Work of one run on one device"),
+        pairs(_figures(measured), class_="figures"),
+        roofline([Roof(device, *roof) for roof in roofs], points),
+        amounts,
         quiet(measured.get("reason"), measured.get("utilization_reason")),
-        _why_inexact(cost),
+        inexact,
     )
 
 
@@ -72,14 +66,10 @@ def comparison_html(comparison: Comparison) -> str:
     """A comparison: for each loop how its step time changed and why, a step of both runs as bars, and the tables."""
     elements: list[Element | None] = [_rows("", comparison.headers)]
     for time in comparison.step_times:
-        reasons = [finding.sentence for finding in reasons_of(time, comparison.findings)]
-        if not reasons and verdict(time) in {"slower", "faster"}:
-            reasons = [NO_REASON]
+        reasons = explanations(time, comparison.findings)
         elements += [
             tag("p", *with_code(sentence_of(time)), class_="sentence"),
-            tag("ul", *(tag("li", *with_code(f"because {reason}")) for reason in reasons))
-            if reasons
-            else None,
+            tag("ul", *(tag("li", *with_code(reason)) for reason in reasons)) if reasons else None,
             *_two_bars(*comparison.components.get(time.loop, ({}, {}))),
         ]
     if others := without_bearing(comparison):
@@ -109,7 +99,7 @@ def _rows(title: str, rows: Sequence[Row]) -> Element | None:
 
 
 def _shown(*elements: Element | None) -> str:
-    css = tag("style", style() + parts_style())
+    css = tag("style", parts_style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
     return markup(whole, with_ids=False)  # there may be many in one notebook
 
@@ -119,19 +109,21 @@ def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, title in (("efficiency", "efficiency"), ("mfu", "MFU"), ("hfu", "HFU")):
         if measured.get(key) is not None and not (key == "hfu" and measured["hfu"] == measured["mfu"]):
             yield title, percent(measured[key])
-    for key, title in (("achieved", "achieved"), ("attainable", "attainable")):
-        if (rate := measured.get(f"{key}_flops_per_second")) is not None:
+    for title in ("achieved", "attainable"):
+        if (rate := measured.get(f"{title}_flops_per_second")) is not None:
             yield title, amount(rate, "FLOP/s")
     yield "limited by", str(measured["bottleneck"])
     yield "device", str(measured["device"])
 
 
+def _amounts(cost: Mapping[str, Any]) -> tuple[Element | None, Element | None]:
+    """The table of a cost, and why it is not exact."""
+    return table(_AMOUNTS, list(_work(cost)), caption="Work of one run on one device"), _why_inexact(cost)
+
+
 def _work(cost: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for key, title in (
-        ("matrix", "matrix"),
-        ("vector", "vector"),
-        ("rematerialized", "rematerialised matrix"),
-    ):
+    titles = {"matrix": "matrix", "vector": "vector", "rematerialized": "rematerialised matrix"}
+    for key, title in titles.items():
         for dtype, flops in (cost.get(f"{key}_flops_by_type") or {}).items():
             if flops:
                 yield {"work": f"{title}, {dtype}", "amount": amount(flops, "FLOP")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from jaxobs.report.document import compile_seconds
 
@@ -24,6 +24,7 @@ record is small enough. 200 executables, with the reasons for what is not known 
 
 State = Literal["running", "ended"]
 Content = dict[str, Any]
+Key = TypeVar("Key", str, int)
 
 
 class RecordError(ValueError):
@@ -101,14 +102,14 @@ def _with_at_most(record: Content, kept: int) -> Content:
     largest = _largest(functions, kept, compile_seconds)
     left = [entry for name, entry in functions.items() if name not in largest]
     if left:
-        snapshot["functions"] = {name: functions[name] for name in largest}
+        snapshot["functions"] = largest
         snapshot["functions_left_out"] = (snapshot.get("functions_left_out") or 0) + len(left)
         spent = sum(map(compile_seconds, left))
         snapshot["functions_left_out_seconds"] = (snapshot.get("functions_left_out_seconds") or 0.0) + spent
     loops = snapshot.get("loops") or {}
     longest = _largest(loops, kept, lambda entry: float(entry.get("wall_seconds") or 0.0))
     if len(longest) < len(loops):
-        snapshot["loops"] = {name: loops[name] for name in longest}
+        snapshot["loops"] = longest
         snapshot["loops_left_out"] = len(loops) - len(longest)
     windows = {name: columns for name, columns in record["windows"].items() if name in longest}
     return {**record, "windows": windows, "snapshot": snapshot}
@@ -119,18 +120,16 @@ def _cut(snapshot: Content, key: str, kept: int, size: Callable[[Mapping[str, An
     entries = snapshot.get(key) or []
     if len(entries) <= kept:
         return
-    largest = set(sorted(range(len(entries)), key=lambda index: -size(entries[index]))[:kept])
-    snapshot[key] = [entry for index, entry in enumerate(entries) if index in largest]
+    snapshot[key] = list(_largest(dict(enumerate(entries)), kept, size).values())
     snapshot[f"{key}_left_out"] = (snapshot.get(f"{key}_left_out") or 0) + len(entries) - kept
 
 
 def _largest(
-    entries: Mapping[str, Mapping[str, Any]], kept: int, size: Callable[[Mapping[str, Any]], float]
-) -> list[str]:
-    if len(entries) <= kept:
-        return list(entries)
+    entries: Mapping[Key, Mapping[str, Any]], kept: int, size: Callable[[Mapping[str, Any]], float]
+) -> dict[Key, Mapping[str, Any]]:
+    """The largest entries, in their order."""
     chosen = set(sorted(entries, key=lambda name: -size(entries[name]))[:kept])
-    return [name for name in entries if name in chosen]
+    return {name: entry for name, entry in entries.items() if name in chosen}
 
 
 def _spent(executable: Mapping[str, Any]) -> float:

@@ -54,6 +54,12 @@ def plain(parts: Iterator[Part]) -> str:
     return "".join(f"`{part.words}`" if part.is_name else part.words for part in parts)
 
 
+def code_apart(text: str) -> list[tuple[str, bool]]:
+    """The pieces of a text, each with whether it is in backquotes; the whole text where one of these is not closed."""
+    pieces = text.split("`")
+    return [(piece, at % 2 == 1) for at, piece in enumerate(pieces)] if len(pieces) % 2 else [(text, False)]
+
+
 def _pace(name: str, loop: Document) -> Iterator[Part]:
     yield _name(name)
     rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
@@ -69,17 +75,12 @@ def _pace(name: str, loop: Document) -> Iterator[Part]:
 def _limit(loop: Document) -> Iterator[Part]:
     verdict = loop.get("bottleneck") or {}
     label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
-    if not label:
-        yield Part(f"What limits it is not known: {verdict.get('reason') or 'too little was seen'}.")
+    reason = verdict.get("reason")
+    largest = max(shares, key=shares.__getitem__, default=label)
+    if not label or (label == "unknown" and reason and label != largest):
+        yield Part(f"What limits it is not known: {reason or 'too little was seen'}.")
         return
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
-    if (
-        label == "unknown"
-        and verdict.get("reason")
-        and label != max(shares, key=shares.__getitem__, default=label)
-    ):
-        yield Part(f"What limits it is not known: {verdict['reason']}.")
-        return
     if label == "unknown":
         yield Part(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
         known = second in shares and second != label

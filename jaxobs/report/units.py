@@ -31,9 +31,9 @@ _PREFIXES: Final[_Units] = tuple(
 )
 
 
-def or_absent(value: float | None, write: Callable[..., str], *unit: str) -> str:
-    """The value as text, by `write(value, *unit)`; `–` where it is None."""
-    return ABSENT if value is None else write(value, *unit)
+def or_absent(value: float | None, write: Callable[[float], str]) -> str:
+    """The value as text; `–` where it is None."""
+    return ABSENT if value is None else write(value)
 
 
 def duration(seconds: float) -> str:
@@ -63,7 +63,17 @@ def percent(ratio: float) -> str:
 
 def rough_percent(ratio: float) -> str:
     """A ratio in per cent with two digits, such as `12 %`, for shares that are known no better."""
-    return f"{100 * ratio:.2g} %" if abs(ratio) < 0.995 else f"{100 * ratio:,.0f} %"
+    return f"{rough(100 * ratio)} %"
+
+
+def signed_percent(change: float) -> str:
+    """A relative change in per cent with its sign, such as `+12.3 %`."""
+    return f"{100 * change:+.3g} %" if abs(change) < 9.995 else f"{100 * change:+,.0f} %"
+
+
+def rough(value: float) -> str:
+    """A number with two digits, or all of those before the point, for what is known no better."""
+    return f"{value:.2g}" if abs(value) < 99.5 else count(value)
 
 
 def count(value: float) -> str:

@@ -64,9 +64,10 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             max((held[key] for held in memories if _is_number(held.get(key))), default=None),
         )
     functions = (document.get("functions") or {}).values()
-    if functions:
+    if functions and not document.get("functions_left_out"):  # else the counts would be too low
         yield "compilations", sum(entry.get("compilations") or 0 for entry in functions)
         yield "recompilations", sum(entry.get("recompilation_count") or 0 for entry in functions)
+    if functions:
         yield "compile_seconds", all_compile_seconds(document)
 
 

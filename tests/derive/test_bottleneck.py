@@ -23,6 +23,12 @@ amounts = st.floats(0.0, 1e6)
 busy_words = st.sampled_from(["compute", "memory", "latency", "unmodelled", "unknown"])
 
 
+def test_one_long_step_is_said_in_whole_seconds() -> None:
+    reason = decide({"compute": 150.0}, 1).reason
+    assert reason is not None
+    assert reason.startswith("1 step in 150 s, and a label takes at least")
+
+
 @given(amounts, amounts, amounts, amounts, st.dictionaries(busy_words, amounts), st.booleans())
 def test_components_add_up_to_the_wall_time_and_none_is_negative(
     wall: float, compiling: float, checkpoint: float, wait: float, busy: dict[str, float], known: bool

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.sample_document import document, loop
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
@@ -22,7 +23,6 @@ from jaxobs_plugins.prometheus.discovery.neighbours import Neighbours
 from jaxobs_plugins.prometheus.discovery.target_file import TargetFile, target_group
 from jaxobs_plugins.prometheus.pages.live import Live
 from jaxobs_plugins.prometheus.server.messages import Request
-from tests.report.documents import document, loop
 from tests.report.markup_reading import Read
 from tests.waiting import wait_for
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.report.comparison import Cause, Effect, compare
-from jaxobs.report.comparison.step_time import verdict
 from jaxobs.report.record import Record
 from tests.report.made_up import content, record, windows
 
@@ -40,7 +39,7 @@ def records() -> st.SearchStrategy[Record]:
 def test_a_run_beside_itself_has_nothing_to_tell(run: Record) -> None:
     comparison = compare(run, run)
     assert comparison.findings == ()
-    assert [verdict(told) for told in comparison.step_times] == ["within the noise"]
+    assert [told.verdict for told in comparison.step_times] == ["within the noise"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,8 +51,8 @@ def test_the_other_way_round_slower_is_faster(one: Record, other: Record) -> Non
         (found.cause, found.subject, turned.get(found.effect.value, found.effect.value))
         for found in back.findings
     }
-    assert [verdict(told) for told in there.step_times] == [
-        turned.get(verdict(told), verdict(told)) for told in back.step_times
+    assert [told.verdict for told in there.step_times] == [
+        turned.get(told.verdict, told.verdict) for told in back.step_times
     ]
 
 
@@ -71,7 +70,7 @@ def test_two_runs_that_differ_by_their_noise_alone_are_as_fast(seed: int) -> Non
     other = record(stretches=windows(noise=0.1, seed=2 * seed + 1))
     comparison = compare(one, other)
     assert comparison.findings == ()
-    assert [verdict(told) for told in comparison.step_times] == ["within the noise"]
+    assert [told.verdict for told in comparison.step_times] == ["within the noise"]
 
 
 def test_a_larger_batch_is_told_from_a_larger_model_by_what_is_returned_where_no_examples_are_given() -> None:
@@ -107,6 +106,23 @@ def test_the_words_say_how_much_slower_and_because_of_what() -> None:
     text = str(compare(record(), record("b.json", stretches=stretches, flops=2e9, output=9e6, examples=256)))
     assert "`train` is slower in B: " in text
     assert "because `train_step` is a larger computation: 2 GFLOP a run instead of 1 GFLOP" in text
+
+
+def test_the_components_of_a_step_are_listed_from_the_largest_to_the_smallest() -> None:
+    # A set of names would have another order in each process.
+    stretches = windows(0.02, waited=0.002) | {
+        f"component/{name}": [0.1 * at] * 40 for at, name in enumerate("dbca")
+    }
+    rows = compare(record(), record("b.json", stretches=stretches)).tables["seconds a step of train"]
+    assert [row.what for row in rows] == ["step", "compute", "a", "c", "b", "input"]
+
+
+def test_large_changes_are_written_without_powers_of_ten() -> None:
+    after = record("b.json", stretches=windows(0.3), other_cpus=150.0)
+    text = str(compare(record(), after))
+    assert "+2,900 %" in text
+    assert "e+" not in text
+    assert "other processes kept 150 of 8 processors busy" in text
 
 
 @settings(max_examples=20, deadline=None)

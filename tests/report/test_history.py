@@ -3,10 +3,10 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.sample_document import document, loop
 from jaxobs.report.page import History
 from jaxobs.report.page.history import COLUMNS, POINTS, SECONDS
 from jaxobs.report.page.steps import shares_of
-from tests.report.documents import document, loop
 
 
 def test_it_reaches_back_an_hour_and_never_holds_more_than_its_bound():
@@ -57,7 +57,7 @@ def test_what_is_no_number_or_comes_later_is_not_known():
     trend = history.trend()
     assert math.isnan(trend.column("loops", "train", "mfu")[0])
     assert trend.column("loops", "train", "mfu")[1] == 0.5
-    assert trend.names("loops", "train", "recorded") == []
+    assert trend.below("loops", "train", "recorded") == {}
     assert all(map(math.isnan, trend.column("nobody")))
 
 

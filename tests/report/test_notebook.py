@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 import jaxobs
+from benchmarks.sample_document import document
 from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
@@ -10,7 +11,6 @@ from jaxobs.report.comparison import compare
 from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.roofline_model.measured_run import measured_run
 from jaxobs.roofline_model.utilization import Utilization
-from tests.report.documents import document
 from tests.report.made_up import record, windows
 from tests.report.markup_reading import Read
 
@@ -66,6 +66,12 @@ def test_two_runs_are_bars_of_one_scale_with_words_and_tables():
     steps = [sum(parts.values()) for parts in comparison.components["train"]]
     assert bars == pytest.approx([100 * seconds / max(steps) for seconds in steps], abs=0.01)
     assert len(read.all("table")) == 1 + len(comparison.tables)
+
+
+def test_a_run_that_is_slower_for_no_known_reason_is_said_to_be_so():
+    read = Read(compare(record(), record("b.json", stretches=windows(0.02)))._repr_html_())
+    assert [item for item in read.text.split("\n") if "nothing in the records tells why" in item]
+    assert "because nothing" not in read.text
 
 
 def test_two_runs_without_a_loop_in_common_say_so():

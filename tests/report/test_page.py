@@ -2,9 +2,9 @@ import json
 
 import pytest
 
+from benchmarks.sample_document import document, executable, loop, operation, recompilation
 from jaxobs.report.page import History, Rank, View, page
 from jaxobs.report.page.steps import recompilations_of, shares_of
-from tests.report.documents import document, executable, loop, operation, recompilation
 from tests.report.markup_reading import Read
 
 HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
@@ -38,6 +38,17 @@ def test_the_page_of_a_job_says_how_it_goes():
         assert said in read.text
     assert len(read.all("svg", class_="executable")) == 3
     assert len(read.all("svg", class_="operation")) == 3
+
+
+def test_memory_that_is_nearly_full_is_said_in_per_cent():
+    device = {"device": 0, "kind": "NVIDIA H100", "memory": {"in_use_bytes": 997, "limit_bytes": 1000}}
+    assert "(100 %)" in shown(document(devices=[device])).text
+
+
+def test_the_compiles_of_functions_that_are_left_out_are_said_to_be_more():
+    read = shown(document(functions_left_out=5, functions_left_out_seconds=2.0))
+    assert "at least 4 compiles took 6 s" in read.text
+    assert "Functions (6)" in read.text
 
 
 def test_the_parts_of_a_step_add_up_to_it():
@@ -131,7 +142,7 @@ def test_a_storm_of_recompiles_is_marked_and_stays_small():
     marks = recompilations_of(kept.trend())
     assert len(marks) == 60
     assert marks[-1][1] == "f0, f1, f2 and 37 more compiled again\n0 s ago"
-    assert kept.trend().names("memory") == ["device 0"]
+    assert list(kept.trend().below("memory")) == ["device 0"]
 
 
 def test_between_sections_it_gives_way():

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.sample_document import document, loop, recompilation
 from jaxobs.cli.console.live_view.palette import COLOURS
 from jaxobs.report.columns import Column, sorted_rows
 from jaxobs.report.columns.compilations import newest
@@ -14,7 +15,6 @@ from jaxobs.report.page.view import View
 from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
 from jaxobs.report.terminal.roofline import roofline
 from jaxobs.report.terminal.steps import bar, steps
-from tests.report.documents import document, loop, recompilation
 
 
 def plain_text(lines):

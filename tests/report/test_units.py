@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.units import amount, byte_size, duration, percent, rough_percent, times
+from jaxobs.report.units import (
+    amount,
+    byte_size,
+    duration,
+    percent,
+    rough,
+    rough_percent,
+    signed_percent,
+    times,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,4 +65,11 @@ def test_a_duration_read_back_is_the_same_to_three_digits(seconds: float) -> Non
 def test_shares_and_counts() -> None:
     assert (percent(0.1234), rough_percent(0.1234), rough_percent(0.999)) == ("12.3 %", "12 %", "100 %")
     assert percent(15.0) == "1,500 %"
+    assert [rough(number) for number in (3.21, 99.7, 1234.0)] == ["3.2", "100", "1,234"]
+    assert [signed_percent(change) for change in (0.25, -0.031, 0.0, 9.996)] == [
+        "+25 %",
+        "-3.1 %",
+        "+0 %",
+        "+1,000 %",
+    ]
     assert [times(number) for number in (1, 2, 1500)] == ["once", "twice", "1,500 times"]

@@ -61,6 +61,12 @@ def test_the_keys_name_the_loop_unless_it_is_the_main_one() -> None:
     assert steps_of_main_loop(document) == 7
 
 
+def test_compilations_are_not_counted_where_functions_are_left_out() -> None:
+    listed = {"f": {"compilations": 2, "recompilation_count": 1, "seconds": {"backend": 1.0}}}
+    document = {"functions": listed, "functions_left_out": 5, "functions_left_out_seconds": 0.25}
+    assert flat_values(document) == {"jaxobs/compile_seconds": 1.25}
+
+
 def test_a_loop_of_another_name_is_the_main_one_where_it_is_the_longest() -> None:
     loops = {"fit": {"mfu": 0.2, "wall_seconds": 9.0}, "warm": {"mfu": 0.1, "wall_seconds": 1.0}}
     assert flat_values({"loops": loops}) == {"jaxobs/mfu": 0.2, "jaxobs/warm/mfu": 0.1}

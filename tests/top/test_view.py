@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.beside import free_port
+from benchmarks.sample_document import document, loop
 from jaxobs.cli.console.live_view.addresses import target_of
 from jaxobs.cli.console.live_view.app import TopApp
-from jaxobs.cli.console.live_view.client import Access
+from jaxobs.cli.console.live_view.client import Access, SnapshotClient
 from jaxobs.cli.console.live_view.table import SortedTable
-from jaxobs.cli.console.live_view.watch import Watch
-from tests.report.documents import document, loop
+from jaxobs.cli.console.live_view.watch import Watch, Watched
 
 if TYPE_CHECKING:
     import pytest
@@ -124,6 +124,21 @@ def test_the_rank_that_is_chosen_is_the_one_that_is_shown(serve: Callable) -> No
             await pilot.press("n")
             await until(app, pilot, partial(differs, shown))
             assert f"rank {table.rows_shown[table.cursor_row]['rank']} of 4" in opening(app)
+
+    watched(addresses, story)
+
+
+def test_a_rank_that_answered_since_the_table_was_drawn_can_be_chosen(serve: Callable) -> None:
+    addresses = [serve(rank(index), index).address for index in (0, 1)]
+    new = target_of(serve(rank(2), 2).address)
+
+    async def story(app: TopApp, pilot: Any) -> None:
+        table = app.query_one("#ranks", SortedTable)
+        await until(app, pilot, lambda: [row["rank"] for row in table.rows_shown] == [0, 1])
+        app._watch.ranks.append(Watched(new, SnapshotClient(new, Access()), rank(2)))  # as its threads do
+        app.action_rank(-1)
+        assert "rank 2 of 4" in opening(app)
+        assert table.rows_shown[table.cursor_row]["rank"] == 2
 
     watched(addresses, story)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxobs.cli.console.live_view.addresses import Target
+from jaxobs.cli.console.live_view.addresses import Target, targets_in
 from jaxobs.cli.console.live_view.client import Access, Answer, SnapshotClient
 from jaxobs.cli.console.live_view.watch import Watch, Watched
 
@@ -30,6 +32,33 @@ def test_the_history_of_another_process_or_agent_at_the_same_port_begins_anew(la
     assert len(watched.history.trend().times) == 10
     watched.take(Answer(1_055.0, later, ()), 55.0)
     assert len(watched.history.trend().times) == 1
+
+
+def test_no_rank_is_away_while_the_ranks_are_put_in_order() -> None:
+    seen: list[int] = []
+
+    class Looked(dict[str, Any]):
+        """Is looked at meanwhile, as the view does on a thread of its own."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            seen.append(len(watch.ranks))
+            return super().get(key, default)
+
+    watch = Watch(list, Access())
+    watch.ranks = [Watched(HERE, SnapshotClient(HERE, Access())) for _ in range(3)]
+    watch.ranks[1].document = Looked(process(1.0))
+    answered: Future[Answer] = Future()
+    answered.set_result(Answer(1_000.0, process(1.0), ()))
+    watch._take(answered, watch.ranks[0])
+    watch.close()
+    assert seen == [3]
+
+
+def test_a_malformed_address_in_a_directory_hides_no_other(tmp_path: Path) -> None:
+    for name, address in (("a", "node1:99999"), ("b", "[1.2.3]:9464"), ("c", "node1:9464")):
+        group = {"targets": [address], "labels": {"jaxobs_rank": "0"}}
+        (tmp_path / f"{name}.json").write_text(json.dumps([group]))
+    assert [str(target) for target in targets_in(tmp_path)] == ["node1:9464"]
 
 
 @pytest.mark.parametrize("token", [None, "secret"])

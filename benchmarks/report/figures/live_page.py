@@ -8,13 +8,13 @@ from benchmarks.paired import median
 from benchmarks.report.figures.scrape import HOSTS, get, serving
 from benchmarks.report.results import Cell, Demand, Measured, Section, Table
 from benchmarks.report.turns import take_turns
+from benchmarks.sample_document import document, loop, recompilation
 from jaxobs.derive.executables.table import LISTED
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.snapshot import Snapshot
 from jaxobs_plugins.prometheus.pages.live import PAGE_PATH, SNAPSHOT_PATH, Live
 from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer
-from tests.report.documents import document, loop, recompilation
 
 TURNS = 4_000
 """Snapshots before, a second apart."""

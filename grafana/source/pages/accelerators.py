@@ -22,15 +22,13 @@ def _growth(metric: str, *labels: str) -> str:
     return by("sum", ", ".join(("run", "rank", "device", *labels)), rate(metric, ON_DEVICE))
 
 
-def _chart(
-    title: str, description: str, unit: str, lines: Sequence[tuple[str, str]], empty: str = _NO_GPU
-) -> Chart:
+def _chart(title: str, description: str, unit: str, lines: Sequence[tuple[str, str]]) -> Chart:
     """A panel of several expressions, each with what its line is called beside the device."""
     queries = tuple(
         Query(expression, f"{_DEVICE} {name}".rstrip(), letter)
         for letter, (expression, name) in zip(_NAMES, lines, strict=False)
     )
-    return Chart(title, description, queries, unit, empty=empty, absence="without such a device")
+    return Chart(title, description, queries, unit, empty=_NO_GPU, absence="without such a device")
 
 
 _POWER: Final = " or ".join(

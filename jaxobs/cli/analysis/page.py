@@ -17,7 +17,7 @@ from jaxobs.cli.analysis.columns import (
 from jaxobs.cli.analysis.report import Report
 from jaxobs.cli.analysis.table import notes_of
 from jaxobs.report.columns import Column, Row, text
-from jaxobs.report.drawing import Element, Point, legend, markup, roofline, style, tag
+from jaxobs.report.drawing import Element, Point, legend, markup, roofline, tag
 from jaxobs.report.page.parts import parts_style, table, with_code
 from jaxobs.report.units import amount, duration, or_absent, percent
 
@@ -54,7 +54,7 @@ def page(report: Report) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         tag("title", title),
-        tag("style", style() + parts_style() + _STYLE),
+        tag("style", parts_style() + _STYLE),
     )
     body = tag("body", tag("h1", title), *_sections(report), class_="jaxobs")
     return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"

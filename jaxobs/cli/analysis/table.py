@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from jaxobs.cli.analysis.columns import DEVICE_FIGURES, DEVICE_NAME, MODULES, OPERATION_FIGURES, where
-from jaxobs.report.columns import Column, Row, plain, text
+from jaxobs.report.columns import Column, Row, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
 from jaxobs.report.units import percent
 
@@ -89,9 +89,4 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
 
 def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:
     """A table of rows; `left_out` are the titles of columns for which only the page has room."""
-    shown = [column for column in columns if column.title not in left_out]
-    left = [column.title for column in shown if column.text]
-    table = TextTable([column.title for column in shown], left=left)
-    for row in rows:
-        table.add(*(plain(column.show(row)) for column in shown))
-    return table
+    return plain_table([column for column in columns if column.title not in left_out], rows)

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxobs.config import SECRETS, Settings, SettingsError, load_settings, origin, unknown_settings
+from jaxobs.config import Settings, SettingsError, load_settings, origin, unknown_settings
 from jaxobs.plugin.files import why_not_writable
 
 MASK = "••••"
-_SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")
+_SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")  # OTLP headers carry tokens
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # `user:password@` of a URL
 
 
@@ -21,21 +21,27 @@ def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
 
     Settings that cannot be used are a problem, and the defaults are shown in their place.
     """
-    problems = [*unknown_settings(environment).values()]
-    try:
-        values = load_settings().model_dump(mode="json")
-    except SettingsError as error:
-        problems.append(f"{error}; the defaults are shown, and instrument() would raise")
-        values = Settings.model_construct().model_dump(mode="json")
+    loaded, unusable = usable_settings()
     settings = {
-        name: {"value": mask(name.upper(), value), "origin": origin(name)} for name, value in values.items()
+        name: {"value": mask(name.upper(), value), "origin": origin(name)}
+        for name, value in loaded.model_dump(mode="json").items()
     }
     variables = {
         name: mask(name, value)
         for name, value in sorted(environment.items())
         if name.startswith("OTEL_") and value
     }
+    problems = [*unknown_settings(environment).values(), *unusable]
     return {"settings": settings, "variables": variables, "problems": problems}
+
+
+def usable_settings() -> tuple[Settings, list[str]]:
+    """The settings; where they cannot be used the defaults, and why."""
+    try:
+        return load_settings(), []
+    except SettingsError as error:
+        problem = f"{error}; the defaults are shown, and instrument() would raise"
+        return Settings.model_construct(), [problem]
 
 
 def directory_problems(settings: Settings) -> list[str]:
@@ -52,6 +58,6 @@ def mask(name: str, value: Any) -> Any:
     """The value with a secret, or the credentials in a URL, replaced by MASK."""
     if not isinstance(value, str):
         return value
-    if name in SECRETS or _SECRET_NAME.search(name):
+    if _SECRET_NAME.search(name):
         return MASK
     return _CREDENTIALS.sub(f"{MASK}@", value)

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import IO
+from typing import IO, TypedDict
 
 from jaxobs.report.text_table import PLAIN_WIDTH
+
+
+class Look(TypedDict):
+    """What a text is written for: so many columns, and whether with styles."""
+
+    width: int
+    bold: bool
+
+
+def look_of(stream: IO[str] | None) -> Look:
+    """The width of a stream's terminal, and whether it shows styles."""
+    return {"width": terminal_width(stream), "bold": is_styled(stream)}
 
 
 def terminal_width(stream: IO[str] | None) -> int:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 LINE_SECONDS = 5.0
 """Seconds between two lines where there is no terminal, so that a log of 30 s stays readable."""
 
 
-class Bar(Protocol):
-    """Shows the share that is done, 0 to 1, and a text."""
-
-    def __call__(self, share: float, text: str) -> None: ...
+Bar = Callable[[float, str], None]
+"""Shows the share that is done, 0 to 1, and a text."""
 
 
 @contextmanager

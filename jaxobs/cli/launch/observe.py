@@ -57,9 +57,8 @@ def _say_address(url: str, summary_file: str | None) -> None:
 
 
 def _report(launched: int) -> None:
-    if (
-        os.getpid() != launched or sys.stderr is None or sys.stderr.closed
-    ):  # a fork of the script ends with `exit` too
+    # A fork of the script ends with `exit` too.
+    if os.getpid() != launched or sys.stderr is None or sys.stderr.closed:
         return
     try:
         try:
@@ -89,15 +88,14 @@ def closing_text() -> str:
     instrument = sys.modules.get("jaxobs.instrument")
     observer = instrument.current() if instrument else None
     snapshot = observer.final_snapshot if observer else None
-    if (
-        snapshot is None
-    ):  # an observer that has started takes one as it shuts down, whatever the agent answers
+    # An observer that has started takes one as it shuts down, whatever the agent answers.
+    if snapshot is None:
         return _why_nothing()
 
-    from jaxobs.cli.console.terminal import is_styled, terminal_width
+    from jaxobs.cli.console.terminal import look_of
     from jaxobs.report.summary import render
 
-    return render(snapshot.to_dict(), width=terminal_width(sys.stderr), bold=is_styled(sys.stderr))
+    return render(snapshot.to_dict(), **look_of(sys.stderr))
 
 
 def _why_nothing() -> str:

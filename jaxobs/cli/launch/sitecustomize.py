@@ -49,9 +49,8 @@ def _observe(launch: "dict[str, Any]") -> None:
 
     try:
         if importlib.util.find_spec("jaxobs") is None:
-            sys.path.append(
-                root
-            )  # a source tree that was started with `python -m jaxobs` from its own folder
+            # A source tree that was started with `python -m jaxobs` from its own folder.
+            sys.path.append(root)
         when_imported = load("jaxobs.probe.import_hook").when_imported
         load("jaxobs.cli.launch.observe").observe(launch["settings"], launch["named"], when_imported)
     except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the script must run

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxobs.report.drawing import Element
+from jaxobs.report.text_table import TextTable
 from jaxobs.report.units import ABSENT
 
 Row = Mapping[str, Any]
@@ -32,7 +33,12 @@ def figure(title: str, name: str, write: Callable[[float], str], part: str = "")
         found: float | None = values.get(name)
         return found
 
-    return Column(title, lambda row: absent(value(row), write), value=value)
+    return computed(title, value, write)
+
+
+def computed(title: str, value: Callable[[Row], float | None], write: Callable[[float], str]) -> Column:
+    """A column of a number that is computed from the row, as `write` formats it."""
+    return Column(title, lambda row: None if (found := value(row)) is None else write(found), value=value)
 
 
 def text(title: str, name: str) -> Column:
@@ -40,20 +46,26 @@ def text(title: str, name: str) -> Column:
     return Column(title, lambda row: str(row[name]) if row.get(name) else None, text=True)
 
 
-def absent(value: float | None, write: Callable[[float], str]) -> str | None:
-    """The value as text; None where it is not known."""
-    return None if value is None else write(value)
-
-
 def last_name(path: object) -> str | None:
     """The path without its folder: `train.py:12` for `/home/ada/train.py:12`."""
     return str(path).rpartition("/")[2] if path else None
 
 
-def plain(cell: Cell) -> str:
-    """The words of a cell without markup, ABSENT where there are none."""
-    words = cell.words() if isinstance(cell, Element) else cell
-    return words or ABSENT
+def words(column: Column, row: Row) -> str:
+    """What a row shows in a column, without markup; empty where it is not known."""
+    cell = column.show(row)
+    return cell.words() if isinstance(cell, Element) else cell or ""
+
+
+def plain_table(
+    columns: Sequence[Column], rows: Sequence[Row], *, title: str = "", absent: str = ABSENT
+) -> TextTable:
+    """The rows as a table of plain text, with `absent` for what is not known."""
+    left = [column.title for column in columns if column.text]
+    table = TextTable([column.title for column in columns], title=title, left=left)
+    for row in rows:
+        table.add(*(words(column, row) or absent for column in columns))
+    return table
 
 
 def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> list[Row]:
@@ -66,8 +78,7 @@ def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> lis
 
 def _value(row: Row, column: Column) -> Value:
     if column.value is None:
-        words = plain(column.show(row))
-        return None if words == ABSENT else words.casefold()
+        return words(column, row).casefold() or None
     value = column.value(row)
     return None if isinstance(value, float) and math.isnan(value) else value
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from jaxobs.report.columns.column import Column, Row, last_name
+from jaxobs.report.columns.column import Column, Row, computed, figure, last_name
 from jaxobs.report.document import compile_seconds
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.units import count, duration, times
+from jaxobs.vocabulary.compilation import PHASES
 
 
 def functions(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -58,18 +59,8 @@ def _place(row: Row) -> Element | None:
     return tag("span", last_name(site), title=str(site)) if site else None
 
 
-def _seconds(title: str, name: str) -> Column:
-    return Column(
-        title, lambda row: duration(row[name]) if row.get(name) else None, value=lambda row: row.get(name)
-    )
-
-
-def _phase(name: str) -> Column:
-    return Column(
-        name.replace("_", " "),
-        lambda row: duration(seconds) if (seconds := row["seconds"].get(name)) else None,
-        value=lambda row: row["seconds"].get(name),
-    )
+def _seconds(spent: float) -> str:
+    return duration(spent) if spent else ""
 
 
 AGAIN: Final = (
@@ -78,12 +69,12 @@ AGAIN: Final = (
     Column("what changed", _change, text=True),
     Column("called at", _place, text=True),
     Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),
-    _seconds("cost", "seconds"),
+    figure("cost", "seconds", _seconds),
 )
 NEWEST: Final = (
     Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
     Column("function", lambda row: row["function"], text=True),
-    Column("took", lambda row: duration(compile_seconds(row)), value=compile_seconds),
+    computed("took", compile_seconds, duration),
     Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
     Column("what changed", lambda row: _change(row["change"]) if row.get("change") else None, text=True),
     Column("called at", lambda row: _place(row["change"]) if row.get("change") else None, text=True),
@@ -93,14 +84,7 @@ FUNCTIONS: Final = (
     Column(
         "compiles", lambda row: count(row.get("compilations") or 0), value=lambda row: row.get("compilations")
     ),
-    Column(
-        "again",
-        lambda row: count(row["recompilation_count"]) if row.get("recompilation_count") else None,
-        value=lambda row: row.get("recompilation_count"),
-    ),
-    _seconds("seconds", "all"),
-    _phase("trace"),
-    _phase("lower"),
-    _phase("backend"),
-    _phase("cache_read"),
+    figure("again", "recompilation_count", lambda number: count(number) if number else ""),
+    figure("seconds", "all", _seconds),
+    *(figure(phase.replace("_", " "), phase, _seconds, "seconds") for phase in PHASES),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jaxobs.report.comparison.noise import Change
+from jaxobs.report.comparison.noise import RUN_TO_RUN, Change, factor
 
 
 class Cause(StrEnum):
@@ -69,6 +70,29 @@ class StepTime:
     reason: str = ""
     """Why `change` is None, where it is."""
 
+    @property
+    def verdict(self) -> str:
+        """The verdict: `slower`, `faster`, `within the noise` or `cannot be told`."""
+        if self.change is None:
+            return "cannot be told"
+        if not self.change.beyond(math.log1p(RUN_TO_RUN)):
+            return "within the noise"
+        return "slower" if self.change.estimate > 0 else "faster"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data. A factor that is not known is None, with its reason."""
+        change = self.change
+        return {
+            "loop": self.loop,
+            "before_seconds": self.before,
+            "after_seconds": self.after,
+            "factor": None if change is None else factor(change.estimate),
+            "factor_low": None if change is None else factor(change.low),
+            "factor_high": None if change is None else factor(change.high),
+            "factor_reason": self.reason or None,
+            "verdict": self.verdict,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -95,6 +119,12 @@ class Comparison:
         return comparison_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        from jaxobs.report.comparison.plain import plain
-
-        return plain(self)
+        """Plain data, for programs: step times with their factors, findings and tables."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "step_times": [time.to_dict() for time in self.step_times],
+            "findings": [asdict(finding) for finding in self.findings],
+            "tables": {title: [asdict(row) for row in rows] for title, rows in self.tables.items()},
+            "not_compared": list(self.not_compared),
+        }

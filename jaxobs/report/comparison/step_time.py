@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row, StepTime
-from jaxobs.report.comparison.noise import RUN_TO_RUN, Change, factor, ratio, shift
+from jaxobs.report.comparison.noise import Change, factor, ratio, shift
 from jaxobs.report.record import Record
-from jaxobs.report.units import duration, or_absent, percent
+from jaxobs.report.units import duration, or_absent, percent, signed_percent
 
 APART: Final = ("compile", "checkpoint")
 """Components that occur in few steps. Step time is compared without them."""
@@ -21,8 +20,6 @@ busy machine, it differed by 2.5 % (measured), as less of the loader's work was 
 
 LEAST_SHOWN: Final = 0.005
 """Share of a step below which a component gets no row."""
-
-Columns = Mapping[str, list[float | None]]
 
 
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
@@ -39,26 +36,17 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     return StepTime(loop, old, new, change)
 
 
-def verdict(time: StepTime) -> str:
-    """The verdict on a step time: `slower`, `faster`, `within the noise` or `cannot be told`."""
-    if time.change is None:
-        return "cannot be told"
-    if not time.change.beyond(math.log1p(RUN_TO_RUN)):
-        return "within the noise"
-    return "slower" if time.change.estimate > 0 else "faster"
-
-
 def step_row(time: StepTime) -> Row:
     """A row with the step time of both runs, and the change with its interval."""
     old, new = (or_absent(value, duration) for value in (time.before, time.after))
-    return Row("step", old, new, "" if time.change is None else relative(time.change), verdict(time))
+    return Row("step", old, new, "" if time.change is None else relative(time.change), time.verdict)
 
 
 def component_rows(loop: str, before: Record, after: Record) -> Iterator[Row]:
-    """A row for each component with its seconds per step in both runs, the means over the run."""
+    """A row for each component with its seconds per step in both runs, the means over the run; the largest first."""
     one, other = (component_seconds(record.part("windows", loop)) for record in (before, after))
-    for name in one.keys() | other.keys():
-        old, new = one.get(name, 0.0), other.get(name, 0.0)
+    both = {name: (one.get(name, 0.0), other.get(name, 0.0)) for name in sorted(one.keys() | other.keys())}
+    for name, (old, new) in sorted(both.items(), key=lambda pair: -max(pair[1])):
         if max(old, new) < LEAST_SHOWN * max(sum(one.values()), sum(other.values())):
             continue
         yield Row(name, duration(old), duration(new), percent(new / old - 1) if old and new else "")
@@ -93,12 +81,12 @@ def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]
 def relative(change: Change) -> str:
     """A change of logarithms in per cent, such as `+25 % (+20 % to +29 %)`."""
     low, middle, high = (
-        f"{100 * (factor(value) - 1):+.3g} %" for value in (change.low, change.estimate, change.high)
+        signed_percent(factor(value) - 1) for value in (change.low, change.estimate, change.high)
     )
     return f"{middle} ({low} to {high})"
 
 
-def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
+def _step_seconds(columns: Mapping[str, Any]) -> list[float]:
     """Seconds of a step in each stretch, without the components that occur in few steps."""
     found = []
     apart = [columns.get(f"component/{name}") or [] for name in APART]
@@ -113,13 +101,13 @@ def _step_seconds(columns: Columns | Mapping[str, Any]) -> list[float]:
     return found
 
 
-def _input_waits(columns: Columns | Mapping[str, Any]) -> list[float]:
+def _input_waits(columns: Mapping[str, Any]) -> list[float]:
     """Seconds per step of waiting for input, in each stretch."""
     pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
     return [spent / steps for steps, spent in pairs if steps and spent is not None]
 
 
-def component_seconds(columns: Columns | Mapping[str, Any]) -> dict[str, float]:
+def component_seconds(columns: Mapping[str, Any]) -> dict[str, float]:
     """Seconds per step of each component, the mean over the run; empty where no step was counted."""
     steps = sum(count or 0.0 for count in columns.get("steps", ()))
     if not steps:

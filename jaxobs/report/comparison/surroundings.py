@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding
 from jaxobs.report.record import Record
-from jaxobs.report.units import digits
+from jaxobs.report.units import digits, rough
 
 LEAST_LOAD: Final = 0.1
 """Share of the host's processors by which the load of other processes must differ to be a finding: the agent's own
@@ -36,8 +36,8 @@ def load_findings(before: Record, after: Record) -> Iterator[Finding]:
             Cause.LOAD,
             "host",
             Effect.of(new > old),
-            f"other processes kept {new:.2g} of {digits(cpus)} processors busy instead of {old:.2g}: the machine was "
-            f"{'more' if new > old else 'less'} loaded" + _switches(one, other),
+            f"other processes kept {rough(new)} of {digits(cpus)} processors busy instead of {rough(old)}: the machine "
+            f"was {'more' if new > old else 'less'} loaded" + _switches(one, other),
         )
     held, now = one.get("throttled_cpus"), other.get("throttled_cpus")
     if held is not None and now is not None and abs(now - held) >= THROTTLED:
@@ -59,50 +59,40 @@ def _switches(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 def settings_findings(before: Record, after: Record) -> Iterator[Finding]:
     """Differences in settings of jaxobs, and in variables that XLA and the libraries below it read."""
     for part, words in (("settings", "setting"), ("environment", "variable")):
-        one, other = before.part(part), after.part(part)
-        for name in sorted(one.keys() | other.keys()):
-            if one.get(name) != other.get(name) and name not in NOT_SPEED:
-                old, new = (_shown(values.get(name)) for values in (one, other))
-                yield Finding(
-                    Cause.SETTINGS, name, Effect.OPEN, f"the {words} {name} is {new} instead of {old}"
-                )
+        for name, said in _differences(before.part(part), after.part(part)):
+            if name not in NOT_SPEED:
+                yield Finding(Cause.SETTINGS, name, Effect.OPEN, f"the {words} {said}")
 
 
 def version_findings(before: Record, after: Record) -> Iterator[Finding]:
     """Differences in the versions of Python, JAX and the compilers below it."""
-    one, other = before.part("versions"), after.part("versions")
+    for name, said in _differences(before.part("versions"), after.part("versions")):
+        yield Finding(Cause.VERSIONS, name, Effect.OPEN, said)
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The names whose values differ, each with both values in words."""
     for name in sorted(one.keys() | other.keys()):
         if one.get(name) != other.get(name):
             old, new = (_shown(values.get(name)) for values in (one, other))
-            yield Finding(Cause.VERSIONS, name, Effect.OPEN, f"{name} is {new} instead of {old}")
+            yield name, f"{name} is {new} instead of {old}"
 
 
 def device_findings(before: Record, after: Record) -> Iterator[Finding]:
     """Differences in the devices and the number of processes, and in the host where the device is its processor."""
     one, other = (_devices(record) for record in (before, after))
+    processes = [record.part("snapshot", "process") for record in (before, after)]
+    ranks, ranks_now = (process.get("process_count") for process in processes)
+    host, host_now = (process.get("host_name") for process in processes)
+    found = {}
     if one != other:
-        yield Finding(
-            Cause.DEVICES,
-            "devices",
-            Effect.OPEN,
-            f"the devices are {_listed(other)} instead of {_listed(one)}",
-        )
-    processes = [record.part("snapshot", "process").get("process_count") for record in (before, after)]
-    if None not in processes and processes[0] != processes[1]:
-        yield Finding(
-            Cause.DEVICES,
-            "processes",
-            Effect.OPEN,
-            f"{processes[1]} processes run the job instead of {processes[0]}",
-        )
-    hosts = [record.part("snapshot", "process").get("host_name") for record in (before, after)]
-    if "cpu" in one | other and None not in hosts and hosts[0] != hosts[1]:
-        yield Finding(
-            Cause.DEVICES,
-            "host",
-            Effect.OPEN,
-            f"it ran on the processor of {hosts[1]} instead of that of {hosts[0]}",
-        )
+        found["devices"] = f"the devices are {_listed(other)} instead of {_listed(one)}"
+    if None not in {ranks, ranks_now} and ranks != ranks_now:
+        found["processes"] = f"{ranks_now} processes run the job instead of {ranks}"
+    if "cpu" in one | other and None not in {host, host_now} and host != host_now:
+        found["host"] = f"it ran on the processor of {host_now} instead of that of {host}"
+    for subject, words in found.items():
+        yield Finding(Cause.DEVICES, subject, Effect.OPEN, words)
 
 
 def _devices(record: Record) -> Counter[str]:

@@ -8,8 +8,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Row
+from jaxobs.report.document import executable_size
 from jaxobs.report.record import Record
-from jaxobs.report.units import ABSENT, amount, byte_size, digits, duration, or_absent, percent, rough_percent
+from jaxobs.report.units import (
+    ABSENT,
+    amount,
+    byte_size,
+    digits,
+    duration,
+    or_absent,
+    percent,
+    rough_percent,
+    signed_percent,
+)
 
 EXECUTABLES_SHOWN: Final = 8
 OPERATIONS_SHOWN: Final = 10
@@ -50,26 +61,17 @@ def _rate(loop: Entry, key: str) -> float | None:
 def executable_rows(before: Record, after: Record) -> Iterator[Row]:
     """The work and time of the largest executables, one for each function: by device time, or else by FLOPs."""
     one, other = (_by_function(record) for record in (before, after))
-    ranked = sorted(
-        one.keys() | other.keys(), key=lambda name: (min(_weight(one, name), _weight(other, name)), name)
-    )
-    for name in ranked[:EXECUTABLES_SHOWN]:
-        old, new = one.get(name), other.get(name)
+    both = {name: (one.get(name), other.get(name)) for name in sorted(one.keys() | other.keys())}
+    largest = sorted(both, key=lambda name: max(map(executable_size, filter(None, both[name]))), reverse=True)
+    for name in largest[:EXECUTABLES_SHOWN]:
+        old, new = both[name]
+        took, takes = ("not there" if entry is None else _took(entry) for entry in (old, new))
         if old is None or new is None:
-            yield Row(
-                name, "not there" if old is None else _took(old), "not there" if new is None else _took(new)
-            )
+            yield Row(name, took, takes)
             continue
-        same = (
-            "the same executable" if old.get("executable") == new.get("executable") else "another executable"
-        )
-        yield Row(
-            name,
-            _took(old),
-            _took(new),
-            _growth(old.get("seconds_per_run"), new.get("seconds_per_run")),
-            same,
-        )
+        growth = _growth(old.get("seconds_per_run"), new.get("seconds_per_run"))
+        same = "the same" if old.get("executable") == new.get("executable") else "another"
+        yield Row(name, took, takes, growth, f"{same} executable")
 
 
 def _took(entry: Entry) -> str:
@@ -84,21 +86,9 @@ def _took(entry: Entry) -> str:
 def _by_function(record: Record) -> dict[str, Entry]:
     """By function, its executable with the most device time, or else with the most FLOPs."""
     found: dict[str, Entry] = {}
-    for entry in record.entries("executables"):
-        kept = found.get(entry["function"])
-        if kept is None or _size(entry) > _size(kept):
-            found[entry["function"]] = entry
+    for entry in sorted(record.entries("executables"), key=executable_size, reverse=True):
+        found.setdefault(entry["function"], entry)
     return found
-
-
-def _size(entry: Entry) -> tuple[float, float]:
-    return float(entry.get("seconds") or 0.0), float((entry.get("cost") or {}).get("flops") or 0.0)
-
-
-def _weight(entries: Mapping[str, Entry], name: str) -> tuple[float, float]:
-    """Sorting key that puts the largest executable first."""
-    seconds, flops = _size(entries[name]) if name in entries else (0.0, 0.0)
-    return -seconds, -flops
 
 
 def operation_rows(before: Record, after: Record) -> Iterator[Row]:
@@ -131,21 +121,16 @@ def _operations(record: Record, same: set[object]) -> dict[tuple[str, ...], floa
 
 def memory_rows(before: Record, after: Record) -> Iterator[Row]:
     """The peak of the memory in use: of the fullest device, and of the process."""
-    for title, peaks in (
-        ("fullest device, at most", [_device_peak(record) for record in (before, after)]),
-        (
-            "process, at most",
-            [record.part("snapshot", "process", "memory").get("peak_bytes") for record in (before, after)],
-        ),
-    ):
-        old, new = peaks
-        if old is not None or new is not None:
-            verdict = "" if old is None or new is None else "about the same" if _near(old, new) else ""
-            yield _row(title, old, new, byte_size, verdict)
+    for title, peak in (("fullest device", _device_peak), ("process", _process_peak)):
+        old, new = peak(before), peak(after)
+        if old is None and new is None:
+            continue
+        near = old is not None and new is not None and abs(new - old) <= MEMORY_CHANGE * max(old, new)
+        yield _row(f"{title}, at most", old, new, byte_size, "about the same" if near else "")
 
 
-def _near(old: float, new: float) -> bool:
-    return abs(new - old) <= MEMORY_CHANGE * max(old, new)
+def _process_peak(record: Record) -> float | None:
+    return record.part("snapshot", "process", "memory").get("peak_bytes")
 
 
 def _device_peak(record: Record) -> float | None:
@@ -161,4 +146,4 @@ def _row(
 
 
 def _growth(old: float | None, new: float | None) -> str:
-    return f"{100 * (new / old - 1):+.3g} %" if old and new else ""
+    return signed_percent(new / old - 1) if old and new else ""

@@ -7,7 +7,7 @@ from typing import Final
 
 from jaxobs.report.comparison.finding import Comparison, Effect, Finding, Row, StepTime
 from jaxobs.report.comparison.noise import CONFIDENCE, RUN_TO_RUN
-from jaxobs.report.comparison.step_time import relative, verdict
+from jaxobs.report.comparison.step_time import relative
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.report.units import duration
 
@@ -28,10 +28,7 @@ def _parts(comparison: Comparison) -> Iterator[TextTable | str]:
     for time in comparison.step_times:
         yield ""
         yield sentence_of(time)
-        why = reasons_of(time, comparison.findings)
-        yield from (f"  because {finding.sentence}" for finding in why)
-        if not why and verdict(time) in {"slower", "faster"}:
-            yield f"  {NO_REASON}"
+        yield from (f"  {reason}" for reason in explanations(time, comparison.findings))
     if others := without_bearing(comparison):
         yield from ("", "also different in B:")
         yield from (f"  {finding.sentence}" for finding in others)
@@ -49,18 +46,23 @@ def sentence_of(time: StepTime) -> str:
     if time.change is None:
         return f"Whether `{time.loop}` became slower cannot be told: {time.reason}."
     figures = f"{duration(time.after or 0.0)} a step instead of {duration(time.before or 0.0)}, {relative(time.change)}"
-    judged = verdict(time)
-    if judged == "within the noise":
+    if time.verdict == "within the noise":
         return f"`{time.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
-    return f"`{time.loop}` is {judged} in B: {figures}."
+    return f"`{time.loop}` is {time.verdict} in B: {figures}."
+
+
+def explanations(time: StepTime, findings: tuple[Finding, ...]) -> list[str]:
+    """Why the loop became slower or faster, or that nothing tells; nothing where it did not."""
+    if time.verdict not in {"slower", "faster"}:
+        return []
+    return [f"because {finding.sentence}" for finding in reasons_of(time, findings)] or [NO_REASON]
 
 
 def reasons_of(time: StepTime, findings: tuple[Finding, ...]) -> list[Finding]:
     """Findings that may explain the change: those with its direction, and open ones such as a version or a setting."""
-    judged = verdict(time)
-    if judged not in {"slower", "faster"}:
+    if time.verdict not in {"slower", "faster"}:
         return []
-    return [finding for finding in findings if finding.effect in {Effect(judged), Effect.OPEN}]
+    return [finding for finding in findings if finding.effect in {Effect(time.verdict), Effect.OPEN}]
 
 
 def without_bearing(comparison: Comparison) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding
 from jaxobs.report.record import Record
@@ -62,23 +62,21 @@ def work_by_function(record: Record) -> dict[str, Work]:
     }
 
 
-def examples_a_step(loop: Mapping[str, Any]) -> dict[str, float]:
-    """`examples` and `tokens` of one step, as far as the script gave them."""
-    steps = loop.get("steps")
-    return {word: loop[word] / steps for word in ("examples", "tokens") if steps and loop.get(word)}
+def _examples(loop: str, before: Record, after: Record) -> Iterator[tuple[str, float, float]]:
+    """`examples` and `tokens` with their numbers in one step of both runs, as far as both scripts gave them."""
+    one, other = (record.part("snapshot", "loops", loop) for record in (before, after))
+    if one.get("steps") and other.get("steps"):
+        for word in ("examples", "tokens"):
+            if one.get(word) and other.get(word):
+                yield word, one[word] / one["steps"], other[word] / other["steps"]
 
 
 def batch_findings(loop: str, before: Record, after: Record) -> Iterator[Finding]:
     """A finding where a step has another number of examples or tokens."""
-    one, other = (examples_a_step(record.part("snapshot", "loops", loop)) for record in (before, after))
-    for word in ("examples", "tokens"):
-        if word in one and word in other and not _is_near(other[word] / one[word], SAME_WORK):
-            yield Finding(
-                Cause.BATCH,
-                loop,
-                Effect.of(other[word] > one[word]),
-                f"a step of `{loop}` takes {digits(other[word])} {word} instead of {digits(one[word])}",
-            )
+    for word, old, new in _examples(loop, before, after):
+        if not _is_near(new / old, SAME_WORK):
+            words = f"a step of `{loop}` takes {digits(new)} {word} instead of {digits(old)}"
+            yield Finding(Cause.BATCH, loop, Effect.of(new > old), words)
             return
 
 
@@ -94,10 +92,8 @@ def work_findings(loop: str, before: Record, after: Record) -> Iterator[Finding]
 
 def _batch_growth(loop: str, before: Record, after: Record) -> float | None:
     """The factor by which a step has more tokens, or else examples; None where the script did not say."""
-    one, other = (examples_a_step(record.part("snapshot", "loops", loop)) for record in (before, after))
-    return next(
-        (other[word] / one[word] for word in ("tokens", "examples") if word in one and word in other), None
-    )
+    grown = {word: new / old for word, old, new in _examples(loop, before, after)}
+    return grown.get("tokens", grown.get("examples"))
 
 
 def _amount(name: str, old: Work, new: Work, batch: float | None) -> Iterator[Finding]:
@@ -110,12 +106,11 @@ def _amount(name: str, old: Work, new: Work, batch: float | None) -> Iterator[Fi
             return  # explained by the batch, which is a finding of its own
         figures += f", for {digits(batch)} times as many examples"
     elif batch is None and old.output_bytes and _is_near(new.output_bytes / old.output_bytes, SAME_WORK):
-        yield Finding(
-            Cause.BATCH, name, Effect.of(growth > 1),
-            f"`{name}` does {figures}, and returns as many bytes as before: a larger batch, or longer sequences"
-            if growth > 1 else
-            f"`{name}` does {figures}, and returns as many bytes as before: a smaller batch, or shorter sequences",
-        )  # fmt: skip
+        because = (
+            "a larger batch, or longer sequences" if growth > 1 else "a smaller batch, or shorter sequences"
+        )
+        words = f"`{name}` does {figures}, and returns as many bytes as before: {because}"
+        yield Finding(Cause.BATCH, name, Effect.of(growth > 1), words)
         return
     size = "larger" if growth / (batch or 1.0) > 1 else "smaller"
     yield Finding(Cause.MODEL, name, Effect.of(growth > 1), f"`{name}` is a {size} computation: {figures}")
@@ -135,12 +130,8 @@ def _types(name: str, old: Work, new: Work) -> Iterator[Finding]:
         moved = {word: now.get(word, 0.0) - shares.get(word, 0.0) for word in shares.keys() | now.keys()}
         if not shares or not now or max(map(abs, moved.values())) < SAME_SHARE:
             continue
-        yield Finding(
-            Cause.PRECISION,
-            name,
-            Effect.OPEN,
-            f"`{name}` {what} {_listed(now)} instead of {_listed(shares)}",
-        )
+        words = f"`{name}` {what} {_listed(now)} instead of {_listed(shares)}"
+        yield Finding(Cause.PRECISION, name, Effect.OPEN, words)
         return
 
 

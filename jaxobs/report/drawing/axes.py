@@ -88,6 +88,11 @@ def short(tick: float) -> str:
     return f"{float(figure.replace(',', '')):g} {prefix}".rstrip()
 
 
+def level(y: float, kind: str = "grid") -> Element:
+    """A line across the whole chart."""
+    return tag("line", class_=kind, x1="0", y1=y, x2="100%", y2=y)
+
+
 def level_name(text: str, y: float) -> Element:
     """The name of a level, in the gutter that a chart of class `with-levels` has at its left."""
     return tag("text", text, class_="tick", x="-8", y=y + 4, text_anchor="end")
@@ -122,3 +127,11 @@ def bands(positions: Sequence[float], most: int, first: float, last: float) -> l
     middles = [(positions[left] + positions[right]) / 2 for left, right in pairwise(chosen)]
     edges = [first, *middles, last]
     return [(index, start, end) for index, (start, end) in zip(chosen, pairwise(edges), strict=True)]
+
+
+def band(text: str, start: float, end: float, top: float, bottom: float) -> Element:
+    """A band from `start` to `end`, in per cent of the width, that shows the text under the pointer."""
+    return tag(
+        "rect", tag("title", text), class_="mark band", x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%",
+        y=top, height=bottom - top,
+    )  # fmt: skip

@@ -68,6 +68,16 @@ def stretched(height: float, *children: Child) -> Element:
     )
 
 
+def chart(
+    height: int, label: str, *children: Child, kind: str = "with-levels", width: str = "100%"
+) -> Element:
+    """A whole chart, which can have the focus. `label` is what a screen reader reads, `kind` its further classes."""
+    return tag(
+        "svg", *children, class_=f"jaxobs-chart {kind}", width=width, height=height, role="img", tabindex="0",
+        aria_label=label,
+    )  # fmt: skip
+
+
 def markup(element: Element, *, with_ids: bool = True) -> str:
     """The text of an element, as a browser parses it inside HTML. Lone surrogates and NUL are replaced.
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from jaxobs.report.drawing.axes import Scale, bands, level_name, seconds_ago
-from jaxobs.report.drawing.elements import Element, stretched, tag
+from jaxobs.report.drawing.axes import Scale, band, bands, level, level_name, seconds_ago
+from jaxobs.report.drawing.elements import Element, chart, stretched, tag
 from jaxobs.report.units import duration
 
 _TOP: Final = 14
@@ -58,20 +58,17 @@ def line_chart(
     up = _scale(found, bottom, from_zero, limit)
     scale = Scale(-span, 0.0, 0.0, 100.0)
     last = known[-1]
-    return tag(
-        "svg",
+    label = f"{name} over time: now {write(last[1])}, lowest {write(min(found))}, highest {write(max(found))}"
+    return chart(
+        height,
+        label,
         *_levels(up, write, tick_unit),
         stretched(height, *(shape for run in runs for shape in _line(run, scale, up, fill=from_zero))),
         _limit(up, limit, write),
         tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
         *_pointed_at(known, scale, bottom, write),
         *(seconds_ago(scale, height - 6) if with_times else ()),
-        class_="jaxobs-chart with-levels line",
-        width="100%",
-        height=height,
-        role="img",
-        tabindex="0",
-        aria_label=f"{name} over time: now {write(last[1])}, lowest {write(min(found))}, highest {write(max(found))}",
+        kind="with-levels line",
     )
 
 
@@ -104,7 +101,7 @@ _LIMIT_IN_SIGHT: Final = 3.0
 def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Iterator[Element]:
     for tick in up.ticks(3, tick_unit):
         y = up.at(tick)
-        yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
+        yield level(y)
         yield level_name(write(tick) if tick else "0", y)
 
 
@@ -114,7 +111,7 @@ def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Ele
     y = up.at(limit)
     return tag(
         "g",
-        tag("line", class_="limit", x1="0", y1=y, x2="100%", y2=y),
+        level(y, "limit"),
         tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end"),
     )
 
@@ -134,10 +131,7 @@ def _pointed_at(
     across = _across(known, scale)
     for index, start, end in bands(across, _BANDS, across[0], across[-1]):
         time, value = known[index]
-        yield tag(
-            "rect", tag("title", f"{write(value)}\n{duration(-time)} ago"), class_="mark band",
-            x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=bottom - _TOP,
-        )  # fmt: skip
+        yield band(f"{write(value)}\n{duration(-time)} ago", start, end, _TOP, bottom)
 
 
 def _across(known: Sequence[tuple[float, float]], scale: Scale) -> list[float]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from jaxobs.report.drawing.axes import LogScale, level_name, short
-from jaxobs.report.drawing.elements import Element, number, stretched, tag
+from jaxobs.report.drawing.axes import LogScale, level, level_name, short
+from jaxobs.report.drawing.elements import Element, chart, number, stretched, tag
 from jaxobs.report.units import amount
 
 _HEIGHT: Final = 380
@@ -77,40 +77,29 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
         [*(point.rate for point in points), *attainable, *roof_rates], _MARGIN, _BOTTOM, _TOP
     )
     largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
-    return tag(
-        "svg",
+    return chart(
+        _HEIGHT,
+        f"Roofline: FLOP per second over FLOP per byte, {len(points)} points, {len(roofs)} roofs",
         *_grid(across, up),
         stretched(_HEIGHT, *(_roof(roof, across, up, low, high) for roof in roofs)),
         *(_mark(point, across, up) for point in largest_last),
         *(text for roof in roofs for text in _roof_names(roof, across, up)),
         *_names(points, across, up),
-        class_="jaxobs-chart with-levels",
-        width="100%",
-        height=_HEIGHT,
-        role="img",
-        tabindex="0",
-        aria_label=f"Roofline: FLOP per second over FLOP per byte, {len(points)} points, {len(roofs)} roofs",
     )
 
 
 def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
     for tick in up.ticks():
         y = up.at(tick)
-        yield tag("line", class_="grid", x1="0", y1=y, x2="100%", y2=y)
+        yield level(y)
         yield level_name(short(tick), y)
     for tick in across.ticks():
         x = f"{across.at(tick):.2f}%"
         yield tag("line", class_="grid", x1=x, y1=_TOP, x2=x, y2=_BOTTOM)
         yield tag("text", f"{tick:g}", class_="tick", x=x, y=_BOTTOM + 16, text_anchor="middle")
     yield level_name("FLOP/s", 12)
-    yield tag(
-        "text",
-        "FLOP per byte of device memory",
-        class_="tick axis",
-        x="100%",
-        y=_HEIGHT - 8,
-        text_anchor="end",
-    )
+    text = "FLOP per byte of device memory"
+    yield tag("text", text, class_="tick axis", x="100%", y=_HEIGHT - 8, text_anchor="end")
 
 
 def _roof(roof: Roof, across: LogScale, up: LogScale, low: float, high: float) -> Element:
@@ -133,25 +122,13 @@ def _roof(roof: Roof, across: LogScale, up: LogScale, low: float, high: float) -
 
 
 def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]:
-    yield tag(
-        "text",
-        f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}",
-        class_="roof-name",
-        x="100%",
-        y=up.at(roof.flops_per_second) - 7,
-        text_anchor="end",
-    )
+    flat = f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}"
+    places = [(flat, 100, up.at(roof.flops_per_second) - 7)]
     if across.at(roof.ridge) > _SLOPE_TO_NAME:
-        x = 10.0 ** (across.low + (across.high - across.low) * _SLOPE_NAME_AT / 100)
-        text = amount(roof.bytes_per_second, "B/s")
-        yield tag(
-            "text",
-            text,
-            class_="roof-name",
-            x=f"{_SLOPE_NAME_AT}%",
-            y=up.at(roof.at(x)) - 8,
-            text_anchor="end",
-        )
+        intensity = 10.0 ** (across.low + (across.high - across.low) * _SLOPE_NAME_AT / 100)
+        places.append((amount(roof.bytes_per_second, "B/s"), _SLOPE_NAME_AT, up.at(roof.at(intensity)) - 8))
+    for text, x, y in places:
+        yield tag("text", text, class_="roof-name", x=f"{x}%", y=y, text_anchor="end")
 
 
 _SLOPE_NAME_AT: Final = 22
@@ -165,21 +142,13 @@ def _radius(point: Point) -> float:
 
 def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
     """The mark of a point: a diamond for an executable, a circle for an operation."""
-    y, radius = up.at(point.rate), _radius(point)
-    r = number(radius)
-    shape = (
-        tag("path", d=f"M0 -{r} L{r} 0 L0 {r} L-{r} 0 Z")
-        if point.kind == "executable"
-        else tag("circle", r=radius)
-    )
-    room = None
-    if point.attainable is not None:
-        room = tag("line", class_="room", y2=up.at(point.attainable) - y)
+    y, r = up.at(point.rate), number(_radius(point))
+    diamond = tag("path", d=f"M0 -{r} L{r} 0 L0 {r} L-{r} 0 Z")
     return tag(
         "svg",
         tag("title", point.about),
-        room,
-        shape,
+        tag("line", class_="room", y2=up.at(point.attainable) - y) if point.attainable is not None else None,
+        diamond if point.kind == "executable" else tag("circle", r=r),
         class_=f"mark {point.kind} is-{point.bottleneck}",
         x=f"{across.at(point.intensity):.2f}%",
         y=y,

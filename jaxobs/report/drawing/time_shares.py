@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from jaxobs.report.drawing.axes import Scale, bands, level_name, seconds_ago
-from jaxobs.report.drawing.elements import Element, stretched, tag
+from jaxobs.report.drawing.axes import Scale, band, bands, level, level_name, seconds_ago
+from jaxobs.report.drawing.elements import Element, chart, stretched, tag
 from jaxobs.report.units import duration, rough_percent
 
 COMPONENTS: Final = (
@@ -32,10 +32,10 @@ def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | Non
     whole = sum(parts.values())
     if whole <= 0:
         return None
+    shares = {name: parts[name] / whole for name in _ordered(parts)}
     shapes: list[Element] = []
     start = 0.0
-    for name in _ordered(parts):
-        share = parts[name] / whole
+    for name, share in shares.items():
         if share >= _LEAST_SHARE:
             title = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
             shapes.append(
@@ -53,15 +53,8 @@ def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | Non
                 )
             )
         start += share
-    label = "; ".join(
-        f"{name} {rough_percent(parts[name] / whole)}"
-        for name in _ordered(parts)
-        if parts[name] / whole >= 0.005
-    )
-    return tag(
-        "svg", *shapes, class_="jaxobs-chart bar", width=width, height=_BAR, role="img", tabindex="0",
-        aria_label=f"Where a step goes: {label}",
-    )  # fmt: skip
+    label = "; ".join(f"{name} {rough_percent(share)}" for name, share in shares.items() if share >= 0.005)
+    return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar", width=width)
 
 
 def shares_over_time(
@@ -81,7 +74,7 @@ def shares_over_time(
     if len(edges) < 2:
         return None
     scale = Scale(-span, 0.0, 0.0, 100.0)
-    shown = [name for name in _ordered(shares) if max(shares[name]) >= _LEAST_SHARE]
+    shown = {name: shares[name] for name in _ordered(shares) if max(shares[name]) >= _LEAST_SHARE}
     across = [scale.at(max(-span, edge)) for edge in edges]
     events = [
         tag(
@@ -91,22 +84,17 @@ def shares_over_time(
         for time, what in marks
         if time >= -span
     ]  # fmt: skip
-    middle, bottom = (Scale(0.0, 1.0, _BOTTOM, _TOP).at(share) for share in (0.5, 0.0))
-    return tag(
-        "svg",
-        stretched(_HEIGHT, *_areas(across, [shares[name] for name in shown], shown)),
+    middle = (_TOP + _BOTTOM) / 2
+    return chart(
+        _HEIGHT,
+        f"Where the time went, as parts of it over time: {', '.join(shown)}",
+        stretched(_HEIGHT, *_areas(across, shown)),
         tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
-        tag("line", class_="grid", x1="0", y1=bottom, x2="100%", y2=bottom),
-        *(level_name(text, y) for text, y in (("100 %", _TOP + 4), ("50 %", middle), ("0", bottom))),
-        *_pointed_at(edges, across, {name: shares[name] for name in shown}),
+        level(_BOTTOM),
+        *(level_name(text, y) for text, y in (("100 %", _TOP + 4), ("50 %", middle), ("0", _BOTTOM))),
+        *_pointed_at(edges, across, shown),
         *events,
         *seconds_ago(scale, _HEIGHT - 6),
-        class_="jaxobs-chart with-levels",
-        width="100%",
-        height=_HEIGHT,
-        role="img",
-        tabindex="0",
-        aria_label="Where the time went, as parts of it over time: " + ", ".join(shown),
     )
 
 
@@ -115,14 +103,12 @@ def _ordered(names: Mapping[str, object]) -> list[str]:
     return known + sorted(set(names) - set(known))
 
 
-def _areas(
-    across: Sequence[float], layers: Sequence[Sequence[float]], names: Sequence[str]
-) -> Iterator[Element]:
+def _areas(across: Sequence[float], layers: Mapping[str, Sequence[float]]) -> Iterator[Element]:
     """Areas of the layers, each on top of those before it, and level within a stretch, as no more is known of it."""
     stretches = list(pairwise(f"{x:.2f}" for x in across))
     below = [0.0] * len(stretches)
     lower = _steps(stretches, below)
-    for name, layer in zip(names, layers, strict=True):
+    for name, layer in layers.items():
         above = [low + share for low, share in zip(below, layer, strict=True)]
         upper = _steps(stretches, above)
         yield tag("polygon", class_=f"area is-{name}", points=" ".join([*upper, *reversed(lower)]))
@@ -141,7 +127,4 @@ def _pointed_at(
     for index, start, end in bands(middles, _BANDS, across[0], across[-1]):
         parts = sorted(((values[index], name) for name, values in shares.items()), reverse=True)
         lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
-        yield tag(
-            "rect", tag("title", "\n".join([f"{duration(-edges[index + 1])} ago", *lines])), class_="mark band",
-            x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%", y=_TOP, height=_BOTTOM - _TOP,
-        )  # fmt: skip
+        yield band("\n".join([f"{duration(-edges[index + 1])} ago", *lines]), start, end, _TOP, _BOTTOM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jaxobs.report.columns import compilations as columns
+from jaxobs.report.document import all_compile_seconds
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, folded, table
 from jaxobs.report.page.view import View
@@ -22,6 +23,7 @@ def compilations(view: View) -> Element | None:
     recompiled, recent = columns.recompilations(rows), columns.newest(view.document)
     number = sum(row.get("compilations") or 0 for row in rows)
     left = len(recompiled) - _AGAIN
+    left_out = view.document.get("functions_left_out") or 0
     return card(
         "Compiled again" if recompiled else "Compiled",
         table(
@@ -38,10 +40,10 @@ def compilations(view: View) -> Element | None:
             name="newest-table",
         ),
         folded(
-            f"Functions ({len(rows)})",
+            f"Functions ({len(rows) + left_out})",
             table(columns.FUNCTIONS, rows[:_FUNCTIONS], caption="Compiled functions"),
             name="functions-table",
         ),
         name="compiles",
-        note=f"{number} compiles took {duration(sum(row['all'] for row in rows))}",
+        note=f"{'at least ' if left_out else ''}{number} compiles took {duration(all_compile_seconds(view.document))}",
     )

@@ -49,9 +49,9 @@ class Trend:
         """The column of that key, all NaN where it was never known."""
         return self.columns.get(key) or (math.nan,) * len(self.times)
 
-    def names(self, *prefix: str) -> list[str]:
-        """The last words of the keys that are one word longer than `prefix`, in order of appearance."""
-        return [key[-1] for key in self.columns if key[:-1] == prefix]
+    def below(self, *prefix: str) -> dict[str, tuple[float, ...]]:
+        """The columns whose keys are one word longer than `prefix`, by that word, in order of appearance."""
+        return {key[-1]: column for key, column in self.columns.items() if key[:-1] == prefix}
 
 
 NO_TREND: Final = Trend((), {})

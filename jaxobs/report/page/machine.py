@@ -8,7 +8,7 @@ from typing import Any, Final
 from jaxobs.report.columns import Column, Row
 from jaxobs.report.document import Document, main_thread_shares
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.page.parts import card, folded, quiet, table
+from jaxobs.report.page.parts import card, folded, pairs, quiet, table
 from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, byte_size, percent, rough_percent
 
@@ -43,8 +43,8 @@ def devices(view: View) -> Element | None:
     found = view.document.get("devices") or []
     if not found:
         return None
-    rows = list(_alike(found))
-    return card("Devices", table(_DEVICES, rows, caption="Devices"), quiet(*_reasons(found)), name="devices")
+    shown = table(_DEVICES, _alike(found), caption="Devices")
+    return card("Devices", shown, quiet(*_reasons(found)), name="devices")
 
 
 def own_cost(view: View) -> Element | None:
@@ -54,10 +54,11 @@ def own_cost(view: View) -> Element | None:
         return None
     age = (view.document.get("process") or {}).get("seconds") or 0.0
     cpu = agent.get("cpu_seconds") or {}
-    facts: list[tuple[str, str]] = []
-    for key, title in (("probe", "in the job"), ("agent", "beside it")):
-        if cpu.get(key) is not None and age:
-            facts.append((title, f"{percent(cpu[key] / age)} of a core"))
+    facts = [
+        (title, f"{percent(cpu[key] / age)} of a core")
+        for key, title in (("probe", "in the job"), ("agent", "beside it"))
+        if cpu.get(key) is not None and age
+    ]
     if agent.get("resident_bytes") is not None:
         facts.append(("memory", byte_size(agent["resident_bytes"])))
     if agent.get("events_accepted") is not None:
@@ -76,9 +77,7 @@ def own_cost(view: View) -> Element | None:
     rows = [{"name": name, **source} for name, source in sources.items()]
     return card(
         "What jaxobs costs",
-        tag(
-            "dl", *(tag("div", tag("dt", title), tag("dd", value)) for title, value in facts), class_="facts"
-        ),
+        pairs(facts, class_="facts"),
         quiet(*(f"Refused: {reason}." for reason in agent.get("refused_reasons") or ()), *failed),
         folded(f"Sources ({len(rows)})", table(_SOURCES, rows, caption="Sources"), name="sources-table"),
         name="cost",
@@ -93,7 +92,7 @@ def _meter(share: float) -> Element:
     )  # fmt: skip
 
 
-def _alike(found: list[Row]) -> Iterator[dict[str, Any]]:
+def _alike(found: list[Row]) -> list[dict[str, Any]]:
     """A row for each group of devices that differ in nothing but their number."""
     rows: dict[str, dict[str, Any]] = {}
     for device in found:
@@ -101,7 +100,7 @@ def _alike(found: list[Row]) -> Iterator[dict[str, Any]]:
         key = f"{device.get('kind')} {clocks.get('throttle_reasons')} {clocks.get('clock_ratio')}"
         row = rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})
         row["numbers"].append(str(device.get("device")))
-    yield from rows.values()
+    return list(rows.values())
 
 
 def _peaks(row: Row) -> Element | None:
@@ -121,13 +120,14 @@ def _peaks(row: Row) -> Element | None:
 def _clocks(row: Row) -> str | None:
     clocks: Document = row.get("clocks") or {}
     parts = [
-        f"utilisation {rough_percent(clocks['utilization_ratio'])}"
-        if clocks.get("utilization_ratio") is not None
-        else None,
-        f"clock at {rough_percent(clocks['clock_ratio'])}" if clocks.get("clock_ratio") is not None else None,
-        f"held down by {', '.join(clocks['throttle_reasons'])}" if clocks.get("throttle_reasons") else None,
+        f"{words} {rough_percent(clocks[key])}"
+        for words, key in (("utilisation", "utilization_ratio"), ("clock at", "clock_ratio"))
+        if clocks.get(key) is not None
     ]
-    return ", ".join(text for text in parts if text) or None
+    parts += (
+        [f"held down by {', '.join(clocks['throttle_reasons'])}"] if clocks.get("throttle_reasons") else []
+    )
+    return ", ".join(parts) or None
 
 
 def _reasons(found: list[Row]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from jaxobs.report.document import Document, devices_with_memory, fullest
 from jaxobs.report.drawing import Element, line_chart, tag
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import byte_size, duration
+from jaxobs.report.units import byte_size, duration, rough_percent
 
 _HOLDERS: Final = 10
 
@@ -21,10 +21,9 @@ def memory(view: View) -> Element | None:
     name, found = _fullest(view.document)
     if found is None:
         return None
-    values = view.trend.column("memory", name)
     chart = line_chart(
-        view.trend.times, values, view.span, name=f"memory of {name}", write=byte_size, height=130,
-        limit=found.get("limit_bytes"), tick_unit=_binary_unit(found["in_use_bytes"]),
+        view.trend.times, view.trend.column("memory", name), view.span, name=f"memory of {name}", write=byte_size,
+        height=130, limit=found.get("limit_bytes"), tick_unit=_binary_unit(found["in_use_bytes"]),
     )  # fmt: skip
     live = (view.document.get("process") or {}).get("live_arrays") or {}
     devices = [
@@ -73,7 +72,7 @@ def _in_words(name: str, found: Document) -> Iterator[Element | str]:
     yield tag("b", byte_size(found["in_use_bytes"]))
     if found.get("limit_bytes"):
         share = found["in_use_bytes"] / found["limit_bytes"]
-        yield f" of {byte_size(found['limit_bytes'])} ({100 * share:.2g} %)"
+        yield f" of {byte_size(found['limit_bytes'])} ({rough_percent(share)})"
     yield f", at most {byte_size(found['peak_bytes'])} so far." if found.get("peak_bytes") else "."
     if found.get("forecast_seconds") is not None and math.isfinite(found["forecast_seconds"]):
         yield " "
@@ -98,9 +97,4 @@ _LINES: Final = (
     Column("arrays", lambda row: f"{row.get('count') or 0:,}"),
     Column("bytes", lambda row: byte_size(row.get("bytes") or 0)),
 )
-_GROUPS: Final = (
-    Column("shape", lambda row: f"{row.get('dtype')} {row.get('shape')}", text=True),
-    Column("made at", lambda row: last_name(row.get("line")), text=True),
-    Column("arrays", lambda row: f"{row.get('count') or 0:,}"),
-    Column("bytes", lambda row: byte_size(row.get("bytes") or 0)),
-)
+_GROUPS: Final = (Column("shape", lambda row: f"{row.get('dtype')} {row.get('shape')}", text=True), *_LINES)

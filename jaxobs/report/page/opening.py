@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 from urllib.parse import quote
 
 from jaxobs.report.document import Document, longest_loops
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.page.parts import card, quiet, with_code
+from jaxobs.report.page.parts import card, pairs, quiet, with_code
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence as in_a_sentence
 from jaxobs.report.units import amount, duration, percent, rough_percent
@@ -77,10 +79,7 @@ def figures(view: View) -> Element | None:
     if view.loop is None:
         return None
     shown = list(known_figures(view, view.loop))
-    if not shown:
-        return None
-    rows = [tag("div", tag("dt", title), tag("dd", value)) for title, value in shown]
-    return tag("dl", *rows, class_="figures", id="figures")
+    return pairs(shown, class_="figures", id="figures") if shown else None
 
 
 def advice(view: View) -> Element | None:
@@ -103,8 +102,6 @@ def advice(view: View) -> Element | None:
 
 def absent_figures(view: View) -> Element | None:
     """Why main figures of the loop are missing; None where none is."""
-    if view.loop is None:
-        return None
     return quiet(*why_absent(view))
 
 
@@ -133,12 +130,9 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
         same = key == "hfu" and loop.get("hfu") == loop.get("mfu")
         if loop.get(key) is not None and not same:
             yield title, write(loop[key])
-    recorded = [
-        (name, value)
-        for name, value in (loop.get("recorded") or {}).items()
-        if isinstance(value, int | float)
-    ]
-    yield from ((name, amount(value)) for name, value in recorded[:_RECORDED_SHOWN])
+    recorded = (loop.get("recorded") or {}).items()
+    known = ((name, amount(value)) for name, value in recorded if isinstance(value, int | float))
+    yield from islice(known, _RECORDED_SHOWN)
     if process.get("goodput") is not None:
         yield "goodput", rough_percent(process["goodput"])
 
@@ -156,9 +150,5 @@ def without_loops(document: Document) -> str:
 
 
 def _devices(document: Document) -> str | None:
-    kinds = [device.get("kind") for device in document.get("devices") or ()]
-    named = [
-        f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else str(kind)
-        for kind in dict.fromkeys(kinds)
-    ]
-    return ", ".join(named) or None
+    kinds = Counter(device.get("kind") for device in document.get("devices") or ())
+    return ", ".join(f"{count} × {kind}" if count > 1 else str(kind) for kind, count in kinds.items()) or None

@@ -8,7 +8,8 @@ from importlib.resources import files
 from typing import Final
 
 from jaxobs.report.columns import Column, Row
-from jaxobs.report.drawing import Element, tag
+from jaxobs.report.drawing import Element, style, tag
+from jaxobs.report.sentence import code_apart
 from jaxobs.report.units import ABSENT
 
 REASONS_SHOWN: Final = 4
@@ -17,8 +18,8 @@ REASONS_SHOWN: Final = 4
 
 @cache
 def parts_style() -> str:
-    """CSS of these parts, inside an element of class `jaxobs`; the charts have CSS of their own."""
-    return (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
+    """CSS of these parts and of charts, inside an element of class `jaxobs`."""
+    return style() + (files("jaxobs.report.page") / "parts.css").read_text(encoding="utf-8")
 
 
 def card(title: str, *children: Element | str | None, name: str, note: str = "") -> Element:
@@ -29,10 +30,7 @@ def card(title: str, *children: Element | str | None, name: str, note: str = "")
 
 def with_code(text: str) -> list[Element | str]:
     """A text with its words in backquotes as elements of code."""
-    words = text.split("`")
-    if len(words) % 2 == 0:  # one that is not closed
-        return [text]
-    return [tag("code", word) if index % 2 else word for index, word in enumerate(words)]
+    return [tag("code", words) if is_code else words for words, is_code in code_apart(text)]
 
 
 def quiet(*reasons: str | None) -> Element | None:
@@ -59,6 +57,13 @@ def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more:
     inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *body))
     region = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return tag("div", region, tag("p", more, class_="quiet")) if more else region
+
+
+def pairs(facts: Iterable[tuple[str, str]], **attributes: str) -> Element:
+    """Titles with their values."""
+    return tag(
+        "dl", *(tag("div", tag("dt", title), tag("dd", value)) for title, value in facts), **attributes
+    )
 
 
 def folded(summary: str, *children: Element | None, name: str) -> Element | None:

@@ -26,12 +26,10 @@ def nearness(view: View) -> Element | None:
     if not executables and not operations:
         return None
     points = points_of(view.document)
-    drawing = roofline(roofs_of(view.document), points)
-    key = legend(dict.fromkeys(point.bottleneck for point in points)) if points else None
     return card(
         "Roofline",
-        drawing if points else None,
-        key,
+        roofline(roofs_of(view.document), points) if points else None,
+        legend(dict.fromkeys(point.bottleneck for point in points)) if points else None,
         quiet(*why_incomplete(view.document, points)),
         folded(
             f"Executables ({len(executables)})",
@@ -53,10 +51,10 @@ def roofs_of(document: Document) -> list[Roof]:
     found: dict[tuple[str, str], Roof] = {}
     for device in document.get("devices") or ():
         for roof in device.get("roofs") or ():
-            one = Roof(
-                str(device.get("kind")), roof["dtype"], roof["flops_per_second"], roof["bytes_per_second"]
+            kind, dtype = str(device.get("kind")), roof["dtype"]
+            found.setdefault(
+                (kind, dtype), Roof(kind, dtype, roof["flops_per_second"], roof["bytes_per_second"])
             )
-            found.setdefault((one.device_kind, one.dtype), one)
     return list(found.values())
 
 
@@ -91,11 +89,8 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
 
 def _operations(rows: Sequence[Row]) -> Iterator[Point]:
     for row in rows:
-        intensity, rate, efficiency = (
-            row.get("intensity"),
-            row.get("achieved_flops_per_second"),
-            row.get("efficiency"),
-        )
+        intensity, rate = row.get("intensity"), row.get("achieved_flops_per_second")
+        efficiency = row.get("efficiency")
         if not intensity or not rate or (row.get("share") or 0.0) < _LEAST_SHARE:
             continue
         label = str(row.get("bottleneck") or "unknown")

@@ -53,8 +53,8 @@ def over_time(view: View) -> Element | None:
 def _lines(view: View, loop: str) -> Iterator[Line]:
     for key, name, write in _RATES:
         yield name, view.trend.column("loops", loop, key), write, True
-    for name in view.trend.names("loops", loop, "recorded"):
-        yield name, view.trend.column("loops", loop, "recorded", name), amount, False
+    for name, values in view.trend.below("loops", loop, "recorded").items():
+        yield name, values, amount, False
 
 
 def _as_table(view: View, lines: Sequence[Line]) -> Element | None:

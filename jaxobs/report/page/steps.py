@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from jaxobs.report.columns import Column
+from jaxobs.report.document import Document
 from jaxobs.report.drawing import Element, legend, shares_bar, shares_over_time
 from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page.history import Trend
@@ -43,7 +44,7 @@ def where_steps_go(view: View) -> Element | None:
     names = [
         name
         for name in COMPONENTS
-        if parts.get(name, 0.0) >= _SEEN * step_seconds or _ever(shares.get(name, ()))
+        if parts.get(name, 0.0) >= _SEEN * step_seconds or max(shares.get(name, ()), default=0.0) >= _SEEN
     ]
     rows = [
         {"name": name, "seconds": parts[name], "share": parts[name] / step_seconds}
@@ -61,7 +62,7 @@ def where_steps_go(view: View) -> Element | None:
         over_time,
         legend(names),
         folded("As a table", table(columns, rows, caption="Where a step goes"), name="steps-table"),
-        _why_unknown(view, parts, step_seconds),
+        _why_unknown(view.loops[view.loop], parts.get("unknown", 0.0) / step_seconds),
         name="steps",
         note=f"{duration(step_seconds)} on average {since}, all its parts together",
     )
@@ -74,9 +75,7 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     """
     assert view.loop is not None
     trend, name = view.trend, view.loop
-    steps = trend.column("loops", name, "steps")
-    names = trend.names("loops", name, "components")
-    columns = {part: trend.column("loops", name, "components", part) for part in names}
+    steps, columns = trend.column("loops", name, "steps"), trend.below("loops", name, "components")
     begin = max((index for index, time in enumerate(trend.times) if time <= -_RECENT), default=None)
     if begin is not None and columns and steps[-1] > steps[begin]:
         turns = steps[-1] - steps[begin]
@@ -86,9 +85,8 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     loop = view.loops[name]
     turns = loop.get("steps") or 0
     spent = loop.get("components") or {}
-    return (
-        {part: seconds / turns for part, seconds in spent.items()} if turns else {}
-    ), "since the loop began"
+    parts = {part: seconds / turns for part, seconds in spent.items()} if turns else {}
+    return parts, "since the loop began"
 
 
 def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[float]]]:
@@ -96,10 +94,7 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
 
     A stretch in which no time was charged is merged with the next one.
     """
-    columns = {
-        name: trend.column("loops", loop, "components", name)
-        for name in trend.names("loops", loop, "components")
-    }
+    columns = trend.below("loops", loop, "components")
     moments = zip(*columns.values(), strict=True)
     known = [index for index, values in enumerate(moments) if all(map(math.isfinite, values))]
     step = max(1, math.ceil(len(known) / _MOMENTS))
@@ -121,9 +116,8 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
 def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
     """Moments in which functions were recompiled (seconds, negative before now), with a text; the newest ones alone."""
     found: dict[int, list[str]] = {}
-    for function in dict.fromkeys(key[1] for key in trend.columns if key[0] == "functions"):
-        column = trend.column("functions", function, "recompilations")
-        if len(set(column)) == 1:  # a fast path for most functions, most of the time
+    for (kind, function, *_), column in trend.columns.items():
+        if kind != "functions" or len(set(column)) == 1:  # most functions, most of the time
             continue
         counts = (0.0 if math.isnan(count) else count for count in column)
         for index, (before, now) in enumerate(pairwise(counts), 1):
@@ -137,14 +131,9 @@ def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
     return marks
 
 
-def _ever(shares: object) -> bool:
-    return isinstance(shares, list) and max(shares, default=0.0) >= _SEEN
-
-
-def _why_unknown(view: View, parts: Mapping[str, float], step_seconds: float) -> Element | None:
-    if parts.get("unknown", 0.0) < 0.05 * step_seconds or view.loop is None:
+def _why_unknown(loop: Document, share: float) -> Element | None:
+    if share < 0.05:
         return None
-    loop = view.loops[view.loop]
     reason = (
         (loop.get("bottleneck") or {}).get("reason") or loop.get("mfu_reason") or loop.get("profile_reason")
     )

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from jaxobs.report.drawing import Element, markup, style, tag
+from jaxobs.report.drawing import Element, markup, tag
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.machine import devices, host_lines, own_cost
@@ -63,7 +63,7 @@ def _footer() -> Element:
 
 @cache
 def _style() -> str:
-    return style() + parts_style() + (files("jaxobs.report.page") / "page.css").read_text(encoding="utf-8")
+    return parts_style() + (files("jaxobs.report.page") / "page.css").read_text(encoding="utf-8")
 
 
 @cache

@@ -15,10 +15,7 @@ _MEANINGS: Final = {ABSENT: "is not known", MARK: "is known with a reserve"}
 ROWS_NAMED: Final = 4
 """Most rows named with a reason: one that holds for more rows mostly holds for all."""
 
-_NAMES: Final = {
-    "mfu": "MFU", "hfu": "HFU", "step_seconds": "step time", "seconds_per_run": "time per run",
-    "runs": "runs", "cost": "cost", "efficiency": "efficiency",
-}  # fmt: skip
+_NAMES: Final = {"mfu": "MFU", "hfu": "HFU", "step_seconds": "step time", "seconds_per_run": "time per run"}
 
 
 class Reasons:

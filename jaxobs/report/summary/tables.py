@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from jaxobs.report.document import Document, compile_seconds
+from jaxobs.report.document import Document, compile_seconds, executable_size
 from jaxobs.report.summary.reasons import MARK, Reasons
 from jaxobs.report.text_table import TextTable, end_of
 from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
+from jaxobs.vocabulary.compilation import PHASES
 
 LARGEST_EXECUTABLES: Final = 8
 """Rows of executables: this many fit a screen together with the other tables."""
@@ -42,13 +43,11 @@ def loops(document: Document, reasons: Reasons) -> TextTable | None:
         for word in ("tokens", "examples")
         if any(loop.get(f"{word}_per_second") is not None for loop in found.values())
     ]
-    recorded = list(
-        dict.fromkeys(
-            name
-            for loop in found.values()
-            for name, value in (loop.get("recorded") or {}).items()
-            if not isinstance(value, str)  # the reason of a value that is absent
-        )
+    recorded = dict.fromkeys(
+        name
+        for loop in found.values()
+        for name, value in (loop.get("recorded") or {}).items()
+        if not isinstance(value, str)  # the reason of a value that is absent
     )
     rates = [f"{word}/s" for word in work]
     table = TextTable(
@@ -72,13 +71,12 @@ def loops(document: Document, reasons: Reasons) -> TextTable | None:
     return table if table.rows else None
 
 
-def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+def functions(document: Document) -> TextTable | None:
     """What was compiled, and how long each phase took."""
     found = document.get("functions") or {}
     if not found:
         return None
-    phases = ("trace", "lower", "backend", "cache_read")
-    titles = [phase.replace("_", " ") for phase in phases]
+    titles = [phase.replace("_", " ") for phase in PHASES]
     columns = ("function", "compiles", "recompiles", "seconds", *titles)
     table = TextTable(columns, title="compiled functions", left=("recompiles",))
     rows = [(compile_seconds(function), name, function) for name, function in found.items()]
@@ -90,7 +88,7 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
             or_absent(function.get("compilations"), count),
             _causes(function.get("recompilations")),
             f"{spent:.3f}",
-            *(f"{seconds.get(phase) or 0.0:.3f}" for phase in phases),
+            *(f"{seconds.get(phase) or 0.0:.3f}" for phase in PHASES),
         )
     left_out = (document.get("functions_left_out") or 0) + len(rows[DEAREST_FUNCTIONS:])
     if left_out:
@@ -100,7 +98,7 @@ def functions(document: Document, reasons: Reasons) -> TextTable | None:  # noqa
     return table
 
 
-def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  # noqa: ARG001  # all is known
+def compiled_again(document: Document) -> TextTable | None:
     """The most expensive recompilations: which argument changed, from what to what, and where the call was."""
     found = [
         (row, name)
@@ -128,7 +126,7 @@ def compiled_again(document: Document, reasons: Reasons) -> TextTable | None:  #
 
 def executables(document: Document, reasons: Reasons) -> TextTable | None:
     """The executables with the most device time; those of a function that differ only in their hash share a row."""
-    found = sorted(document.get("executables") or [], key=_weight, reverse=True)
+    found = sorted(document.get("executables") or [], key=executable_size, reverse=True)
     if not found:
         return None
     columns = ("function", "executable", "runs", "FLOPs", "FLOP/byte", "per run", "efficiency", "bottleneck")
@@ -187,12 +185,12 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
     largest = found[:LARGEST_OPERATIONS]
     # A column that is the same in every row, or empty in all, is left out.
     functions = {operation.get("function") for operation in largest}
-    where = [
-        (title, show)
-        for title, show in (("scope", _scope), ("line", _line), ("function", _function))
-        if any(map(show, largest)) and (title != "function" or len(functions) > 1)
+    titles = [
+        title
+        for title in ("scope", "line", "function")
+        if any(_where(operation)[title] for operation in largest)
+        and (title != "function" or len(functions) > 1)
     ]
-    titles = [title for title, _ in where]
     table = TextTable(
         ("operation", *titles, "share", "FLOP/s", "efficiency", "bottleneck"),
         title="largest operations in profiler windows" if len(functions) > 1 or None in functions
@@ -208,23 +206,16 @@ def operations(document: Document, reasons: Reasons) -> TextTable | None:
             str(operation.get("bottleneck") or ABSENT),
         )
         if not _is_silent(cells):
-            table.add(
-                str(operation.get("operation")), *(show(operation) or ABSENT for _, show in where), *cells
-            )
+            where = _where(operation)
+            table.add(str(operation.get("operation")), *(where[title] or ABSENT for title in titles), *cells)
     return table if table.rows else None
 
 
-def _scope(operation: Document) -> str:
-    """The end of the scope: the innermost part of a long one says more than its beginning."""
-    return end_of(str(operation.get("scope") or ""), LONGEST_SCOPE)
-
-
-def _line(operation: Document) -> str:
-    return str(operation.get("source") or "").rpartition("/")[2]
-
-
-def _function(operation: Document) -> str:
-    return str(operation.get("function") or "")
+def _where(operation: Document) -> dict[str, str]:
+    """Where an operation is, by the title of the column; empty where it is not known."""
+    scope, source, function = (str(operation.get(key) or "") for key in ("scope", "source", "function"))
+    # The innermost part of a long scope says more than its beginning.
+    return {"scope": end_of(scope, LONGEST_SCOPE), "line": source.rpartition("/")[2], "function": function}
 
 
 def _row(values: Document, row: str, reasons: Reasons) -> Callable[[str, Callable[[float], str]], str]:
@@ -237,11 +228,6 @@ def _causes(recompilations: Any) -> str:
     for found in recompilations or []:
         counts[str(found["cause"])] += found["count"]
     return ", ".join(f"{count} {cause}" for cause, count in counts.most_common() if count) or "0"
-
-
-def _weight(executable: Document) -> tuple[float, float]:
-    """Sorting key for the largest executable: device seconds, else FLOPs."""
-    return executable.get("seconds") or 0.0, (executable.get("cost") or {}).get("flops") or 0.0
 
 
 def _verdict(bottleneck: Document | None) -> str:

@@ -69,19 +69,17 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
         )
     reasons = Reasons()
     yield from _about_the_run(document, reasons)
-    for build in (
-        tables.loops,
-        tables.functions,
-        tables.compiled_again,
-        tables.executables,
-        tables.operations,
+    if (loops := tables.loops(document, reasons)) is not None:
+        yield from ("", loops)
+        yield from _where_time_went(document["loops"])
+    for table in (
+        tables.functions(document),
+        tables.compiled_again(document),
+        tables.executables(document, reasons),
+        tables.operations(document, reasons),
     ):
-        table = build(document, reasons)
-        if table is None:
-            continue
-        yield from ("", table)
-        if build is tables.loops:
-            yield from _where_time_went(document["loops"])
+        if table is not None:
+            yield from ("", table)
     lines = list(reasons.lines())
     yield from ["", *lines] if lines else []
     if "peak" in reasons:

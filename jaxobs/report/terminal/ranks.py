@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jaxobs.report.columns import Column, Row, figure, text
+from jaxobs.report.columns import Column, Row, computed, figure, text
 from jaxobs.report.document import Document
 from jaxobs.report.page.view import View
 from jaxobs.report.units import count, duration, percent, rough_percent
@@ -31,8 +31,7 @@ class Observed:
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
     """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
     rows = [_row(rank, loop) for rank in ranks]
-    runs = {row["run"] for row in rows}
-    for run in runs:
+    for run in {row["run"] for row in rows}:
         alike = [row for row in rows if row["run"] == run and row["shares"]]
         for row, lag in zip(alike, lags([row["shares"] for row in alike]), strict=True):
             row["lag"] = lag
@@ -111,6 +110,4 @@ def _share(title: str, components: tuple[str, ...]) -> Column:
         known = [row["shares"][name] for name in components if name in row["shares"]]
         return sum(known) if known else None
 
-    return Column(
-        title, lambda row: None if (share := value(row)) is None else rough_percent(share), value=value
-    )
+    return computed(title, value, rough_percent)

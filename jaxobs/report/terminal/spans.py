@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from jaxobs.report.sentence import code_apart
+
 
 class Span(NamedTuple):
     """Some words and their style: a component of wall time (its colour), `strong`, `quiet`, `bad`, or none."""
@@ -29,7 +31,6 @@ def line_of(cells: Iterable[tuple[str, str]]) -> Line:
 
 def with_code(sentence: str, style: str = "") -> Line:
     """A sentence as a line; words in backquotes, which are code, become strong."""
-    words = sentence.split("`")
-    if len(words) % 2 == 0:  # one that is not closed
-        return (Span(sentence, style),)
-    return tuple(Span(word, "strong" if at % 2 else style) for at, word in enumerate(words) if word)
+    return tuple(
+        Span(words, "strong" if is_code else style) for words, is_code in code_apart(sentence) if words
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from jaxobs.report.document import main_thread_lines
 from jaxobs.report.drawing.time_shares import COMPONENTS
-from jaxobs.report.page.opening import known_figures, why_absent, without_loops
+from jaxobs.report.page.opening import facts, known_figures, run_name, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence
@@ -25,10 +25,13 @@ _HOST_LINES: Final = 4
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
-def opening(view: View, facts: Sequence[str], run: str, problem: str | None) -> Iterator[Line]:
+def opening(view: View, problem: str | None) -> Iterator[Line]:
     """The facts, the sentence, and the problem in a line of its own where there is one."""
     if view.document:
-        yield (Span(run, "strong"), *((Span(f" · {' · '.join(facts)}", "quiet"),) if facts else ()))
+        yield (
+            Span(run_name(view.document), "strong"),
+            *(Span(f" · {fact}", "quiet") for fact in facts(view.document)),
+        )
         if view.loop is None:
             yield (Span(without_loops(view.document)),)
         else:
@@ -54,7 +57,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
         if name == view.loop:
             yield from bars(view, width)
             yield ()
-    yield from _host(view, width)
+    if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
+        yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
     yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
     for piece in view.document.get("advice") or ():
         yield (
@@ -85,10 +89,3 @@ def bar(share: float, width: int) -> str:
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
-
-
-def _host(view: View, width: int) -> Iterator[Line]:
-    assert view.loop is not None
-    lines = main_thread_lines(view.loops[view.loop])[:_HOST_LINES]
-    if lines:
-        yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))

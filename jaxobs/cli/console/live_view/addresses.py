@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -60,7 +61,10 @@ def target_of(text: str, instance: str = "") -> Target:
 
 
 def targets_in(directory: Path) -> list[Target]:
-    """The targets that the `file_sd` files of a directory name, by run and rank. Raises OSError."""
+    """The targets that the `file_sd` files of a directory name, by run and rank; others' and malformed ones are left out.
+
+    Raises OSError.
+    """
     found: list[ScrapeTarget] = []
     for path in sorted(directory.glob("*.json")):
         try:
@@ -68,8 +72,11 @@ def targets_in(directory: Path) -> list[Target]:
                 found += read_targets(file.read(MOST_BYTES))
         except (OSError, ValueError):  # the file was removed meanwhile, or is somebody else's
             continue
-    found.sort(key=lambda target: (target.run, target))
-    return [target_of(target.address, target.instance) for target in found[:MOST_TARGETS]]
+    targets: list[Target] = []
+    for target in sorted(found, key=lambda target: (target.run, target)):
+        with suppress(UsageError):
+            targets.append(target_of(target.address, target.instance))
+    return targets[:MOST_TARGETS]
 
 
 def own_targets(environment: Mapping[str, str]) -> list[Target]:

@@ -25,7 +25,6 @@ from jaxobs.cli.console.live_view.panels import (
 )
 from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.cli.console.live_view.watch import Watch, Watched
-from jaxobs.report.page.opening import facts, run_name
 from jaxobs.report.terminal.ranks import columns, rank_rows
 from jaxobs.report.terminal.steps import opening
 
@@ -42,10 +41,6 @@ _PANELS: Final[dict[str, type[Panel]]] = {
 
 _ABOVE: Final = ("steps", "roofline")
 """Panels that a large terminal shows side by side, above one of the others."""
-
-
-_SPARE_OF_EXECUTABLES: Final = ("attainable", "bytes", "executable", "FLOP")
-_SPARE_OF_OPERATIONS: Final = ("FLOP/byte", "FLOP/s", "function", "line")
 
 
 _LARGE: Final = Size(120, 36)
@@ -81,13 +76,8 @@ class TopApp(App[None]):
         yield Static("asking …", id="opening")
         yield SortedTable("Ranks", id="ranks")
         with Container(id="panels"):
-            yield StepsPanel(id="steps", classes="panel")
-            yield RooflinePanel(id="roofline", classes="panel")
-            yield ExecutablesPanel("Executables", _SPARE_OF_EXECUTABLES, id="executables", classes="panel")
-            yield OperationsPanel(
-                "Operations in profiler windows", _SPARE_OF_OPERATIONS, id="operations", classes="panel"
-            )
-            yield CompilesPanel(id="compiles", classes="panel")
+            for name, panel in _PANELS.items():
+                yield panel(id=name, classes="panel")
         yield Footer(show_command_palette=False, compact=True)
 
     async def on_mount(self) -> None:
@@ -115,8 +105,7 @@ class TopApp(App[None]):
             return
         view = chosen.view(self._loop_name)
         with self.batch_update():
-            text = styled(opening(view, facts(view.document), run_name(view.document), chosen.problem))
-            self.query_one("#opening", Static).update(text)
+            self.query_one("#opening", Static).update(styled(opening(view, chosen.problem)))
             self._draw_ranks(view.loop)
             for panel in map(self.query_one, _PANELS.values()):
                 if panel.display:
@@ -124,15 +113,17 @@ class TopApp(App[None]):
 
     def _draw_ranks(self, loop: str | None) -> None:
         table = self.query_one("#ranks", SortedTable)
-        table.display = len(self._watch.ranks) > 1
-        rows = rank_rows([rank.observed for rank in self._watch.ranks], loop)
-        rows = [{**row, "watched": rank} for row, rank in zip(rows, self._watch.ranks, strict=True)]
+        ranks = list(self._watch.ranks)  # the thread that asks adds to them
+        table.display = len(ranks) > 1
+        rows = rank_rows([rank.observed for rank in ranks], loop)
+        rows = [{**row, "watched": rank} for row, rank in zip(rows, ranks, strict=True)]
         table.show_rows(list(columns(rows)), rows)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Choose the rank at the cursor once the user has moved it."""
         table = event.data_table
-        if table.id == "ranks" and isinstance(table, SortedTable) and table.has_focus:
+        is_now = event.cursor_row == table.cursor_row  # else the cursor has been moved since
+        if table.id == "ranks" and isinstance(table, SortedTable) and table.has_focus and is_now:
             self._choose(table.rows_shown[event.cursor_row]["watched"])
 
     def on_resize(self, _: Resize) -> None:
@@ -147,8 +138,8 @@ class TopApp(App[None]):
         """Show three panels on a large terminal, else the chosen one."""
         large = self.size.width >= _LARGE.width and self.size.height >= _LARGE.height
         below = self._panel if self._panel not in _ABOVE else "executables"
-        for name in _PANELS:
-            panel = self.query_one(_PANELS[name])
+        for name, kind in _PANELS.items():
+            panel = self.query_one(kind)
             panel.display = name in {*_ABOVE, below} if large else name == self._panel
         self.screen.set_class(large, "-large")
 
@@ -164,7 +155,7 @@ class TopApp(App[None]):
     def action_rank(self, step: int) -> None:
         """Choose the next rank, or the previous one."""
         ranks = self._watch.ranks
-        if ranks and self._chosen in ranks:
+        if self._chosen in ranks:
             self._choose(ranks[(ranks.index(self._chosen) + step) % len(ranks)])
 
     def action_loop(self) -> None:
@@ -194,7 +185,8 @@ class TopApp(App[None]):
     def _choose(self, rank: Watched) -> None:
         if rank is not self._chosen:
             self._chosen = rank
+            self.draw()  # first, as the rank may have come since the last time
             table = self.query_one("#ranks", SortedTable)
-            at = [row["watched"] for row in table.rows_shown].index(rank)
-            table.move_cursor(row=at, animate=False)
-            self.draw()
+            shown = [row["watched"] for row in table.rows_shown]
+            if rank in shown:
+                table.move_cursor(row=shown.index(rank), animate=False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jaxobs.cli.console.live_view.watch import Watched
-from jaxobs.report.columns import plain
+from jaxobs.report.columns import plain_table
 from jaxobs.report.summary import render
 from jaxobs.report.terminal.ranks import columns, rank_rows
-from jaxobs.report.text_table import TextTable, to_text
-from jaxobs.report.units import ABSENT
+from jaxobs.report.text_table import to_text
 
 
 def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
@@ -23,11 +22,7 @@ def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
         (row, rank) for row, rank in zip(rows, ranks, strict=True) if rank.document and not rank.problem
     ]
     if len(ranks) > 1:
-        shown = list(columns(rows))
-        left = [column.title for column in shown if column.text]
-        table = TextTable([column.title for column in shown], title="ranks", left=left)
-        for row in rows:
-            table.add(*("" if (cell := plain(column.show(row))) == ABSENT else cell for column in shown))
+        table = plain_table(list(columns(rows)), rows, title="ranks", absent="")
         yield to_text([table], width=width, bold=bold)
     if not answered:
         return

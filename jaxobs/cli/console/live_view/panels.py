@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
@@ -53,12 +53,19 @@ class RooflinePanel(Static, Panel):
 class ExecutablesPanel(SortedTable, Panel):
     """All known executables."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__("Executables", ("attainable", "bytes", "executable", "FLOP"), **settings)
+
     def draw(self, view: View) -> None:
         self.show_rows(EXECUTABLES, view.document.get("executables") or ())
 
 
 class OperationsPanel(SortedTable, Panel):
     """The operations that took most time in profiler windows."""
+
+    def __init__(self, **settings: Any) -> None:
+        spare = ("FLOP/byte", "FLOP/s", "function", "line")
+        super().__init__("Operations in profiler windows", spare, **settings)
 
     def draw(self, view: View) -> None:
         operations = view.document.get("operations") or ()

@@ -10,10 +10,9 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
 from jaxobs.cli.console.live_view.palette import BAD
-from jaxobs.report.columns import Column, Row, plain, sorted_rows
+from jaxobs.report.columns import Column, Row, sorted_rows, words
 from jaxobs.report.terminal.ranks import GONE, LAGGING
 from jaxobs.report.text_table import cut, printable
-from jaxobs.report.units import ABSENT
 
 _SPARE_WIDTH: Final = 4
 """Spare characters that a column may have before it is narrowed, because figures grow and shrink."""
@@ -47,12 +46,12 @@ class SortedTable(DataTable[Text]):
         self._given = (columns, rows)
         by = next((column for column in columns if column.title == self._sorted_by), None)
         self.rows_shown = list(rows) if by is None else sorted_rows(rows, by, descending=self._descending)
-        texts = {column: [_words(column, row) for row in self.rows_shown] for column in columns}
+        texts = {column: [printable(words(column, row)) for row in self.rows_shown] for column in columns}
         kept = self._fitting({column: cells for column, cells in texts.items() if any(cells)})
         headings = [self._heading(column) for column in kept]
         cells = list(
             zip(
-                *([cut(words, width) for words in texts[column]] for column, width in kept.items()),
+                *([cut(cell, width) for cell in texts[column]] for column, width in kept.items()),
                 strict=True,
             )
         )
@@ -127,16 +126,11 @@ class SortedTable(DataTable[Text]):
 
     def _write_changes(self, cells: Sequence[tuple[str, ...]]) -> None:
         for y, (line, before) in enumerate(zip(cells, self._cells, strict=True)):
-            for x, words in enumerate(line):
-                if words != before[x]:
-                    self.update_cell_at(Coordinate(y, x), self._cell(words, self._columns_shown[x]))
+            for x, cell in enumerate(line):
+                if cell != before[x]:
+                    self.update_cell_at(Coordinate(y, x), self._cell(cell, self._columns_shown[x]))
 
     @staticmethod
-    def _cell(words: str, column: Column) -> Text:
-        marked = words.endswith((LAGGING, GONE))
-        return Text(words, justify="left" if column.text else "right", style=BAD if marked else "")
-
-
-def _words(column: Column, row: Row) -> str:
-    cell = plain(column.show(row))
-    return "" if cell == ABSENT else printable(cell)
+    def _cell(cell: str, column: Column) -> Text:
+        marked = cell.endswith((LAGGING, GONE))
+        return Text(cell, justify="left" if column.text else "right", style=BAD if marked else "")

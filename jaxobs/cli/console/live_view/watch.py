@@ -143,7 +143,8 @@ class Watch:
         else:
             rank.take(answer, monotonic())
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
-            self.ranks.sort(key=_place)
+            # Not `sort`, which empties the list meanwhile: the view reads it on its own thread.
+            self.ranks = sorted(self.ranks, key=_place)
         if rank.is_a_wrong_guess:
             self.ranks.remove(rank)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
+from jaxobs.report.units import rough
 from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict
 from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
 
@@ -80,7 +81,7 @@ def decide(
     shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
     some, long = steps >= ENOUGH_STEPS and wall >= ENOUGH_SECONDS, steps >= FEW_STEPS and wall >= LONG_SECONDS
     if not (some or long):
-        few = f"{steps} step{'' if steps == 1 else 's'} in {wall:.2g} s"
+        few = f"{steps} step{'' if steps == 1 else 's'} in {rough(wall)} s"
         least = f"{ENOUGH_STEPS} steps and {ENOUGH_SECONDS} s, or {FEW_STEPS} steps and {LONG_SECONDS:g} s"
         reason = f"{few}, and a label takes at least {least}"
         return Verdict("unknown", 0.0, None, shares, reason)

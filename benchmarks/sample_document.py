@@ -1,18 +1,17 @@
-"""Snapshot documents for the tests of what is drawn: the parts that the drawings read."""
+"""A snapshot's document that no job made, with the parts that drawings read: for their tests and their benchmark."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-COMPONENTS = (
-    "compute", "memory", "communication", "transfer", "input", "host", "compile", "checkpoint", "latency",
-    "unmodelled", "unknown",
-)  # fmt: skip
+from jaxobs.vocabulary.wall_time import COMPONENTS
+
 FLOPS, BANDWIDTH = 250e9, 18e9
 
 
 def executable(number: int = 0, function: str = "train_step") -> dict[str, Any]:
+    """An executable somewhere below the roof; the larger its number, the less time it takes."""
     drawn = random.Random(number)
     intensity, efficiency = 10 ** drawn.uniform(-1, 3), drawn.uniform(0.1, 1.0)
     attainable = min(intensity * BANDWIDTH, FLOPS)
@@ -31,6 +30,7 @@ def executable(number: int = 0, function: str = "train_step") -> dict[str, Any]:
 
 
 def operation(number: int = 0, name: str = "dot") -> dict[str, Any]:
+    """An operation, which lies where the executable of its number does."""
     row = executable(number)
     return {
         "function": "train_step", "executable": row["executable"], "operation": f"{name}.{number}", "category": "dot",
@@ -41,6 +41,7 @@ def operation(number: int = 0, name: str = "dot") -> dict[str, Any]:
 
 
 def loop(steps: int = 100, name: str = "loss", **seconds: float) -> dict[str, Any]:
+    """A loop that has recorded one value, with so many seconds by component."""
     components = dict.fromkeys(COMPONENTS, 0.0) | {"compute": 0.6, "input": 0.4} | seconds
     wall = sum(components.values())
     return {
@@ -60,12 +61,14 @@ def loop(steps: int = 100, name: str = "loss", **seconds: float) -> dict[str, An
 
 
 def recompilation(**changed: Any) -> dict[str, Any]:
+    """Why a function was compiled again."""
     row = {"cause": "shape", "argument": "tokens", "old": "int32[8,128]", "new": "int32[8,96]",
            "call_site": "/home/ada/train.py:84", "count": 3, "seconds": 4.2}  # fmt: skip
     return row | changed
 
 
 def document(executable_count: int = 3, operation_count: int = 3, **changed: Any) -> dict[str, Any]:
+    """The whole document, with other parts where they are given."""
     memory = {
         "in_use_bytes": 6 * 2**30,
         "peak_bytes": 7 * 2**30,
