@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.wrapping import drop_own_frames, replace
 
 NAMES = ("jit", "pmap")
 
@@ -21,16 +22,7 @@ Watch = Callable[[Any], Any]
 
 def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
     """Let `jax.jit` and `jax.pmap` `watch` their results. Returns what restores those that are still ours."""
-    originals = {name: getattr(jax, name) for name in NAMES}
-    replaced = {name: _watching(original, watch, jax) for name, original in originals.items()}
-    vars(jax).update(replaced)
-
-    def put_back() -> None:
-        for name, ours in replaced.items():
-            if getattr(jax, name, None) is ours:
-                setattr(jax, name, originals[name])
-
-    return put_back
+    return replace(jax, {name: _watching(getattr(jax, name), watch, jax) for name in NAMES})
 
 
 def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
@@ -44,8 +36,7 @@ def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any
         try:
             jitted = original(*args, **kwargs)
         except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            drop_own_frames(error)
             raise
         if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
             return jitted

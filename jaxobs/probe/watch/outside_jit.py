@@ -14,6 +14,7 @@ from typing import Any
 
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.wrapping import drop_own_frames, replace
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.automatic import Watch, is_of_jax
 from jaxobs.vocabulary.labels import OUTSIDE_JIT
@@ -27,16 +28,7 @@ SITES = 100
 def watch_loops_outside_jit(jax: ModuleType, watch: Watch, current: Current) -> Callable[[], None]:
     """Let the loops NAMES of `jax.lax` be watched, line by line. Returns what restores those that are still ours."""
     lax = jax.lax
-    originals = {name: getattr(lax, name) for name in NAMES}
-    replaced = {name: _watching(name, original, watch, current) for name, original in originals.items()}
-    vars(lax).update(replaced)
-
-    def put_back() -> None:
-        for name, ours in replaced.items():
-            if getattr(lax, name, None) is ours:
-                setattr(lax, name, originals[name])
-
-    return put_back
+    return replace(lax, {name: _watching(name, getattr(lax, name), watch, current) for name in NAMES})
 
 
 def _watching(name: str, original: Any, watch: Watch, current: Current) -> Callable[..., Any]:
@@ -50,10 +42,7 @@ def _watching(name: str, original: Any, watch: Watch, current: Current) -> Calla
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            traceback = error.__traceback__
-            while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
-                traceback = traceback.tb_next
-            error.__traceback__ = traceback  # without frames of ours
+            drop_own_frames(error)
             raise
 
     looping.__module__ = "jax.lax"  # where pickle finds it
