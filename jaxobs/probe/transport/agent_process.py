@@ -209,11 +209,7 @@ def _guard_forks() -> None:
 def _state(pid: int) -> str:
     """The letter of a process's state on Linux (proc_pid_stat(5)); empty where it is not known."""
     try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:  # there is no such process, or it ended while it was read
         return ""
-    try:
-        text = os.read(file, 4096)
-    finally:
-        os.close(file)
     return text.rpartition(b")")[2][1:2].decode("ascii", "replace")
