@@ -128,7 +128,5 @@ class _InitializingSpec(ModuleSpec):
             return
         self.__class__ = ModuleSpec  # type: ignore[assignment]  # what it was before
         module = sys.modules.get(self.name)
-        if (
-            module is not None and module.__spec__ is self
-        ):  # else the import has failed, and the module is gone
+        if module is not None and module.__spec__ is self:  # else the import has failed
             _imported(self.name, module)

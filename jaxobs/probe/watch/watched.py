@@ -59,9 +59,8 @@ class Watched(Generic[Parameters, Result]):
             drop_own_frames(error)
             raise
         if executables.count != count or calls.new:
-            sampling = (
-                sampling and executables.count == count
-            )  # a call that compiled began long before its run
+            # A call that compiled began long before its run.
+            sampling = sampling and executables.count == count
             # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False

@@ -44,9 +44,8 @@ def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
 def _clean(value: AttributeValue) -> AttributeValue:
     if isinstance(value, str):
         return clean_text(value)
-    return (
-        value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
-    )  # OTLP has 64 bits
+    # OTLP has 64 bits.
+    return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
 
 
 def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:

@@ -106,9 +106,8 @@ class ProfilerProbe(Probe):
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
         if self._job is not None and os.getpid() == self._pid:
-            self._users[key] = (
-                now()
-            )  # first: Ctrl-C may come during the wait, and `failed` then takes it back
+            # First: Ctrl-C may come during the wait, and `failed` then takes it back.
+            self._users[key] = now()
             self._session_lock.user_comes(USER_PATIENCE)
             self._users[key] = now()
             self._annotate(None)

@@ -31,16 +31,14 @@ if TYPE_CHECKING:
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_EXEMPLAR_LENGTH = (
-    128  # characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0
-)
-_LAST_TIMESTAMP = (
-    1e12  # seconds; beyond it, a float is written with an exponent, which a timestamp must not have
-)
+_EXEMPLAR_LENGTH = 128
+"""Characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0."""
 
-_openmetrics: Callable[[Collector], bytes] = (
-    generate_openmetrics  # prometheus_client has no types for these two
-)
+_LAST_TIMESTAMP = 1e12
+"""Seconds; beyond it, a float is written with an exponent, which a timestamp must not have."""
+
+# prometheus_client has no types for these two.
+_openmetrics: Callable[[Collector], bytes] = generate_openmetrics
 _number: Callable[[float], str] = floatToGoString
 
 Series = tuple[list[str], float | HistogramValue]
