@@ -35,11 +35,11 @@ class HostCollector(Collector):
         self._process_fields = Fields(
             process.QUERIES,
             whole=process.WHOLE,
-            unsupported=_is_unsupported,
+            unsupported=_UNSUPPORTED,
             passed_on=(psutil.NoSuchProcess,),
         )
-        self._machine_fields = Fields(machine.QUERIES, unsupported=_is_unsupported)
-        self._cgroup_fields = Fields(cgroup.QUERIES, unsupported=_is_unsupported)
+        self._machine_fields = Fields(machine.QUERIES, unsupported=_UNSUPPORTED)
+        self._cgroup_fields = Fields(cgroup.QUERIES, unsupported=_UNSUPPORTED)
 
     def start(self, agent: Agent) -> None:
         """Find the process, which psutil identifies by its id and start time, so that a reused id is not mistaken."""
@@ -71,7 +71,3 @@ class HostCollector(Collector):
         except psutil.NoSuchProcess:  # it ended meanwhile
             pass
         return self._process_fields.withdraw()
-
-
-def _is_unsupported(error: Exception) -> bool:
-    return isinstance(error, _UNSUPPORTED)
