@@ -41,7 +41,7 @@ def watch_compiled_ahead(
         except BaseException as error:
             drop_own_frames(error)
             raise
-        if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
+        if is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
             return compiled
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
             created = executables.newest_since(count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
@@ -38,7 +38,7 @@ def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any
         except BaseException as error:
             drop_own_frames(error)
             raise
-        if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
+        if is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
             return jitted
         if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
             return lambda fun: watched(jitted(fun))
@@ -48,6 +48,7 @@ def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any
     return jitting
 
 
-def is_of_jax(module: object) -> bool:
-    """Whether a module of that name is JAX's own."""
-    return isinstance(module, str) and (module == "jax" or module.startswith("jax."))
+def is_of_jax(frame: FrameType) -> bool:
+    """Whether a frame runs code of JAX's own."""
+    module = frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.partition(".")[0] == "jax"

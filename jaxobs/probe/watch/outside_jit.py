@@ -17,7 +17,6 @@ from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_own_frames, replace
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.automatic import Watch, is_of_jax
-from jaxobs.vocabulary.labels import OUTSIDE_JIT
 
 NAMES = ("scan", "while_loop", "fori_loop", "map")
 
@@ -38,7 +37,7 @@ def _watching(name: str, original: Any, watch: Watch, current: Current) -> Calla
     def looping(*args: Any, **kwargs: Any) -> Any:
         caller, step = sys._getframe(1), current.step  # noqa: SLF001  # who calls
         traced = step is not None and step.hidden
-        function = original if traced or is_of_jax(caller.f_globals.get("__name__")) else lines.at(caller)
+        function = original if traced or is_of_jax(caller) else lines.at(caller)
         try:
             return function(*args, **kwargs)
         except BaseException as error:
@@ -61,9 +60,7 @@ class _Lines:
     def at(self, caller: FrameType) -> Callable[..., Any]:
         with Suppressed(Exception):  # what cannot be watched is run all the same
             site = call_site(caller)
-            title = (
-                "" if site is None else f"{self._name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"
-            )
+            title = "" if site is None else site.names(self._name)
             if title and title not in self._functions and len(self._functions) < SITES:
                 self._functions[title] = self._watch(self._named(title))
             return self._functions.get(title, self._original)
