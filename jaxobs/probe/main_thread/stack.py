@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jaxobs.jax_compat.jitted_functions import JITTED
 from jaxobs.probe.main_thread.call_site import NOWHERE, CallSites, Site, kind_of_callee
-from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, Packages, module
+from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, module, owner_of
 from jaxobs.vocabulary.activities import (
     COMPILE,
     DEVICE,
@@ -102,7 +102,6 @@ class Stack:
     """Turns stacks into places. `step_iterator` and `dispatch` are the code of `obs.steps()` and of watched calls."""
 
     def __init__(self, step_iterator: CodeType, dispatch: CodeType) -> None:
-        self._packages = Packages()
         self._sites = CallSites()
         self._step_iterator, self._dispatch = step_iterator, dispatch
         self._training_iterators: set[_Code] = set()
@@ -131,7 +130,7 @@ class Stack:
         frames: list[FrameType] = []
         owners: list[str] = []
         positions: list[object] = []
-        owner_of, left = self._packages.of, DEEPEST
+        left = DEEPEST
         outer: FrameType | None = frame
         while outer is not None and left > 0:
             code = outer.f_code
