@@ -32,6 +32,12 @@ _without_twin: dict[int, weakref.ref[Watched[Any, Any]]] = {}
 """Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
 
 
+def renew_lock() -> None:
+    """Make a new lock, in a forked child: a thread of the parent, which the child lacks, may have held the old one."""
+    global _lock
+    _lock = threading.RLock()
+
+
 class _Living:
     """Weak references to all `Watched` objects of this process."""
 
