@@ -81,6 +81,9 @@ class _Finder:
         if fullname not in _waiting:
             return None
         finders = list(sys.meta_path)
+        # Called by a finder that somebody has put around this one, which others are behind it is not known.
+        if self not in finders:
+            return None
         for finder in finders[finders.index(self) + 1 :]:
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
