@@ -57,10 +57,10 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
         return Visible(tuple(instances[:1] or whole), ordered)
     entries = wanted.split(",")
     nameless = any(uuid.startswith(STAND_IN) for board in boards for uuid in _uuids(board))
-    if nameless and any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries):
-        return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
-    if not ordered and any(re.match(r"\s*\d", entry) for entry in entries):
-        # Without a known order an index may mean any of the devices.
+    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
+    by_index = any(re.match(r"\s*\d", entry) for entry in entries)
+    # Without a known order an index may mean any of the devices, and so may the name of one that tells none.
+    if (nameless and by_name) or (by_index and not ordered):
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
