@@ -65,9 +65,6 @@ def watched(function: Any) -> Watched[Any, Any]:
     """The one `Watched` object of this function, made if there is none."""
     if isinstance(function, Watched):
         return function
-    found = _held_by(function)
-    if found is not None:
-        return found
     with _lock:
         found = _held_by(function)
         if found is not None:
