@@ -40,7 +40,7 @@ class Destination:
 def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
     """The destination of one signal according to the variables."""
     variable, url = _option(signal, "ENDPOINT", environment)
-    if not url or _is_true(environment.get("OTEL_SDK_DISABLED", "")):
+    if not url or environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Destination(signal, None)
     exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
     if not exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}:
@@ -146,10 +146,6 @@ def _option(signal: SignalName, name: str, environment: Mapping[str, str]) -> tu
 def _for_signal(signal: SignalName, variable: str, url: str) -> str:
     """The URL as it is where the signal's own variable has it, else with the signal's path."""
     return f"{url.removesuffix('/')}/v1/{signal}" if variable == "OTEL_EXPORTER_OTLP_ENDPOINT" else url
-
-
-def _is_true(text: str) -> bool:
-    return text.strip().lower() == "true"
 
 
 def _words(text: str) -> set[str]:
