@@ -10,6 +10,7 @@ from typing import Any
 from jaxobs.observer import Observer
 from jaxobs.probe.log import warn
 from jaxobs.probe.transport.agent_process import close_in_child
+from jaxobs.probe.watch.registry import renew_lock
 
 _lock = threading.RLock()
 _observer: Observer | None = None
@@ -76,5 +77,6 @@ def _in_forked_child() -> None:
     global _lock
     _lock = threading.RLock()  # a thread of the parent, which the child lacks, may have held it
     close_in_child()
+    renew_lock()
     if _observer is not None:
         _observer.end_in_child()

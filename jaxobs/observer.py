@@ -20,6 +20,7 @@ from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.log import warn
+from jaxobs.probe.out_of_memory.evidence import Ask
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
 from jaxobs.probe.side import ProbeSide
 from jaxobs.probe.steps.iteration import Amount, Steps
@@ -69,8 +70,7 @@ class Observer:
             settings.out_of_memory_reports,
             self._identity.name(),
             plain,
-            lambda timeout: self.snapshot(timeout).document,
-            self._side.sender.retained.executables,
+            Ask(lambda timeout: self.snapshot(timeout).document, self._side.sender.retained.executables),
             warn,
         )
         self._side.loops.failed = self._out_of_memory.failed

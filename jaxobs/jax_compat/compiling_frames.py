@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
+from jaxobs.plugin.call_site import callers
+
 FRAMES_TO_SEARCH = 8
 """Most caller frames of the listener that are searched; the one wanted was the third or fourth in every version."""
 
@@ -73,7 +75,7 @@ def new_executable(frame: FrameType | None) -> Any:
 
     None where the compile failed or the variable is missing: the executable's cost is then absent.
     """
-    for caller in _callers(frame):
+    for caller in callers(frame, FRAMES_TO_SEARCH):
         name = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}.get(caller.f_code.co_name)
         if name is not None:  # the latter for `jax.pmap` up to 0.7
             executable = caller.f_locals.get(name)
@@ -84,7 +86,7 @@ def new_executable(frame: FrameType | None) -> Any:
 
 def traced_function(frame: FrameType | None) -> Any:
     """The function whose trace a listener is called for. None if unknown: nothing then counts as an eager primitive."""
-    for caller in _callers(frame):
+    for caller in callers(frame, FRAMES_TO_SEARCH):
         if caller.f_code.co_filename.endswith(TRACING_FILES):
             function: Any = caller.f_locals.get("fun")
             if type(function).__name__ == "WrappedFun":  # in 0.6 and 0.8
@@ -102,7 +104,7 @@ def lowered_by_jax(frame: FrameType | None) -> bool | None:
 
     Under `jax.grad` outside jit such functions are compiled without a trace event. None where no source is recorded.
     """
-    for caller in _callers(frame):
+    for caller in callers(frame, FRAMES_TO_SEARCH):
         closed = caller.f_locals.get("closed_jaxpr")
         source = getattr(getattr(getattr(closed, "jaxpr", None), "debug_info", None), "func_src_info", None)
         if type(source) is str:  # "multiply at /…/jax/_src/numpy/ufuncs.py:1253"
@@ -114,7 +116,7 @@ def lowered_by_jax(frame: FrameType | None) -> bool | None:
 def call_being_traced(frame: FrameType | None) -> JitCall | None:
     """The jitted call whose trace a listener is called for. None if unknown: a recompile's cause is then `other`."""
     names = None
-    for caller in _callers(frame, CALL_FRAMES_TO_SEARCH):
+    for caller in callers(frame, CALL_FRAMES_TO_SEARCH):
         name = caller.f_code.co_name
         if name not in ("_trace_for_jit", "_infer_params", "_infer_params_internal"):
             continue
@@ -145,7 +147,7 @@ def lowering(frame: FrameType | None) -> Lowering | None:
     found: dict[str, Any] | None = None
     shardings: Sequence[Any] = ()
     transformation: list[str] = []
-    for above, caller in enumerate(_callers(frame, TRANSFORMATION_FRAMES_TO_SEARCH)):
+    for above, caller in enumerate(callers(frame, TRANSFORMATION_FRAMES_TO_SEARCH)):
         name = caller.f_code.co_name
         if (
             above < CALL_FRAMES_TO_SEARCH
@@ -184,11 +186,3 @@ def is_compiling(frame: FrameType) -> bool:
     """Whether a thread with this innermost frame is in XLA's compiler, which releases the interpreter lock."""
     code = frame.f_code
     return code.co_name.startswith("backend_compile") and code.co_filename.endswith("jax/_src/compiler.py")
-
-
-def _callers(frame: FrameType | None, limit: int = FRAMES_TO_SEARCH) -> list[FrameType]:
-    callers: list[FrameType] = []
-    while frame is not None and len(callers) < limit:
-        callers.append(frame)
-        frame = frame.f_back
-    return callers

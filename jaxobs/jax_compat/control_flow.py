@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import FrameType, FunctionType
 from typing import Any
 
+from jaxobs.plugin.call_site import callers
+
 PRIMITIVES = {
     "scan": "scan", "while": "while_loop", "cond": "cond", "custom_linear_solve": "custom_linear_solve",
 }  # fmt: skip
@@ -33,17 +35,14 @@ def control_flow_outside_jit(primitive: str, frame: FrameType | None) -> str | N
     if name is None:
         return None
     applied = False
-    for _ in range(FRAMES):
-        if frame is None:
-            break
-        file, called = frame.f_code.co_filename, frame.f_code.co_name
+    for caller in callers(frame, FRAMES):
+        file, called = caller.f_code.co_filename, caller.f_code.co_name
         if not applied:
             applied = called == "apply_primitive" and file.endswith(DISPATCH)
         elif "/jax/_src/" not in file:
             break  # the caller of JAX: frames above it belong to other calls
         elif called in FUNCTIONS and FILE in file:
             name = called
-        frame = frame.f_back
     return name if applied else None
 
 

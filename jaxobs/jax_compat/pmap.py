@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from jaxobs.jax_compat.compiling_frames import JitCall
+from jaxobs.plugin.call_site import callers
 
 FRAMES_TO_SEARCH = 32
 """Most frames searched above the listener. The pmapped call was the seventh to the twentieth, the latter in
@@ -49,18 +50,15 @@ UNNAMED = "<unnamed function>"
 def call_of_pmap(frame: FrameType | None) -> FrameType | None:
     """The frame of the call that is being traced, lowered or compiled, if it is of a pmapped function; else None."""
     begun = False
-    for _ in range(FRAMES_TO_SEARCH):
-        if frame is None:
-            return None
-        code = frame.f_code
+    for caller in callers(frame, FRAMES_TO_SEARCH):
+        code = caller.f_code
         file = code.co_filename
         if any(file.endswith(end) and code.co_qualname in names for end, names in ENTRANCES.items()):
-            return frame
+            return caller
         between = file.endswith(BETWEEN)
         begun = begun or file.endswith(BEGINNING)
         if begun and not between:
             return None
-        frame = frame.f_back
     return None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
 from jaxobs.model.source_files import is_installed
+from jaxobs.vocabulary.labels import OUTSIDE_JIT
 
 NOT_THE_USERS = frozenset({"jax", "jaxlib", "jaxobs", "jaxobs_plugins", "flax", "equinox", "haiku", "chex"})
 """Packages whose frames are skipped: JAX, jaxobs, and libraries that wrap `jax.jit` and call it for the user."""
@@ -23,6 +25,10 @@ class CallSite(NamedTuple):
     line: int
     function: str
 
+    def names(self, loop: str) -> str:
+        """The name of a loop of `jax.lax` that this line calls outside jit: `scan at train.py:12`."""
+        return f"{loop}{OUTSIDE_JIT}{self.file.rpartition('/')[2]}:{self.line}"
+
 
 def call_site(frame: FrameType | None) -> CallSite | None:
     """The innermost frame outside installed packages, or else the innermost outside layers over JAX.
@@ -31,16 +37,21 @@ def call_site(frame: FrameType | None) -> CallSite | None:
     program's own in an installed program.
     """
     layer: CallSite | None = None
-    for _ in range(FRAMES):
-        if frame is None:
-            break
-        if not _is_a_layer_over_jax(frame):
-            code = frame.f_code
+    for caller in callers(frame, FRAMES):
+        if not _is_a_layer_over_jax(caller):
+            code = caller.f_code
+            site = CallSite(code.co_filename, caller.f_lineno, code.co_qualname)
             if not is_installed(code.co_filename):
-                return CallSite(code.co_filename, frame.f_lineno, code.co_qualname)
-            layer = layer or CallSite(code.co_filename, frame.f_lineno, code.co_qualname)
-        frame = frame.f_back
+                return site
+            layer = layer or site
     return layer
+
+
+def callers(frame: FrameType | None, most: int) -> Iterator[FrameType]:
+    """A frame and those that called it, from the inside out, `most` of them at most."""
+    while frame is not None and most > 0:
+        yield frame
+        frame, most = frame.f_back, most - 1
 
 
 def _is_a_layer_over_jax(frame: FrameType) -> bool:

@@ -92,10 +92,6 @@ class Announced:
             return _failed(point, problem)
         return Found(point.group, point.name, point.value, _distribution(point), plugin)
 
-    def too_late(self, seconds: float) -> Found:
-        """The result where it was not loaded within `seconds`."""
-        return _failed(self.point, f"its import or its constructor has not returned for {seconds:g} s")
-
 
 def announced(group: str) -> list[Announced]:
     """The entry points of a group: jaxobs's own first, then by name.
@@ -147,7 +143,8 @@ class _Loading:
     def result(self, timeout: float, patience: float) -> Found:
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        return self._plugin.too_late(patience) if self._loaded is None else self._loaded
+        late = f"its import or its constructor has not returned for {patience:g} s"
+        return self._loaded or _failed(self._plugin.point, late)
 
     def _run(self) -> None:
         self._loaded = self._plugin.load()

@@ -54,14 +54,14 @@ class Fields(Generic[Subject]):
     """The queries of one subject (a device, a process); `labels` come first in each of its series.
 
     `whole` names counters whose first total belongs to the job; the first total of the others was counted before it,
-    and they start at 0. `unsupported` says whether an error means that the source has no such figure. Errors of the
-    types in `passed_on` concern the subject as a whole and are raised to the caller.
+    and they start at 0. An error of the types in `unsupported` means that the source has no such figure; one of those
+    in `passed_on` concerns the subject as a whole and is raised to the caller.
     """
 
     queries: Sequence[Query[Subject]]
     labels: Labels = ()
     whole: Collection[Metric] = ()
-    unsupported: Callable[[Exception], bool] = lambda error: isinstance(error, NotImplementedError)
+    unsupported: tuple[type[Exception], ...] = (NotImplementedError,)
     passed_on: tuple[type[Exception], ...] = ()
     clock: Callable[[], float] = monotonic
     _states: list[_State] = field(init=False)
@@ -93,7 +93,7 @@ class Fields(Generic[Subject]):
         return [gone for state in self._states for gone in self._measured(state, ())]
 
     def _failed(self, state: _State, error: Exception) -> None:
-        unsupported = self.unsupported(error)
+        unsupported = isinstance(error, self.unsupported)
         state.retry_at = self.clock() + (UNSUPPORTED_RETRY_SECONDS if unsupported else state.wait)
         state.wait = min(2 * state.wait, UNSUPPORTED_RETRY_SECONDS)
 

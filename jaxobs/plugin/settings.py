@@ -82,9 +82,8 @@ def unknown_variables(
     for name in sorted(environment):
         of = max((start for start in known if name.upper().startswith(start)), key=len, default=None)
         if of is not None and name.upper() not in known[of] | core:
-            fields = [
-                variable.removeprefix(of) for variable in known[of]
-            ]  # the prefix makes all of them alike
+            # Compared without the prefix, which makes all of them alike.
+            fields = [variable.removeprefix(of) for variable in known[of]]
             meant = difflib.get_close_matches(name.upper().removeprefix(of), fields, 1)
             lines.append(f"unknown setting {name}" + (f" (did you mean {of}{meant[0]}?)" if meant else ""))
     return lines

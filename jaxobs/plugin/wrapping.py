@@ -39,13 +39,13 @@ class Wrapping:
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
-                _without_this_frame(error)
+                drop_own_frames(error)
                 raise
             finally:
                 if mark is not None:
                     self._leave(mark)
 
-        self._put(owner, name, marked)
+        self._undo.append(replace(owner, {name: marked}))
 
     def values(self, owner: Any, name: str, values_of: Callable[..., Mapping[str, Any]]) -> None:
         """Record the values that calls of `owner.name` are given (`Job.record`), once the library has taken them.
@@ -66,13 +66,13 @@ class Wrapping:
             try:
                 result = function(*args, **kwargs)
             except BaseException as error:
-                _without_this_frame(error)
+                drop_own_frames(error)
                 raise
             if self._active:
                 record(args, kwargs)
             return result
 
-        self._put(owner, name, recorded)
+        self._undo.append(replace(owner, {name: recorded}))
 
     def undo(self) -> None:
         """Put the original functions back. A wrapper that others have wrapped since stays, and only calls through."""
@@ -81,15 +81,31 @@ class Wrapping:
             undo()
         self._undo.clear()
 
-    def _put(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-        before = vars(owner)[name]
 
-        def undo() -> None:
-            if vars(owner).get(name) is wrapper:
-                setattr(owner, name, before)
+def replace(owner: Any, replacements: Mapping[str, Any]) -> Callable[[], None]:
+    """Set attributes of a class or module. Returns what puts back those that nobody has replaced since."""
+    before = {name: vars(owner).get(name) for name in replacements}
+    for name, ours in replacements.items():
+        setattr(owner, name, ours)
 
-        self._undo.append(undo)
-        setattr(owner, name, wrapper)
+    def put_back() -> None:
+        for name, ours in replacements.items():
+            if vars(owner).get(name) is ours:
+                if before[name] is None:  # it was inherited
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, before[name])
+
+    return put_back
+
+
+def drop_own_frames(error: BaseException) -> None:
+    """Remove the frames of the file that has caught an error, and raises it again, from the top of its traceback."""
+    traceback = error.__traceback__
+    own = None if traceback is None else traceback.tb_frame.f_code.co_filename
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == own:
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
 
 
 def _function(owner: Any, name: str) -> Callable[..., Any] | None:
@@ -107,9 +123,3 @@ def _enter(mark: AbstractContextManager[None]) -> None:
 
 def _leave(mark: AbstractContextManager[None]) -> None:
     mark.__exit__(None, None, None)
-
-
-def _without_this_frame(error: BaseException) -> None:
-    """Remove the wrapper's frame from the traceback of an error that the wrapper has caught and raises again."""
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next

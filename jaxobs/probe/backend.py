@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import Any
 
 from jaxobs.jax_compat.backend import backend_exists
 from jaxobs.model.clock import now
@@ -21,8 +20,10 @@ def find_backend() -> BackendFound | None:
     import jax
 
     local = jax.local_devices()
+    # The UUID is empty where JAX has none, because a number within the process identifies no device.
     devices = tuple(
-        (ordinal, str(device.device_kind), _identity(device)) for ordinal, device in enumerate(local)
+        (ordinal, str(device.device_kind), str(getattr(device, "uuid", None) or ""))
+        for ordinal, device in enumerate(local)
     )
     numbers = [getattr(device, "local_hardware_id", None) for device in local]
     return BackendFound(
@@ -30,8 +31,3 @@ def find_backend() -> BackendFound | None:
         importlib.metadata.version("jaxlib"), now(),
         tuple(number for number in numbers if type(number) is int) if None not in numbers else (),
     )  # fmt: skip
-
-
-def _identity(device: Any) -> str:
-    """The device's UUID; empty where JAX has none, because a number within the process identifies no device."""
-    return str(getattr(device, "uuid", None) or "")

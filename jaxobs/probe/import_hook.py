@@ -81,6 +81,9 @@ class _Finder:
         if fullname not in _waiting:
             return None
         finders = list(sys.meta_path)
+        # Called by a finder that somebody has put around this one, which others are behind it is not known.
+        if self not in finders:
+            return None
         for finder in finders[finders.index(self) + 1 :]:
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
@@ -128,7 +131,5 @@ class _InitializingSpec(ModuleSpec):
             return
         self.__class__ = ModuleSpec  # type: ignore[assignment]  # what it was before
         module = sys.modules.get(self.name)
-        if (
-            module is not None and module.__spec__ is self
-        ):  # else the import has failed, and the module is gone
+        if module is not None and module.__spec__ is self:  # else the import has failed
             _imported(self.name, module)

@@ -129,8 +129,7 @@ class ProbeSide:
         self.compiled: int | None = None
         self.watches_all = False
         """Whether all functions that the script and its libraries jit are watched."""
-        self._unhook: Callable[[], None] | None = None
-        self._put_back: list[Callable[[], None]] = []
+        self._put_back: list[Callable[[], None] | None] = []
         self._log = log
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
@@ -148,17 +147,13 @@ class ProbeSide:
             for file in (automatic.__file__, ahead_of_time.__file__, outside_jit.__file__):
                 leave_out(file)
             self._put_back += [
-                put_back
-                for put_back in (
-                    jitting.call(watch_all_jitted, jax, watch),
-                    jitting.call(watch_compiled_ahead, jax, watch, self.executables),
-                    jitting.call(watch_loops_outside_jit, jax, watch, current),
-                )
-                if put_back is not None
+                jitting.call(watch_all_jitted, jax, watch),
+                jitting.call(watch_compiled_ahead, jax, watch, self.executables),
+                jitting.call(watch_loops_outside_jit, jax, watch, current),
             ]
         annotations = Guard("annotations", "probe", self._log)
         annotations.call(annotate_steps, self.loops)
-        self._unhook = annotations.call(hook_annotations, self.loops, annotations.wrap)
+        self._put_back.append(annotations.call(hook_annotations, self.loops, annotations.wrap))
         self.sources.start()
 
     def start_threads(self) -> None:
@@ -233,10 +228,9 @@ class ProbeSide:
         deadline = monotonic() + timeout
         self.watching.end()
         for put_back in self._put_back:
-            put_back()
+            if put_back is not None:
+                put_back()
         self.sources.stop(timeout)
-        if self._unhook is not None:
-            self._unhook()
         self.completions.stop()
         self.first_calls.ask()  # the last question: the one call of a training may have ended by now
         if self.host_lines is not None:

@@ -17,12 +17,17 @@ OTHER = "__other__"
 """The label value under which counters of series beyond the limit are summed."""
 
 
+def valid_text(text: str) -> str:
+    """Text that UTF-8 and protobuf can carry: with `?` in place of each lone surrogate, as in names that are no UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def clean_label(value: str) -> str:
     """A label value that every exporter can carry: text without surrogates or NUL, at most LABEL_LENGTH characters.
 
     Text that had to be changed gets a digest of the original, so that two different values stay two series.
     """
-    text = value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    text = valid_text(value).replace("\x00", "\N{REPLACEMENT CHARACTER}")
     if text == value and len(text) <= LABEL_LENGTH:
         return text
     digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()

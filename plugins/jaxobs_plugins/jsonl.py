@@ -24,6 +24,7 @@ from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
+from jaxobs.vocabulary.labels import valid_text
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags that open the file without following a link that somebody planted under its name or waiting for a FIFO."""
@@ -198,7 +199,7 @@ def _labels(event: Measured, catalogue: Catalogue) -> dict[str, str] | list[Any]
 def _plain(value: Any) -> Any:
     """A value in JSON's types: NaN and infinity become text, and lone surrogates are replaced."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+        return valid_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, SpanContext):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from jaxobs.model.clock import NANOSECONDS, monotonic
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.files import why_not_writable
+from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.values import flat_values, steps_of_main_loop
 
@@ -37,14 +37,9 @@ class TensorBoardExporter(Exporter):
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
         """Check whether tensorboardX is installed and the directory can be written to."""
         directory = settings.get("tensorboard_directory")
-        if directory is None:
-            return
-        if find_spec(WRITER) is None:
-            yield Remark(NOT_INSTALLED, problem=True)
-        elif (reason := why_not_writable(Path(directory))) is not None:
-            yield Remark(f"{directory}: no curves for TensorBoard can be written: {reason}", problem=True)
-        else:
-            yield Remark(f"curves for TensorBoard would be written to {directory}")
+        if directory is not None and find_spec(WRITER) is None:
+            return [Remark(NOT_INSTALLED, problem=True)]
+        return writing_remarks(directory, "curves for TensorBoard would be written to", _refused)
 
     def start(self, agent: Agent) -> None:
         """Check that tensorboardX is installed; the file is made with the first values."""
@@ -86,3 +81,7 @@ class TensorBoardExporter(Exporter):
         for name, value in flat_values(snapshot.document).items():
             self._writer.add_scalar(name, value, global_step=step, walltime=at)
         self._writer.flush()
+
+
+def _refused(reason: str) -> str:
+    return f"no curves for TensorBoard can be written: {reason}"

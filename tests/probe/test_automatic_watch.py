@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -218,3 +219,39 @@ def test_an_error_in_a_scan_names_the_users_lines_alone(tmp_path: Path) -> None:
         """,
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+FORKS = """
+    import os, signal, threading, warnings
+    import jax
+    warnings.simplefilter("ignore")  # JAX's own of forks
+    entered, forked = threading.Event(), threading.Event()
+
+    class Slow:
+        def __call__(self): ...
+        @property
+        def __name__(self):
+            entered.set()
+            forked.wait(30)
+            return "slow"
+        def lower(self): ...
+
+    from jaxobs.instrument import current
+    other = threading.Thread(target=lambda: current().watch(Slow()))
+    other.start()
+    assert entered.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        jax.jit(lambda x: x)
+        os._exit(0)
+    print("status", os.waitpid(child, 0)[1])
+    forked.set()
+    other.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_while_another_thread_watches_a_function_can_jit(tmp_path: Path) -> None:
+    done = under_jaxobs(tmp_path, FORKS)
+    assert done.stdout.splitlines()[:1] == ["status 0"], done.stdout + done.stderr

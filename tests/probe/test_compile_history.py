@@ -22,7 +22,8 @@ def signature(number: int, arrays: int = 1, function: int = 1) -> Signature:
     names = tuple(f"params['layer_{index}']" for index in range(arrays))
     leaves = tuple(Leaf((number, index), "float32", False) for index in range(arrays))
     options = (("inline", Value("False")),)
-    return Signature(function, "f", options, (), (("params", "positional"),), (), (), names, leaves, ())
+    bindings = (("params", Value("positional")),)
+    return Signature(function, "f", options, (), bindings, (), (), names, leaves, ())
 
 
 def test_a_function_that_was_never_compiled_has_no_cause() -> None:

@@ -217,3 +217,20 @@ def test_each_action_runs_once_while_threads_import_and_register(make_module: Ma
         thread.join(30)
     importlib.reload(sys.modules[name])
     assert sorted(seen) == list(range(12))
+
+
+def test_an_import_through_finders_that_somebody_put_around_all_others_succeeds(
+    make_module: MakeModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Around:
+        def __init__(self, finder: Any) -> None:
+            self.finder = finder
+
+        def find_spec(self, *arguments: Any) -> ModuleSpec | None:
+            found: ModuleSpec | None = self.finder.find_spec(*arguments)
+            return found
+
+    name = make_module("value = 7")
+    when_imported(name, lambda _: None)
+    monkeypatch.setattr(sys, "meta_path", list(map(Around, sys.meta_path)))
+    assert importlib.import_module(name).value == 7

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner
+from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner_of
 from jaxobs.probe.main_thread.stack import Place, Stack
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
@@ -259,9 +259,9 @@ def test_nothing_of_the_users_is_called() -> None:
 
 
 def test_whose_code_a_file_is() -> None:
-    assert owner("/home/me/train.py") == USER
-    assert owner("/env/lib/python3.11/site-packages/grain/python/loader.py") == "grain"
-    assert owner(queue.__file__) == STANDARD_LIBRARY
-    assert owner("<frozen importlib._bootstrap>") == STANDARD_LIBRARY
-    assert owner(Stack.place.__code__.co_filename) == OWN
-    assert owner("/tmp/ipykernel_7/1.py") == USER
+    assert owner_of("/home/me/train.py") == USER
+    assert owner_of("/env/lib/python3.11/site-packages/grain/python/loader.py") == "grain"
+    assert owner_of(queue.__file__) == STANDARD_LIBRARY
+    assert owner_of("<frozen importlib._bootstrap>") == STANDARD_LIBRARY
+    assert owner_of(Stack.place.__code__.co_filename) == OWN
+    assert owner_of("/tmp/ipykernel_7/1.py") == USER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path, PurePath
 
 from jaxobs.model.source_files import is_installed
@@ -11,31 +12,16 @@ STANDARD_LIBRARY = "(standard library)"
 OWN = "jaxobs"
 
 FILES_KEPT = 4_096
-"""Most file names whose owner is remembered; all are forgotten when a program has more files of code."""
+"""Most file names whose owner is remembered."""
 
 _OWN_FILES = tuple(str(Path(__file__).parents[2] / room) + "/" for room in ("probe", "jax_compat", "measure"))
 """Folders of our own code. The commands are not among them: the model that `jaxobs demo` trains counts as a user's."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
-class Packages:
-    """A cache of the owner of each file, by its name alone: no file is opened."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    def of(self, file: str) -> str:
-        """USER, STANDARD_LIBRARY, or the name of the package."""
-        known = self._known.get(file)
-        if known is None:
-            if len(self._known) >= FILES_KEPT:
-                self._known.clear()
-            known = self._known[file] = owner(file)
-        return known
-
-
-def owner(file: str) -> str:
-    """The owner of a file of code, by its name alone."""
+@functools.lru_cache(FILES_KEPT)
+def owner_of(file: str) -> str:
+    """The owner of a file, by its name alone: USER, STANDARD_LIBRARY, or the name of the package. No file is opened."""
     if file.startswith(_OWN_FILES):
         return OWN
     if not is_installed(file):

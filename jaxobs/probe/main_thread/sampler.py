@@ -70,13 +70,14 @@ class MainThreadSampler:
         self._processor_before = 0.0
 
     def run(self) -> None:
-        self._clock, waited = MainThreadClock(), WaitForProcessor()
+        clock, waited = MainThreadClock(), WaitForProcessor()
+        self._clock = clock
         try:
             self._last = now()
-            while self._turn(waited):
+            while self._turn(clock, waited):
                 pass
         finally:
-            self._clock.close()
+            clock.close()
             waited.close()
 
     def stop(self) -> None:
@@ -89,14 +90,14 @@ class MainThreadSampler:
         clock = self._clock
         return self._guard.call(self._tally.take, None if clock is None else clock.runnable_share()) or []
 
-    def _turn(self, waited: WaitForProcessor) -> bool:
+    def _turn(self, clock: MainThreadClock, waited: WaitForProcessor) -> bool:
         """Sleep and take a sample. False after `stop`."""
         before = thread_time()
         pause = min(LONGEST, max(SHORTEST, self._cost / BUDGET)) * self._random.uniform(0.5, 1.5)
         late = self._sleep(pause, waited)
         if late is None:
             return False
-        self._guard.call(self._sample, late)
+        self._guard.call(self._sample, clock, late)
         self.cpu_seconds = thread_time()
         self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
         return True
@@ -112,11 +113,11 @@ class MainThreadSampler:
         # While this thread waits for a processor it is not the lock that it waits for.
         return late if late <= PROMPT else late - waited.seconds()
 
-    def _sample(self, late: float) -> None:
+    def _sample(self, clock: MainThreadClock, late: float) -> None:
         begin, self._last = self._last, now()
         spent = seconds(self._last - begin)
-        held, forced = self._held(late)
-        on_processor = forced or self._is_on_processor()
+        held, forced = self._held(clock, late)
+        on_processor = forced or clock.is_on_processor()
         place = self._place(on_processor, in_python=forced)
         if place is None:
             return
@@ -137,23 +138,19 @@ class MainThreadSampler:
             self._blocking.add(site)
         return bool(on_processor) and self._delay > PROMPT and site in self._blocking
 
-    def _held(self, late: float) -> tuple[bool, bool]:
+    def _held(self, clock: MainThreadClock, late: float) -> tuple[bool, bool]:
         """Whether the main thread held the lock, and whether it was made to release it (else it did so in a call)."""
-        ran = self._ran()
+        ran = self._ran(clock)
         held = late > PROMPT and (ran is None or ran >= HELD * late)
         return held, held and late >= FORCED * sys.getswitchinterval()
 
-    def _ran(self) -> float | None:
+    def _ran(self, clock: MainThreadClock) -> float | None:
         """Processor seconds of the main thread since the last call; None if not known. It shows who held the lock."""
-        clock = self._clock
-        now_ran = None if clock is None else clock.processor_seconds()
+        now_ran = clock.processor_seconds()
         if now_ran is None:
             return None
         before, self._processor_before = self._processor_before, now_ran
         return now_ran - before
-
-    def _is_on_processor(self) -> bool | None:
-        return None if self._clock is None else self._clock.is_on_processor()
 
     def _place(self, on_processor: bool | None, *, in_python: bool) -> Place | None:
         frame: FrameType | None = sys._current_frames().get(self._main or 0)  # noqa: SLF001  # documented

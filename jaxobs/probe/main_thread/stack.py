@@ -9,8 +9,9 @@ import inspect
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from jaxobs.jax_compat.jitted_functions import JITTED
 from jaxobs.probe.main_thread.call_site import NOWHERE, CallSites, Site, kind_of_callee
-from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, Packages, module
+from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, module, owner_of
 from jaxobs.vocabulary.activities import (
     COMPILE,
     DEVICE,
@@ -47,9 +48,6 @@ QUEUES = frozenset({("queue", "get"), ("queues", "get"), ("pool", "next")})
 COMPILING = ("/_src/compiler.py", "/interpreters/partial_eval.py", "/interpreters/mlir.py", "/_src/stages.py")
 """Files of JAX (0.6 to 0.10) one of which is on the stack whenever it traces, lowers or compiles."""
 
-JITTED = "PjitFunction"
-"""The type of what `jax.jit` returns (0.6 to 0.10); its calls have no Python frame."""
-
 PLACING = frozenset(
     {
         "device_put",
@@ -81,11 +79,29 @@ class _Code(NamedTuple):
     name: str
 
 
+class _Seen(NamedTuple):
+    """A stack, the innermost frame first. `mine` is the position of the first of the user's frames, None for none.
+
+    `site` is the instruction of the innermost frame. `on_processor` and `in_python` are those of `Stack.place`.
+    """
+
+    frames: list[FrameType]
+    owners: list[str]
+    mine: int | None
+    site: Site
+    on_processor: bool | None
+    in_python: bool
+
+    @property
+    def inner(self) -> list[tuple[FrameType, str]]:
+        """The frames that the user's line has called, with their owners; all where none is the user's."""
+        return list(zip(self.frames, self.owners, strict=True))[: self.mine]
+
+
 class Stack:
     """Turns stacks into places. `step_iterator` and `dispatch` are the code of `obs.steps()` and of watched calls."""
 
     def __init__(self, step_iterator: CodeType, dispatch: CodeType) -> None:
-        self._packages = Packages()
         self._sites = CallSites()
         self._step_iterator, self._dispatch = step_iterator, dispatch
         self._training_iterators: set[_Code] = set()
@@ -96,23 +112,25 @@ class Stack:
 
         `in_python`: it held the interpreter lock, so it ran Python, or C code that does not release the lock.
         """
-        frames, owners, key = self._outward(frame, on_processor, in_python)
+        frames, owners, positions = self._outward(frame)
+        key = (on_processor, in_python, *positions)
         known = self._known.get(key)
         if known is not None:
             return known
         if len(self._known) >= STACKS_KEPT:
             self._known.clear()
-        found = self._known[key] = self._in_words(frames, owners, on_processor, in_python=in_python)
+        mine = next((index for index, owner in enumerate(owners) if owner == USER), None)
+        site = NOWHERE if in_python else self._sites.at(frame)
+        seen = _Seen(frames, owners, mine, site, on_processor, in_python)
+        found = self._known[key] = self._in_words(seen)
         return found
 
-    def _outward(
-        self, frame: FrameType, on_processor: bool | None, in_python: bool
-    ) -> tuple[list[FrameType], list[str], tuple[object, ...]]:
-        """The frames from this one outwards, their owners, and a key that tells this stack from others."""
+    def _outward(self, frame: FrameType) -> tuple[list[FrameType], list[str], list[object]]:
+        """The frames from this one outwards, their owners, and what tells this stack from others."""
         frames: list[FrameType] = []
         owners: list[str] = []
-        key: list[object] = [on_processor, in_python]
-        owner_of, left = self._packages.of, DEEPEST
+        positions: list[object] = []
+        left = DEEPEST
         outer: FrameType | None = frame
         while outer is not None and left > 0:
             code = outer.f_code
@@ -120,104 +138,76 @@ class Stack:
             owner = owner_of(file)
             frames.append(outer)
             owners.append(owner)
-            key += file, code.co_firstlineno, outer.f_lasti
+            positions += file, code.co_firstlineno, outer.f_lasti
             left = min(left - 1, BEYOND) if owner == USER else left - 1
             outer = outer.f_back
-        return frames, owners, tuple(key)
+        return frames, owners, positions
 
-    def _in_words(
-        self, frames: list[FrameType], owners: list[str], on_processor: bool | None, *, in_python: bool
-    ) -> Place:
-        frame = frames[0]
-        mine = next((index for index, owner in enumerate(owners) if owner == USER), None)
-        site = NOWHERE if in_python else self._sites.at(frame)
-        activity = self._activity(frames, owners, mine, site, on_processor, in_python=in_python)
-        line = _line(frames[mine] if mine is not None else _nearest(frames, owners))
-        below = _waits_in(frames, owners, mine, site) if activity != PROCESSOR or mine != 0 else _called(site)
+    def _in_words(self, seen: _Seen) -> Place:
+        line = _line(seen.frames[seen.mine] if seen.mine is not None else _nearest(seen))
+        activity, below = self._activity(seen), _waits_in(seen)
         return Place(line, "" if below == line else below, activity)
 
-    def _activity(  # noqa: PLR0911  # a list of cases, first come
-        self,
-        frames: list[FrameType],
-        owners: list[str],
-        mine: int | None,
-        site: Site,
-        on_processor: bool | None,
-        *,
-        in_python: bool,
-    ) -> str:
-        inner = owners[: len(owners) if mine is None else mine]
-        own = self._of_jax(frames, inner, site, on_processor, in_python=in_python)
-        self._notice_training(own, frames, owners, inner)
+    def _activity(self, seen: _Seen) -> str:  # noqa: PLR0911  # a list of cases, first come
+        own = self._of_jax(seen)
+        if own is not None and not _places_data(seen):
+            for index in self._iterators(seen):
+                self._trains(seen.frames[index].f_code)
         if own in {COMPILE, DEVICE}:
             return own
-        if any(found.f_code is self._step_iterator for found in frames):
+        if any(found.f_code is self._step_iterator for found in seen.frames):
             return MARKED_INPUT
-        if self._is_input(frames, owners, inner, site, on_processor):
+        if self._is_input(seen):
             return INPUT
         if own is not None:
             return own
-        if on_processor is None and not in_python:
+        if seen.on_processor is None and not seen.in_python:
             return UNKNOWN
-        if not (on_processor or in_python):
+        if not (seen.on_processor or seen.in_python):
             return WAITING
         # Native code without a frame: a jitted function in a local variable looks like any other call.
-        if mine == 0 and site.is_call and not site.is_global and len(site.names) == 1:
+        site = seen.site
+        if seen.mine == 0 and site.is_call and not site.is_global and len(site.names) == 1:
             return UNKNOWN
         return PROCESSOR
 
-    def _of_jax(
-        self,
-        frames: list[FrameType],
-        inner: list[str],
-        site: Site,
-        on_processor: bool | None,
-        *,
-        in_python: bool,
-    ) -> str | None:
+    def _of_jax(self, seen: _Seen) -> str | None:
         """The activity within JAX; None outside it, and where it runs Python there, which means nothing special."""
-        within = [frame for frame, owner in zip(frames, inner, strict=False) if owner in JAX]
-        if any(frame.f_code.co_filename.endswith(COMPILING) for frame in within):
+        frames, inner, site = seen.frames, seen.inner, seen.site
+        if any(owner in JAX and frame.f_code.co_filename.endswith(COMPILING) for frame, owner in inner):
             return COMPILE
-        dispatches = any(frame.f_code is self._dispatch for frame in frames[:2])
-        calls = dispatches or (bool(inner) and inner[0] in JAX)
-        if not calls and not inner:
-            calls = kind_of_callee(site, frames[0].f_globals) == JITTED or site.names[-1:] == (
-                "block_until_ready",
-            )
-        if not calls or in_python:
+        calls = any(frame.f_code is self._dispatch for frame in frames[:2])
+        if inner:
+            calls = calls or inner[0][1] in JAX
+        elif kind_of_callee(site, frames[0].f_globals) == JITTED or site.names[-1:] == ("block_until_ready",):
+            calls = True
+        if not calls or seen.in_python:
             return None
-        if on_processor is None:
+        if seen.on_processor is None:
             return UNKNOWN
-        return DISPATCH if on_processor else DEVICE
+        return DISPATCH if seen.on_processor else DEVICE
 
-    def _is_input(
-        self,
-        frames: list[FrameType],
-        owners: list[str],
-        inner: list[str],
-        site: Site,
-        on_processor: bool | None,
-    ) -> bool:
-        if not inner and on_processor is False and (site.iteration or site.names[-1:] == ("get",)):
+    def _is_input(self, seen: _Seen) -> bool:
+        site = seen.site
+        if seen.mine == 0 and seen.on_processor is False and (site.iteration or site.names[-1:] == ("get",)):
             return True
-        for frame, owner in zip(frames, inner, strict=False):
+        for frame, owner in seen.inner:
             file, name = frame.f_code.co_filename, frame.f_code.co_name
             if owner in LOADERS or any(part in file for part in LOADER_FILES):
                 return True
             if owner == STANDARD_LIBRARY and (module(file), name) in QUEUES:
                 return True
         return any(
-            _named(frames[index].f_code) not in self._training_iterators
-            for index in self._iterators(frames, owners)
+            _named(seen.frames[index].f_code) not in self._training_iterators
+            for index in self._iterators(seen)
         )
 
-    def _iterators(self, frames: list[FrameType], owners: list[str]) -> list[int]:
+    def _iterators(self, seen: _Seen) -> list[int]:
         """Positions of the user's functions that a `for` or `next()` of another function of the user's runs.
 
         They are generators, methods of a class, or given to `map()`.
         """
-        found = []
+        frames, owners, found = seen.frames, seen.owners, []
         for index, (frame, owner) in enumerate(zip(frames, owners, strict=True)):
             if owner != USER:
                 continue
@@ -230,14 +220,6 @@ class Stack:
                 if site.iteration or by_next:
                     found.append(index)
         return found
-
-    def _notice_training(
-        self, own: str | None, frames: list[FrameType], owners: list[str], inner: list[str]
-    ) -> None:
-        """Remember that the iterators under way are no input, if JAX computes in them; `own` is its activity."""
-        if own is not None and not _places_data(frames, inner):
-            for index in self._iterators(frames, owners):
-                self._trains(frames[index].f_code)
 
     def _trains(self, code: CodeType) -> None:
         """Remember an iterator in which JAX computes, such as a training loop that yields its losses."""
@@ -253,23 +235,19 @@ def _is_iterator(code: CodeType) -> bool:
     return bool(code.co_flags & inspect.CO_GENERATOR) or code.co_name == "__next__"
 
 
-def _places_data(frames: list[FrameType], inner: list[str]) -> bool:
+def _places_data(seen: _Seen) -> bool:
     """Whether the user's code has called a function of JAX that only brings data to the device."""
-    return any(
-        owner in JAX and frame.f_code.co_name in PLACING for frame, owner in zip(frames, inner, strict=False)
-    )
+    return any(owner in JAX and frame.f_code.co_name in PLACING for frame, owner in seen.inner)
 
 
 def _named(code: CodeType) -> _Code:
     return _Code(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def _nearest(frames: list[FrameType], owners: list[str]) -> FrameType:
+def _nearest(seen: _Seen) -> FrameType:
     """The frame to show where none is the user's: the innermost of an installed package, else the outermost."""
-    installed = (
-        frame for frame, owner in zip(frames, owners, strict=True) if owner not in {STANDARD_LIBRARY, OWN}
-    )
-    return next(installed, frames[-1])
+    installed = (frame for frame, owner in seen.inner if owner not in {STANDARD_LIBRARY, OWN})
+    return next(installed, seen.frames[-1])
 
 
 def _line(frame: FrameType) -> str:
@@ -278,17 +256,14 @@ def _line(frame: FrameType) -> str:
     return f"{file}:{frame.f_lineno} {code.co_name}"
 
 
-def _called(site: Site) -> str:
-    return ".".join(site.names[-2:]) if site.is_call else ""
-
-
-def _waits_in(frames: list[FrameType], owners: list[str], mine: int | None, site: Site) -> str:
+def _waits_in(seen: _Seen) -> str:
     """What the user's line has called: `queue.get in grain`, `block_until_ready`, `_value in jax`."""
-    if mine == 0:
-        return _called(site)
-    inner = [pair for pair in zip(frames[:mine], owners[:mine], strict=True) if pair[1] != OWN]
+    if seen.mine == 0:
+        return ".".join(seen.site.names[-2:]) if seen.site.is_call else ""
     standard: FrameType | None = None
-    for frame, owner in inner:
+    for frame, owner in seen.inner:
+        if owner == OWN:
+            continue
         if owner != STANDARD_LIBRARY:
             where = f"in {owner}"
             return f"{_dotted(standard)} {where}" if standard else f"{frame.f_code.co_name} {where}"

@@ -10,11 +10,10 @@ import builtins
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxobs.model.clock import monotonic
-from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory.evidence import Ask, gather
 from jaxobs.probe.out_of_memory.exhaustion import Exhaustion, exhaustion
@@ -25,7 +24,7 @@ SECONDS = 5.0
 
 
 class OutOfMemory:
-    """Writes at most `most` reports to `root`, with `name` in their names. `Ask` explains the two questions."""
+    """Writes at most `most` reports to `root`, with `name` in their names."""
 
     def __init__(
         self,
@@ -33,15 +32,14 @@ class OutOfMemory:
         most: int,
         name: str,
         settings: Mapping[str, Any],
-        snapshot: Callable[[float], Mapping[str, Any]],
-        executables: Callable[[], Iterable[ExecutableCreated]],
+        ask: Ask,
         log: Callable[[str], None],
     ) -> None:
         self._root = root
         self._left = most
         self._name = name
         self._settings = settings
-        self._ask = Ask(snapshot, executables)
+        self._ask = ask
         self._log = log
         self._pid = os.getpid()
         self._seen: tuple[int, str] | None = None

@@ -12,6 +12,12 @@ from jaxobs.report.units import byte_size, count, duration, or_absent
 PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10
 
+_OF_DEVICES = {
+    "bytes_in_use": "in use", "peak_bytes_in_use": "peak", "bytes_limit": "limit",
+    "largest_free_block_bytes": "largest free block",
+}  # fmt: skip
+_OF_THE_PROCESS = {"in_use_bytes": "in use", "peak_bytes": "peak", "limit_bytes": "limit"}
+
 
 def summary_text(report: Mapping[str, Any]) -> str:
     """The summary's text. `report` is what `evidence` gathers; any part may be missing."""
@@ -34,33 +40,22 @@ def _head(report: Mapping[str, Any]) -> str:
 def _memory(report: Mapping[str, Any]) -> str:
     lines = []
     for device in report.get("memory_statistics") or ():
-        statistics = device["statistics"]
-        names = {
-            "bytes_in_use": "in use", "peak_bytes_in_use": "peak", "bytes_limit": "limit",
-            "largest_free_block_bytes": "largest free block",
-        }  # fmt: skip
-        amounts = [
-            f"{words} {byte_size(statistics[key])}"
-            for key, words in names.items()
-            if statistics and key in statistics
-        ]
-        lines.append(
-            f"  device {device['device']} ({device['platform']}): " + (", ".join(amounts) or "tells nothing")
-        )
+        amounts = _amounts(device["statistics"], _OF_DEVICES) or "tells nothing"
+        lines.append(f"  device {device['device']} ({device['platform']}): {amounts}")
     process = (report.get("process") or {}).get("memory") or {}
     if process:
-        figures = {"in use": "in_use_bytes", "peak": "peak_bytes", "limit": "limit_bytes"}
-        amounts = [
-            f"{words} {byte_size(process[key])}"
-            for words, key in figures.items()
-            if process.get(key) is not None
-        ]
-        lines.append("  process: " + ", ".join(amounts))
+        lines.append("  process: " + _amounts(process, _OF_THE_PROCESS))
     addresses = report.get("address_space")
     if addresses:
         in_use, limit = byte_size(addresses["in_use_bytes"]), byte_size(addresses["limit_bytes"])
         lines.append(f"  address space: in use {in_use}, limit {limit} (ulimit -v)")
     return "memory\n" + "\n".join(lines) if lines else ""
+
+
+def _amounts(statistics: Mapping[str, int | None] | None, names: Mapping[str, str]) -> str:
+    """The amounts that are known, under their names: `in use 3 GiB, limit 16 GiB`."""
+    known = {words: (statistics or {}).get(key) for key, words in names.items()}
+    return ", ".join(f"{words} {byte_size(amount)}" for words, amount in known.items() if amount is not None)
 
 
 def _executables(report: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.jax_compat.profiler import profiler_state
+from jaxobs.plugin.wrapping import replace
 from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import StepMark
 
@@ -43,21 +44,7 @@ def hook_annotations(
         end(self, error)
         return leave(self, *error)
 
-    added: dict[str, Callable[..., Any]] = {"__init__": initialised, "__enter__": entered, "__exit__": left}
-    before = {name: vars(Annotation).get(name) for name in added}
-    for name, function in added.items():
-        setattr(Annotation, name, function)
-
-    def undo() -> None:
-        for name, function in added.items():
-            if vars(Annotation).get(name) is not function:
-                continue  # somebody else has replaced it since
-            if before[name] is None:
-                delattr(Annotation, name)
-            else:
-                setattr(Annotation, name, before[name])
-
-    return undo
+    return replace(Annotation, {"__init__": initialised, "__enter__": entered, "__exit__": left})
 
 
 class Profiling:

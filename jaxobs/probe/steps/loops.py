@@ -123,9 +123,8 @@ class LoopState:
         self.name = name
         self.steps = 0
         self.last_end: int | None = None
-        self.thread = self.claimed_then = (
-            0  # the thread, its `Current.claimed` and `Current.phase` at `last_end`
-        )
+        # The thread, its `Current.claimed` and `Current.phase` at `last_end`.
+        self.thread = self.claimed_then = 0
         self.phase: object = None
         self.average = 0  # nanoseconds
         self.flops: float | None = None

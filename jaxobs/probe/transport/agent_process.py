@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 FORK_PATIENCE = 2.0
 """Most seconds that a fork in the job waits for a start of the agent to end, which takes some milliseconds."""
@@ -34,16 +33,18 @@ _pipes: list[socket.socket] = []
 """The job's ends of pipes that are open, which a forked child must close."""
 
 
-class Agent(Protocol):
-    """What the job can learn of its agent, and do to it, without the pipe."""
+class Agent:
+    """What the job can learn of its agent, and do to it, without the pipe: nothing, unless it is a process."""
 
     def introduced(self, pid: int) -> None:
         """Take the number of its process, which the agent has sent."""
 
     def is_stopped(self) -> bool:
         """Whether it is suspended (SIGSTOP, a debugger), so that it will send nothing."""
+        return False
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        """End it at once."""
 
     def gone(self, timeout: float) -> None:
         """Release what is held of the agent, within `timeout` seconds; called when the pipe has ended."""
@@ -52,7 +53,7 @@ class Agent(Protocol):
         """Release what belongs to the parent; called in a forked child."""
 
 
-class AgentProcess:
+class AgentProcess(Agent):
     """An agent in a process that is no child. A process descriptor (pidfd) guards against reuse of its number."""
 
     def __init__(self) -> None:
@@ -79,10 +80,9 @@ class AgentProcess:
 
     def gone(self, timeout: float) -> None:  # noqa: ARG002  # there is nothing to wait for
         if self._pid is not None:
+            # It is our child where we are the first process of a container.
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(
-                    self._pid, os.WNOHANG
-                )  # it is our child where we are the first process of a container
+                os.waitpid(self._pid, os.WNOHANG)
         self.forget()
 
     def forget(self) -> None:
@@ -91,26 +91,14 @@ class AgentProcess:
             os.close(held)
 
 
-class AgentThread:
+class AgentThread(Agent):
     """An agent on a thread of the job."""
 
     def __init__(self, thread: threading.Thread) -> None:
         self._thread = thread
 
-    def introduced(self, pid: int) -> None:
-        pass
-
-    def is_stopped(self) -> bool:
-        return False
-
-    def kill(self) -> None:
-        pass
-
     def gone(self, timeout: float) -> None:
         self._thread.join(min(timeout, FAREWELL_SECONDS))
-
-    def forget(self) -> None:
-        pass
 
 
 Connection = tuple[socket.socket, Agent]
@@ -209,11 +197,7 @@ def _guard_forks() -> None:
 def _state(pid: int) -> str:
     """The letter of a process's state on Linux (proc_pid_stat(5)); empty where it is not known."""
     try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:  # there is no such process, or it ended while it was read
         return ""
-    try:
-        text = os.read(file, 4096)
-    finally:
-        os.close(file)
     return text.rpartition(b")")[2][1:2].decode("ascii", "replace")

@@ -25,9 +25,8 @@ class Payloads:
         self._ring = ring
         self._unsent = unsent
         self._most = most
-        self._at_most = (
-            0  # an upper bound of the bytes that wait: counted anew only where it would exceed the limit
-        )
+        self._at_most = 0
+        """An upper bound of the bytes that wait: counted anew only where it would exceed the limit."""
         self._lock = threading.RLock()
         self.module_bytes = 0
         """Bytes of all modules so far: a trace that holds the job's modules is at least as large."""

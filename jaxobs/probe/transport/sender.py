@@ -81,7 +81,6 @@ class Sender:
         """No agent will answer any more."""
         self.begun = threading.Event()
         """The first agent was started, or could not be."""
-        self.finished = threading.Event()
 
     def open(self) -> None:
         """Prepare for `run`, on the thread that starts it. Raises OSError where no file descriptor is available."""
@@ -133,7 +132,6 @@ class Sender:
             self._give_up()
             self.abandon()
             self.begun.set()
-            self.finished.set()
 
     def _wake(self) -> None:
         if self._wake_up is not None:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.wrapping import drop_own_frames, replace
 from jaxobs.probe.watch.automatic import is_of_jax
 from jaxobs.probe.watch.executables import Executables
 from jaxobs.probe.watch.watched import Watched
@@ -38,10 +39,9 @@ def watch_compiled_ahead(
         try:
             compiled = original(self, *args, **kwargs)
         except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            drop_own_frames(error)
             raise
-        if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
+        if is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
             return compiled
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
             created = executables.newest_since(count)
@@ -52,10 +52,4 @@ def watch_compiled_ahead(
                 return found
         return compiled
 
-    lowered.compile = compiling
-
-    def put_back() -> None:
-        if lowered.compile is compiling:
-            lowered.compile = original
-
-    return put_back
+    return replace(lowered, {"compile": compiling})

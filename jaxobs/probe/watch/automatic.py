@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.wrapping import drop_own_frames, replace
 
 NAMES = ("jit", "pmap")
 
@@ -21,16 +22,7 @@ Watch = Callable[[Any], Any]
 
 def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
     """Let `jax.jit` and `jax.pmap` `watch` their results. Returns what restores those that are still ours."""
-    originals = {name: getattr(jax, name) for name in NAMES}
-    replaced = {name: _watching(original, watch, jax) for name, original in originals.items()}
-    vars(jax).update(replaced)
-
-    def put_back() -> None:
-        for name, ours in replaced.items():
-            if getattr(jax, name, None) is ours:
-                setattr(jax, name, originals[name])
-
-    return put_back
+    return replace(jax, {name: _watching(getattr(jax, name), watch, jax) for name in NAMES})
 
 
 def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
@@ -44,10 +36,9 @@ def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any
         try:
             jitted = original(*args, **kwargs)
         except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            drop_own_frames(error)
             raise
-        if is_of_jax(sys._getframe(1).f_globals.get("__name__")):  # noqa: SLF001  # who calls
+        if is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
             return jitted
         if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
             return lambda fun: watched(jitted(fun))
@@ -57,6 +48,7 @@ def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any
     return jitting
 
 
-def is_of_jax(module: object) -> bool:
-    """Whether a module of that name is JAX's own."""
-    return isinstance(module, str) and (module == "jax" or module.startswith("jax."))
+def is_of_jax(frame: FrameType) -> bool:
+    """Whether a frame runs code of JAX's own."""
+    module = frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.partition(".")[0] == "jax"

@@ -14,9 +14,9 @@ from typing import Any
 
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.wrapping import drop_own_frames, replace
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.automatic import Watch, is_of_jax
-from jaxobs.vocabulary.labels import OUTSIDE_JIT
 
 NAMES = ("scan", "while_loop", "fori_loop", "map")
 
@@ -27,16 +27,7 @@ SITES = 100
 def watch_loops_outside_jit(jax: ModuleType, watch: Watch, current: Current) -> Callable[[], None]:
     """Let the loops NAMES of `jax.lax` be watched, line by line. Returns what restores those that are still ours."""
     lax = jax.lax
-    originals = {name: getattr(lax, name) for name in NAMES}
-    replaced = {name: _watching(name, original, watch, current) for name, original in originals.items()}
-    vars(lax).update(replaced)
-
-    def put_back() -> None:
-        for name, ours in replaced.items():
-            if getattr(lax, name, None) is ours:
-                setattr(lax, name, originals[name])
-
-    return put_back
+    return replace(lax, {name: _watching(name, getattr(lax, name), watch, current) for name in NAMES})
 
 
 def _watching(name: str, original: Any, watch: Watch, current: Current) -> Callable[..., Any]:
@@ -46,14 +37,11 @@ def _watching(name: str, original: Any, watch: Watch, current: Current) -> Calla
     def looping(*args: Any, **kwargs: Any) -> Any:
         caller, step = sys._getframe(1), current.step  # noqa: SLF001  # who calls
         traced = step is not None and step.hidden
-        function = original if traced or is_of_jax(caller.f_globals.get("__name__")) else lines.at(caller)
+        function = original if traced or is_of_jax(caller) else lines.at(caller)
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            traceback = error.__traceback__
-            while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
-                traceback = traceback.tb_next
-            error.__traceback__ = traceback  # without frames of ours
+            drop_own_frames(error)
             raise
 
     looping.__module__ = "jax.lax"  # where pickle finds it
@@ -72,9 +60,7 @@ class _Lines:
     def at(self, caller: FrameType) -> Callable[..., Any]:
         with Suppressed(Exception):  # what cannot be watched is run all the same
             site = call_site(caller)
-            title = (
-                "" if site is None else f"{self._name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"
-            )
+            title = "" if site is None else site.names(self._name)
             if title and title not in self._functions and len(self._functions) < SITES:
                 self._functions[title] = self._watch(self._named(title))
             return self._functions.get(title, self._original)

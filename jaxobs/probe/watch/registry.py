@@ -32,6 +32,12 @@ _without_twin: dict[int, weakref.ref[Watched[Any, Any]]] = {}
 """Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
 
 
+def renew_lock() -> None:
+    """Make a new lock, in a forked child: a thread of the parent, which the child lacks, may have held the old one."""
+    global _lock
+    _lock = threading.RLock()
+
+
 class _Living:
     """Weak references to all `Watched` objects of this process."""
 
@@ -59,9 +65,6 @@ def watched(function: Any) -> Watched[Any, Any]:
     """The one `Watched` object of this function, made if there is none."""
     if isinstance(function, Watched):
         return function
-    found = _held_by(function)
-    if found is not None:
-        return found
     with _lock:
         found = _held_by(function)
         if found is not None:

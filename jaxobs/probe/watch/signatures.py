@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -21,7 +21,9 @@ from jaxobs.jax_compat.arrays.shardings import committed_to
 from jaxobs.jax_compat.foreign_objects import is_of, name_of
 from jaxobs.jax_compat.tracing import is_tracer
 
-Path = tuple[tuple[str, Hashable], ...]
+Path = tuple[tuple[str, Any], ...]
+"""Steps of `step_into` from arguments or an output to one of their leaves."""
+
 Signature = Mapping[Path, tuple[Any, ...]]
 
 CONTAINER_PACKAGES = ("collections", "flax", "haiku", "optax")
@@ -79,10 +81,31 @@ def step_into(value: Any, how: str, key: Any) -> Any:
 
 def is_transformed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the arguments of a call outside any trace contain tracers, as under `jax.grad` and `jax.vmap`."""
-    trees = sys.modules.get(
-        "jax.tree_util"
-    )  # never imported for this: what is called is then no function of JAX's
+    # Never imported for this: what is called is then no function of JAX's.
+    trees = sys.modules.get("jax.tree_util")
     return trees is not None and any(map(is_tracer, trees.tree_leaves((args, kwargs))))
+
+
+def leaves_by_path(tree: Any) -> Iterator[tuple[Path, Any]]:
+    """The leaves of a pytree, each with the steps of `step_into` that lead to it.
+
+    Leaves within a pytree type of the user's own are left out, where JAX gives no key by which to reach them.
+    """
+    from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
+
+    for keys, leaf in tree_flatten_with_path(tree)[0]:
+        steps: list[tuple[str, Any]] = []
+        for key in keys:
+            if isinstance(key, SequenceKey):
+                steps.append(("item", key.idx))
+            elif isinstance(key, DictKey):
+                steps.append(("item", key.key))
+            elif isinstance(key, GetAttrKey):
+                steps.append(("attribute", key.name))
+            else:
+                break
+        else:
+            yield tuple(steps), leaf
 
 
 def unplaced(seen: Signature) -> Signature:
@@ -91,27 +114,13 @@ def unplaced(seen: Signature) -> Signature:
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
-    """The `placed_signature` of every leaf that can be reached, by its path.
-
-    Leaves within a pytree type of the user's own are left out, where JAX gives no key by which to reach them.
-    """
-    from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
-
-    leaves: dict[Path, tuple[Any, ...]] = {}
-    for path, leaf in tree_flatten_with_path((args, kwargs))[0]:
-        steps: list[tuple[str, Hashable]] = []
-        for key in path:
-            if isinstance(key, SequenceKey):
-                steps.append(("item", key.idx))
-            elif isinstance(key, DictKey) and type(key.key) in (str, int):
-                steps.append(("item", key.key))
-            elif isinstance(key, GetAttrKey):
-                steps.append(("attribute", key.name))
-            else:
-                break
-        else:
-            leaves[tuple(steps)] = placed_signature(leaf)
-    return leaves
+    """The `placed_signature` of every leaf, by its path."""
+    # Keys of a dictionary that are of other types may be the user's, and would be hashed.
+    return {
+        path: placed_signature(leaf)
+        for path, leaf in leaves_by_path((args, kwargs))
+        if all(type(key) in (str, int) for _, key in path)
+    }
 
 
 def telling_paths(signatures: list[Signature]) -> tuple[Path, ...] | None:

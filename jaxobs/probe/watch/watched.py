@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import UNMARKED
+from jaxobs.plugin.wrapping import drop_own_frames
 from jaxobs.probe.watch.calls import Calls, Learned
 from jaxobs.probe.watch.executables import Created
 
@@ -55,13 +56,11 @@ class Watched(Generic[Parameters, Result]):
             if step is not None:
                 step.fail()
             calls.failed(error, count, args, kwargs)
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            drop_own_frames(error)
             raise
         if executables.count != count or calls.new:
-            sampling = (
-                sampling and executables.count == count
-            )  # a call that compiled began long before its run
+            # A call that compiled began long before its run.
+            sampling = sampling and executables.count == count
             # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False

@@ -39,15 +39,14 @@ class Destination:
 
 def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
     """The destination of one signal according to the variables."""
-    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
-    variable = own if environment.get(own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
-    url = environment.get(variable, "").strip()
-    if not url or _is_true(environment.get("OTEL_SDK_DISABLED", "")):
+    variable, url = _option(signal, "ENDPOINT", environment)
+    if not url or environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Destination(signal, None)
     exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
     if not exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}:
         return Destination(signal, None)  # `none`, or an exporter that is not ours to replace
-    protocol = "grpc" if "otlp_proto_grpc" in exporters else _protocol(signal, environment)
+    asked = _option(signal, "PROTOCOL", environment)[1].lower() or PROTOCOL
+    protocol = "grpc" if "otlp_proto_grpc" in exporters else asked
     if protocol != PROTOCOL:
         return Destination(
             signal,
@@ -61,7 +60,7 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
         return Destination(
             signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
         )
-    return Destination(signal, shown if variable == own else f"{shown.removesuffix('/')}/v1/{signal}")
+    return Destination(signal, _for_signal(signal, variable, shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +87,9 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
     from opentelemetry.util.re import parse_env_headers  # late: without an endpoint nothing of it is imported
 
     def of(name: str) -> str:
-        own = environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}", "").strip()
-        return own or environment.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip()
+        return _option(signal, name, environment)[1]
 
-    url = environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
-    if not url:
-        url = f"{environment['OTEL_EXPORTER_OTLP_ENDPOINT'].strip().removesuffix('/')}/v1/{signal}"
+    url = _for_signal(signal, *_option(signal, "ENDPOINT", environment))
     compression = of("COMPRESSION").lower() or "none"
     if compression not in COMPRESSIONS:
         report(
@@ -140,13 +136,16 @@ def positive_number(
     return number
 
 
-def _protocol(signal: str, environment: Mapping[str, str]) -> str:
-    own, common = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
-    return (environment.get(own) or environment.get(common) or PROTOCOL).strip().lower()
+def _option(signal: SignalName, name: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """The variable of an option, the signal's own where it is set, and its value; empty where neither is set."""
+    own, common = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+    variable = own if environment.get(own, "").strip() else common
+    return variable, environment.get(variable, "").strip()
 
 
-def _is_true(text: str) -> bool:
-    return text.strip().lower() == "true"
+def _for_signal(signal: SignalName, variable: str, url: str) -> str:
+    """The URL as it is where the signal's own variable has it, else with the signal's path."""
+    return f"{url.removesuffix('/')}/v1/{signal}" if variable == "OTEL_EXPORTER_OTLP_ENDPOINT" else url
 
 
 def _words(text: str) -> set[str]:

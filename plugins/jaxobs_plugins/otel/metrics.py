@@ -7,7 +7,6 @@ Information metrics become non-monotonic sums, because OTLP has no type for them
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,12 +33,14 @@ from opentelemetry.sdk.metrics.export import (
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.metrics import SCALE, Exemplar, Family, HistogramValue
 from jaxobs.plugin.protocol import Agent, Batch
+from jaxobs.vocabulary.labels import valid_text
 from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.hardware import Convention, HardwarePoint, hardware_points
 from jaxobs_plugins.otel.names import otlp_name
 from jaxobs_plugins.otel.outcome import Outcome
-from jaxobs_plugins.otel.resource import clean_text, resource, scope
+from jaxobs_plugins.otel.resource import resource, scope
+from jaxobs_plugins.otel.signal import Signal
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -103,7 +104,7 @@ def _hardware(points: Iterable[HardwarePoint], start: int, time: int) -> list[Me
     by_name: dict[str, tuple[Convention, str, list[NumberDataPoint]]] = {}
     for convention, description, attributes, value in points:
         since = UNKNOWN if convention.form == "gauge" else start
-        cleaned = {name: clean_text(text) for name, text in attributes.items()}
+        cleaned = {name: valid_text(text) for name, text in attributes.items()}
         entry = by_name.setdefault(convention.name, (convention, description, []))
         entry[2].append(NumberDataPoint(cleaned, since, time, value))
     metrics = []
@@ -150,39 +151,23 @@ def _exemplar(exemplar: Exemplar) -> SdkExemplar:
 
 
 def _attributes(family: Family, labels: tuple[str, ...]) -> dict[str, str]:
-    return {name: clean_text(value) for name, value in zip(family.metric.labels, labels, strict=True)}
-
-
-def halves(readings: Readings) -> tuple[Readings, ...]:
-    """The families in two parts; a single one is split by its series; empty where one series is left."""
-    families = readings.families
-    if len(families) == 1:
-        family, middle = families[0], len(families[0].series) // 2
-        series = iter(family.series.items())
-        parts = [Family(family.metric, dict(islice(series, middle))), Family(family.metric, dict(series))]
-        return tuple(Readings(readings.time, (part,)) for part in parts) if middle else ()
-    middle = len(families) // 2
-    return Readings(readings.time, families[:middle]), Readings(readings.time, families[middle:])
+    return {name: valid_text(value) for name, value in zip(family.metric.labels, labels, strict=True)}
 
 
 def _rejected(answer: bytes) -> int:
     return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
 
 
-class MetricSignal:
+class MetricSignal(Signal[Readings]):
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
     name = "metrics"
 
     def __init__(self, agent: Agent, endpoint: str, sending: Sending, interval: float) -> None:
-        self.endpoint = endpoint
-        self.interval = interval
-        self._agent = agent
+        super().__init__(agent, endpoint, interval, Connection(sending, _rejected))
         self._start = now()
         self._exponential = os.environ.get(AGGREGATION, "").strip().lower() == EXPONENTIAL
         self._newest: Readings | None = None
-        self._lock = threading.Lock()
-        self._connection = Connection(sending, _rejected)
 
     def offer(self, batch: Batch) -> int:
         families = tuple(family for family in batch.snapshot.families if family.series)
@@ -190,10 +175,6 @@ class MetricSignal:
             with self._lock:
                 self._newest = Readings(batch.snapshot.time, families)
         return 0
-
-    def full(self) -> bool:
-        """Always False: metrics are sent at their interval."""
-        return False
 
     def take(self) -> Readings | None:
         with self._lock:
@@ -212,13 +193,18 @@ class MetricSignal:
         return self._connection.post(encode_metrics(data), deadline)
 
     def halves(self, payload: Readings) -> tuple[Readings, ...]:
-        return halves(payload)
+        """The families in two parts; a single one is split by its series; empty where one series is left."""
+        families = payload.families
+        if len(families) == 1:
+            family, middle = families[0], len(families[0].series) // 2
+            series = iter(family.series.items())
+            parts = [Family(family.metric, dict(islice(series, middle))), Family(family.metric, dict(series))]
+            return tuple(Readings(payload.time, (part,)) for part in parts) if middle else ()
+        middle = len(families) // 2
+        return Readings(payload.time, families[:middle]), Readings(payload.time, families[middle:])
 
     def size(self, payload: Readings) -> int:
         return sum(len(family.series) for family in payload.families)
-
-    def close(self) -> None:
-        self._connection.close()
 
     def waiting(self) -> int:
         newest = self._newest

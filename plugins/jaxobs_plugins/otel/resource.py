@@ -9,6 +9,8 @@ from importlib.metadata import version
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from jaxobs.vocabulary.labels import valid_text
+
 WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
 """Attributes that are integers in OpenTelemetry's semantic conventions, and similar ones of our own."""
 
@@ -16,7 +18,7 @@ WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_coun
 def resource(attributes: Mapping[str, str]) -> Resource:
     """The resource with these attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence over them."""
     own: dict[str, str | int] = {
-        name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else clean_text(value)
+        name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else valid_text(value)
         for name, value in dict(attributes).items()  # a copy: the agent may add to it meanwhile
     }
     return Resource(own).merge(OTELResourceDetector().detect())
@@ -26,8 +28,3 @@ def resource(attributes: Mapping[str, str]) -> Resource:
 def scope() -> InstrumentationScope:
     """The instrumentation scope of our spans and metrics."""
     return InstrumentationScope("jaxobs", version("jaxobs"))
-
-
-def clean_text(text: str) -> str:
-    """Text that protobuf can carry: no lone surrogates."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,10 +15,12 @@ from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.events import AttributeValue
 from jaxobs.model.spans import Span
 from jaxobs.plugin.protocol import Agent, Batch
+from jaxobs.vocabulary.labels import valid_text
 from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.outcome import Outcome
-from jaxobs_plugins.otel.resource import clean_text, resource, scope
+from jaxobs_plugins.otel.resource import resource, scope
+from jaxobs_plugins.otel.signal import Signal
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -30,11 +31,11 @@ def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
     flags = TraceFlags(TraceFlags.SAMPLED)
     parent = span.parent
     return ReadableSpan(
-        name=clean_text(span.name),
+        name=valid_text(span.name),
         context=SpanContext(span.trace_id, span.span_id, is_remote=False, trace_flags=flags),
         parent=parent and SpanContext(parent.trace_id, parent.span_id, False, TraceFlags(parent.trace_flags)),
         resource=of,
-        attributes={clean_text(name): _clean(value) for name, value in span.attributes},
+        attributes={valid_text(name): _clean(value) for name, value in span.attributes},
         start_time=clock.wall_time(span.start),
         end_time=clock.wall_time(span.end),
         instrumentation_scope=scope(),
@@ -43,10 +44,9 @@ def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
 
 def _clean(value: AttributeValue) -> AttributeValue:
     if isinstance(value, str):
-        return clean_text(value)
-    return (
-        value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
-    )  # OTLP has 64 bits
+        return valid_text(value)
+    # OTLP has 64 bits.
+    return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
 
 
 def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -59,7 +59,7 @@ def _rejected(answer: bytes) -> int:
     return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
 
 
-class TraceSignal:
+class TraceSignal(Signal[tuple[Span, ...]]):
     """The signal of spans. The oldest are dropped if more than `capacity` wait; a request has at most `batch_size`."""
 
     name = "traces"
@@ -67,14 +67,10 @@ class TraceSignal:
     def __init__(
         self, agent: Agent, endpoint: str, sending: Sending, interval: float, capacity: int, batch_size: int
     ) -> None:
-        self.endpoint = endpoint
-        self.interval = interval
-        self._agent = agent
+        super().__init__(agent, endpoint, interval, Connection(sending, _rejected))
         self._batch_size = min(batch_size, capacity)
         self._spans: deque[Span] = deque(maxlen=capacity)
         self._capacity = capacity
-        self._lock = threading.Lock()
-        self._connection = Connection(sending, _rejected)
 
     def offer(self, batch: Batch) -> int:
         spans = sampled(batch.spans)
@@ -103,9 +99,6 @@ class TraceSignal:
 
     def size(self, payload: tuple[Span, ...]) -> int:
         return len(payload)
-
-    def close(self) -> None:
-        self._connection.close()
 
     def waiting(self) -> int:
         return len(self._spans)

@@ -144,9 +144,8 @@ class PrometheusExporter(Exporter):
         response = answer(request, self._page, self._hosts, token, ask, self._live)
         agent = self._agent
         if response.status == HTTPStatus.MISDIRECTED_REQUEST and agent and not self._said_misdirected:
-            self._said_misdirected = (
-                True  # logged once: scrapers do not show the answer, and strangers may keep asking
-            )
+            # Logged once: scrapers do not show the answer, and strangers may keep asking.
+            self._said_misdirected = True
             agent.log(f"prometheus: {refusal(request.host)}")
         return response
 

@@ -14,7 +14,7 @@ import pytest
 
 from jaxobs.model.events import PROCESS_MEMORY, Event, Measured, MemorySampled
 from jaxobs_plugins.probes.memory.probe import MemoryProbe
-from jaxobs_plugins.probes.memory.process_memory import ProcessMemory, memory_limit
+from jaxobs_plugins.probes.memory.process_memory import memory_limit, process_memory
 from tests.plugins.memory.conftest import devices_in
 
 
@@ -35,9 +35,7 @@ def test_on_cpu_the_memory_of_the_process_is_told(probe: MemoryProbe, events: li
 
 def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
     held = bytearray(b"x") * (300 * 2**20)
-    program = (
-        "from jaxobs_plugins.probes.memory import process_memory as of; print(of.ProcessMemory().read().peak)"
-    )
+    program = "from jaxobs_plugins.probes.memory import process_memory as of; print(of.process_memory().peak)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
@@ -50,11 +48,10 @@ def test_pages_of_mapped_files_are_told_apart() -> None:
     # A file on a disk: those of a temporary directory may lie in memory themselves.
     file = max(Path(jaxlib.__file__).parent.rglob("*.so"), key=lambda found: found.stat().st_size)
     length = min(file.stat().st_size, 32 * 2**20)
-    process = ProcessMemory()
-    before = process.read()
+    before = process_memory()
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), length, access=mmap.ACCESS_READ) as mapped:
         assert sum(mapped[:: mmap.PAGESIZE])
-        after = process.read()
+        after = process_memory()
     assert before.files is not None
     assert after.files is not None
     assert after.files - before.files > length / 2
@@ -64,7 +61,7 @@ def test_the_limit_is_no_more_than_the_host_has() -> None:
     limit = memory_limit()
     assert limit is not None
     assert 0 < limit <= psutil.virtual_memory().total
-    assert ProcessMemory().read().limit == limit
+    assert process_memory().limit == limit
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how many addresses are taken")
@@ -84,6 +81,6 @@ def test_the_limit_of_addresses_is_told_where_there_is_one(probe: MemoryProbe, e
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert known.pop("jaxobs_process_address_space_limit_bytes") == 1 << 45
     (taken,) = known.values()
-    in_use = ProcessMemory().read().in_use
+    in_use = process_memory().in_use
     assert in_use is not None
     assert in_use < taken < 1 << 45

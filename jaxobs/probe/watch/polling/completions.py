@@ -13,6 +13,7 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from jaxobs.jax_compat.arrays.readiness import is_ready
@@ -212,7 +213,7 @@ class Completions:
         self._samples = []
         if done:
             self._rounds += 1
-            self._report(done, burst=len(done) > 1)
+            self._report(done)
 
     def _next(self, done: list[Sample]) -> Sample | None:
         """Wait for the sample that follows those in `done`. None where the loop pauses, or no output can be polled."""
@@ -274,25 +275,18 @@ class Completions:
         latencies.append(seconds(max(0, sample.ready - begun)))
         return True
 
-    def _report(self, done: list[Sample], *, burst: bool) -> None:
-        last = done[-1]
-        assert last.ready is not None
+    def _report(self, done: list[Sample]) -> None:
         for sample in completions_of(done):
             if sample.loop or sample.step:  # else the call was in no step and has no number
                 assert sample.ready is not None
                 self._emit(StepCompleted(sample.loop, sample.step, sample.ready, sample.uncertainty))
-        self._latest_run = last.run
-        for index, sample in enumerate(done):
-            assert sample.ready is not None
-            if index == 0:
-                continue
-            self._looked_at[sample.run] += burst
-            before = done[index - 1]
+        self._latest_run = done[-1].run
+        for before, sample in pairwise(done):
             assert before.ready is not None
+            assert sample.ready is not None
+            self._looked_at[sample.run] += 1
             begin = sample.started if sample.idle_before else max(sample.started, before.ready)
             uncertainty = sample.uncertainty + (0 if begin == sample.started else before.uncertainty)
             duration = sample.ready - begin
-            if sample.behind_unseen:
-                continue
-            if burst and duration > 0 and uncertainty <= TOLERANCE * duration:
+            if not sample.behind_unseen and duration > 0 and uncertainty <= TOLERANCE * duration:
                 self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))

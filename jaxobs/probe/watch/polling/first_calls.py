@@ -82,9 +82,8 @@ class FirstCalls:
             if self._goes_on(call):
                 waited = seconds(call.not_ready - call.begun)
                 return min(LONGEST_PAUSE, max(SHORTEST_POLL, POLL_SHARE * waited))
-            call.leaf = (
-                None  # not `_under_way`, in which the calling thread may have put a newer call meanwhile
-            )
+            # Not `_under_way`, in which the calling thread may have put a newer call meanwhile.
+            call.leaf = None
             return None
         finally:
             self._asking.release()

@@ -11,15 +11,11 @@ from typing import Any
 from jaxobs.jax_compat.arrays.readiness import is_askable, is_deleted
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.watch.polling.room import ALWAYS, room
-from jaxobs.probe.watch.signatures import step_into
+from jaxobs.probe.watch.signatures import Path, leaves_by_path, step_into
 
 BURST = 4
 """Calls in a row that one round samples. The device may be far behind the host, so the wait for the first is long and
 its end known only roughly; the ones after it are polled closely, and the end of each is the beginning of the next."""
-
-
-Way = tuple[tuple[str, Any], ...]
-"""Steps of `step_into` from an output to one of its leaves."""
 
 
 LOST_IN_A_ROW = 40
@@ -42,8 +38,8 @@ class OutputLeaf:
     __slots__ = ("_earlier", "_losses", "_room", "_short_lived", "_ways", "exhausted")
 
     def __init__(self) -> None:
-        self._ways: list[Way] | None = None
-        self._earlier: list[tuple[Way, weakref.ref[Any]]] | None = None
+        self._ways: list[Path] | None = None
+        self._earlier: list[tuple[Path, weakref.ref[Any]]] | None = None
         """After a loss: all leaves of one result. At the next call they show at once which of hundreds are donated."""
         self._room: int | None = None
         self._short_lived = False
@@ -105,9 +101,8 @@ class OutputLeaf:
         if not self._earlier:
             self._earlier = list(_references(self._ways, result))
             return
-        donated = {
-            id(way) for way, leaf in self._earlier if is_deleted(leaf)
-        }  # keys in a way may be the user's
+        # By identity: keys in a way may be the user's.
+        donated = {id(way) for way, leaf in self._earlier if is_deleted(leaf)}
         left = [way for way in self._ways if id(way) not in donated]
         if not donated and self._losses > LOST_OTHERWISE:
             left = left[1:]
@@ -117,14 +112,14 @@ class OutputLeaf:
         self._ways, self._earlier = left or self._ways[:1], None
 
 
-def _leaf_at(way: Way, result: Any) -> Any:
+def _leaf_at(way: Path, result: Any) -> Any:
     """The leaf that `way` leads to; None if it is no array of JAX's own. Raises as `step_into` does."""
     for how, key in way:
         result = step_into(result, how, key)
     return result if is_askable(result) else None
 
 
-def _references(ways: list[Way], result: Any) -> Iterator[tuple[Way, weakref.ref[Any]]]:
+def _references(ways: list[Path], result: Any) -> Iterator[tuple[Path, weakref.ref[Any]]]:
     for way in ways:
         with contextlib.suppress(AttributeError, LookupError, TypeError):
             leaf = _leaf_at(way, result)
@@ -132,25 +127,11 @@ def _references(ways: list[Way], result: Any) -> Iterator[tuple[Way, weakref.ref
                 yield way, weakref.ref(leaf)
 
 
-def _ways_to_leaves(result: Any) -> list[Way]:
-    """Paths to the array leaves, smallest first: the loss before the parameters. Steps are those of `step_into`."""
-    from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
-
-    found: list[tuple[int, int, Way]] = []
-    for path, leaf in tree_flatten_with_path(result)[0]:
-        if not is_askable(leaf):
-            continue
-        way: list[Any] = []
-        for key in path:
-            if isinstance(key, SequenceKey):
-                way.append(("item", key.idx))
-            elif isinstance(key, DictKey):
-                way.append(("item", key.key))
-            elif isinstance(key, GetAttrKey):
-                way.append(("attribute", key.name))
-            else:
-                break
-        else:
+def _ways_to_leaves(result: Any) -> list[Path]:
+    """Paths to the array leaves, smallest first: the loss before the parameters."""
+    found: list[tuple[int, int, Path]] = []
+    for path, leaf in leaves_by_path(result):
+        if is_askable(leaf):
             # The later of equally large leaves: by custom the state comes first, and is donated to the next step.
-            found.append((int(getattr(leaf, "nbytes", sys.maxsize)), -len(found), tuple(way)))
-    return [way for _, _, way in sorted(found)]
+            found.append((int(getattr(leaf, "nbytes", sys.maxsize)), -len(found), path))
+    return [path for _, _, path in sorted(found)]

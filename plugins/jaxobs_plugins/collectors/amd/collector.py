@@ -10,7 +10,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ class AmdCollector(Collector):
         processes = agent.resource.get("jax.process_count", "1")
         for ordinal, handle in _chosen(library, self._environment, alone=processes == "1"):
             labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
-            fields = Fields(QUERIES, labels, unsupported=_refused_by(library))
+            # The device refuses, or this release of the package lacks the call.
+            fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
             self._devices.append((Device(library, handle, pid), fields))
         self.reason = "" if self._devices else "AMD SMI lists no device"
 
@@ -82,12 +83,6 @@ def _require_native_library(environment: Mapping[str, str]) -> None:
     folders += [Path(root) / "lib" for root in roots if root]
     if not any((folder / "libamd_smi.so").exists() for folder in folders):
         ctypes.CDLL("libamd_smi.so")
-
-
-def _refused_by(library: Any) -> Callable[[Exception], bool]:
-    """A predicate for errors that will persist: the device refuses, or this release of the package lacks the call."""
-    kinds = (library.AmdSmiException, AttributeError, KeyError)
-    return lambda error: isinstance(error, kinds)
 
 
 def _chosen(library: Any, environment: Mapping[str, str], *, alone: bool) -> list[tuple[str, Any]]:

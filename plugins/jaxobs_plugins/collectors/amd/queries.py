@@ -86,9 +86,8 @@ def _process_memory(device: Device) -> Iterator[Sample]:
 
 
 def _power(device: Device) -> Iterator[Sample]:
-    power = device.library.amdsmi_get_power_info(
-        device.handle
-    )  # watts; which field is known depends on the model
+    # In watts; which field is known depends on the model.
+    power = device.library.amdsmi_get_power_info(device.handle)
     known = (_number(power.get(name)) for name in ("current_socket_power", "average_socket_power"))
     yield POWER, (), next((value for value in known if value is not None), None)
     yield POWER_LIMIT, (), _number(power.get("power_limit"))

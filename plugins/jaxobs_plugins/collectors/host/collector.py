@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -30,36 +31,33 @@ class HostCollector(Collector):
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._process: psutil.Process | None = None
-        self._machine: machine.Machine | None = None
-        self._cgroup: cgroup.Cgroup | None = None
+        self._others: list[tuple[Any, Fields[Any]]] = []
         self._process_fields = Fields(
             process.QUERIES,
             whole=process.WHOLE,
-            unsupported=_is_unsupported,
+            unsupported=_UNSUPPORTED,
             passed_on=(psutil.NoSuchProcess,),
         )
-        self._machine_fields = Fields(machine.QUERIES, unsupported=_is_unsupported)
-        self._cgroup_fields = Fields(cgroup.QUERIES, unsupported=_is_unsupported)
 
     def start(self, agent: Agent) -> None:
         """Find the process, which psutil identifies by its id and start time, so that a reused id is not mistaken."""
         pid = int(agent.resource["process.pid"])
         self._process = psutil.Process(pid)
-        self._machine = machine.Machine()
-        self._machine_fields.collect(self._machine)  # the baseline of values that are differences
+        host, fields = machine.Machine(), Fields(machine.QUERIES, unsupported=_UNSUPPORTED)
+        fields.collect(host)  # the baseline of values that are differences
+        self._others = [(host, fields)]
         with suppress(OSError, LookupError, ValueError):  # no control groups, or they are not mounted here
-            self._cgroup = cgroup.find_cgroup(pid, self._proc)
+            group = cgroup.find_cgroup(pid, self._proc)
+            self._others.append((group, Fields(cgroup.QUERIES, unsupported=_UNSUPPORTED)))
 
     def collect(self) -> Iterable[Measured]:
         measured = self._of_process()
-        if self._machine is not None:
-            measured += self._machine_fields.collect(self._machine)
-        if self._cgroup is not None:
-            measured += self._cgroup_fields.collect(self._cgroup)
+        for subject, fields in self._others:
+            measured += fields.collect(subject)
         return measured
 
     def stop(self) -> None:
-        self._process = self._machine = self._cgroup = None
+        self._process, self._others = None, []
 
     def _of_process(self) -> list[Measured]:
         if self._process is None:
@@ -71,7 +69,3 @@ class HostCollector(Collector):
         except psutil.NoSuchProcess:  # it ended meanwhile
             pass
         return self._process_fields.withdraw()
-
-
-def _is_unsupported(error: Exception) -> bool:
-    return isinstance(error, _UNSUPPORTED)

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-_UNSUPPORTED = (
+UNSUPPORTED = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,  # the driver is older than the function
     pynvml.NVMLError_ArgumentVersionMismatch,  # … or than this form of its argument
     pynvml.NVMLError_NoPermission,
     AttributeError,  # nvidia-ml-py is older than the function
 )
-
+"""Errors that will persist, because the device, the driver or nvidia-ml-py does not support the query."""
 
 STAND_IN = "PCI-"
 """Prefix of the stand-in for a UUID that NVML does not provide: the PCI address follows, or the device's index."""
@@ -129,11 +129,6 @@ def _instances(handle: Any) -> Iterator[tuple[int, Any]]:
             yield index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except pynvml.NVMLError_NotFound:  # fewer instances exist than the board could have
             continue
-
-
-def unsupported(error: Exception) -> bool:
-    """Whether an error will persist, because the device, the driver or nvidia-ml-py does not support the query."""
-    return isinstance(error, _UNSUPPORTED)
 
 
 def newest(names: tuple[str, ...], *arguments: Any) -> Any:

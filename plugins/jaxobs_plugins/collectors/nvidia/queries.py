@@ -108,11 +108,8 @@ def _throttled(policy: int) -> Callable[[Any], float]:
 
 
 def _ecc_errors(kind: int) -> Callable[[Any], float]:
-    return lambda handle: float(
-        pynvml.nvmlDeviceGetTotalEccErrors(
-            handle, kind, pynvml.NVML_VOLATILE_ECC
-        )  # since the driver was loaded
-    )
+    since_the_driver_was_loaded = pynvml.NVML_VOLATILE_ECC
+    return lambda handle: float(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since_the_driver_was_loaded))
 
 
 def _clock(kind: int) -> Callable[[Any], float]:

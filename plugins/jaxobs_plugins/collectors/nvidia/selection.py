@@ -48,7 +48,8 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
     models = {board.name for board in boards}
     # A board without a name may be of another model than the others.
-    one_order = len(boards) < 2 or (len(models) == 1 and "" not in models) or _bus_order(environment)
+    by_bus = environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
+    one_order = by_bus or len(boards) < 2 or (len(models) == 1 and "" not in models)
     ordered = complete and one_order
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
@@ -57,10 +58,10 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
         return Visible(tuple(instances[:1] or whole), ordered)
     entries = wanted.split(",")
     nameless = any(uuid.startswith(STAND_IN) for board in boards for uuid in _uuids(board))
-    if nameless and any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries):
-        return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
-    if not ordered and any(re.match(r"\s*\d", entry) for entry in entries):
-        # Without a known order an index may mean any of the devices.
+    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
+    by_index = any(re.match(r"\s*\d", entry) for entry in entries)
+    # Without a known order an index may mean any of the devices, and so may the name of one that tells none.
+    if (nameless and by_name) or (by_index and not ordered):
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
@@ -95,10 +96,6 @@ def jax_devices(
     if numbers is None or not seen.ordered or max(numbers) >= len(devices):
         return [("", device) for device in devices]
     return [(str(ordinal), devices[number]) for ordinal, number in enumerate(numbers)]
-
-
-def _bus_order(environment: Mapping[str, str]) -> bool:
-    return environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
 
 
 def _uuids(board: Board) -> list[str]:

@@ -12,7 +12,7 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.fields import Fields, Query
 from jaxobs_plugins.collectors.nvidia import catalogue as names
-from jaxobs_plugins.collectors.nvidia.library import unsupported
+from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED
 from jaxobs_plugins.collectors.nvidia.queries import BOARD_QUERIES, PART_QUERIES, Device
 from jaxobs_plugins.collectors.nvidia.selection import CudaDevice
 from jaxobs_plugins.collectors.nvidia.xid import XidEvents
@@ -67,7 +67,7 @@ def _fields(
     queries: Sequence[Query[Device]], labels: tuple[str, str], clock: Callable[[], float]
 ) -> Fields[Device]:
     return Fields(
-        queries, labels, whole=(names.XID_EVENTS,), unsupported=unsupported,
+        queries, labels, whole=(names.XID_EVENTS,), unsupported=UNSUPPORTED,
         passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
     )  # fmt: skip
 

@@ -110,12 +110,10 @@ def _trial() -> str:
         return f"libtpu.sdk could not be tried in a process of its own: {error}"
     if done.returncode < 0:
         return f"libtpu.sdk crashes in this Python (signal {-done.returncode}): upgrade libtpu"
+    if done.returncode == 0:
+        return ""
     said = [line for line in done.stderr.splitlines() if line.strip()]
-    return (
-        ""
-        if done.returncode == 0
-        else f"libtpu.sdk cannot be used: {said[-1] if said else 'it said nothing'}"
-    )
+    return f"libtpu.sdk cannot be used: {said[-1] if said else 'it said nothing'}"
 
 
 def _devices(resource: Mapping[str, str]) -> int | None:

@@ -52,7 +52,7 @@ class Signature(NamedTuple):
     function_text: str
     options: tuple[tuple[str, Value], ...]
     context: tuple[tuple[str, Value], ...]
-    bindings: tuple[tuple[str, str], ...]
+    bindings: tuple[tuple[str, Value], ...]
     statics: tuple[tuple[str, Value], ...]
     structure: tuple[tuple[str, Value], ...]
     names: tuple[str, ...]
@@ -146,7 +146,7 @@ def _other_differences(old: Signature, new: Signature) -> Iterator[Difference]:
         yield Difference("redefined", None, old.function_text, new.function_text, certain=False)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
-    yield from _bindings(old, new)
+    yield from _named_values("pytree", old.bindings, new.bindings)
     yield from _structure(old, new)
     yield from _named_values("context", old.context, new.context)
 
@@ -161,15 +161,6 @@ def _named_values(
         first, second = before.get(name, Value(ABSENT)), now.get(name, Value(ABSENT))
         if first != second:
             yield Difference(cause, name, first.text, second.text, first.text != second.text)
-
-
-def _bindings(old: Signature, new: Signature) -> Iterator[Difference]:
-    if old.bindings == new.bindings:
-        return
-    before, now = dict(old.bindings), dict(new.bindings)
-    for name in now | before:
-        if before.get(name) != now.get(name):
-            yield Difference("pytree", name, before.get(name, ABSENT), now.get(name, ABSENT))
 
 
 def _structure(old: Signature, new: Signature) -> Iterator[Difference]:

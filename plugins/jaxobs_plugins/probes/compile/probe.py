@@ -36,7 +36,7 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
-from jaxobs.vocabulary.labels import EAGER, OUTSIDE_JIT
+from jaxobs.vocabulary.labels import EAGER
 from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
 from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
 from jaxobs_plugins.probes.compile.phases import PHASES, Phase, ThreadState
@@ -89,9 +89,7 @@ class CompileProbe(Probe):
     def stop(self) -> None:
         if self._job is not None:
             unregister_listeners(self._on_event, self._on_duration, self._on_start)
-            for phase in self._thread.stack:
-                if phase.name == "trace":
-                    self._job.trace_ended()
+            self._end_phases(self._job)
             self._job = None
             self._thread, self._causes = ThreadState(), Causes()
 
@@ -186,11 +184,15 @@ class CompileProbe(Probe):
         if thread.began_anew != self._began_anew:
             thread.began_anew = self._began_anew
             assert self._job is not None
-            for phase in thread.stack:
-                if phase.name == "trace":
-                    self._job.trace_ended()
-            thread.stack.clear()
+            self._end_phases(self._job)
         return thread.stack
+
+    def _end_phases(self, job: Job) -> None:
+        """Forget the phases under way on this thread."""
+        for phase in self._thread.stack:
+            if phase.name == "trace":
+                job.trace_ended()
+        self._thread.stack.clear()
 
     def _phase_ended(self, phase: Phase, end: int, *, outermost: bool) -> None:
         assert self._job is not None
@@ -229,7 +231,7 @@ class CompileProbe(Probe):
         if phase == "trace":
             traced = traced_function(frame)
             module = str(getattr(traced, "__module__", "") or "")
-            (eager.add if module == "jax" or module.startswith("jax.") else eager.discard)(inner)
+            (eager.add if module.partition(".")[0] == "jax" else eager.discard)(inner)
             pmapped.pop(inner, None)
         elif phase == "lower":
             own = lowered_by_jax(frame)
@@ -274,4 +276,4 @@ def _eager(primitive: str, frame: FrameType | None) -> str:
     """The name of a program compiled outside jit: `scan at train.py:12` if it runs the user's code, else `(eager)`."""
     name = control_flow_outside_jit(primitive, frame)
     site = call_site(frame) if name is not None else None
-    return EAGER if site is None else f"{name}{OUTSIDE_JIT}{site.file.rpartition('/')[2]}:{site.line}"
+    return EAGER if name is None or site is None else site.names(name)

@@ -16,6 +16,9 @@ from jaxobs_plugins.probes.compile.functions import function_text
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.probes.compile.values import dtype_text, value_of
 
+POSITIONAL, KEYWORD = Value("positional"), Value("keyword")
+"""How an argument was passed."""
+
 NODES_KEPT = 20_000
 """Most containers and arrays that are compared in a signature. The largest train states have some thousand leaves."""
 
@@ -30,17 +33,17 @@ def signature_of(call: JitCall, number: int) -> Signature:
     static_positions = {number for number in call.static_argnums if number < call.positional}
     trees = iter(call.trees)
     values: list[tuple[str, Value]] = []
-    bindings: list[tuple[str, str]] = []
+    bindings: list[tuple[str, Value]] = []
     for position in range(call.positional):
         name = parameter_name(call.parameters, position)
         if position in static_positions:
             values.append((name, value_of(next(statics, None))))
         else:
-            bindings.append((name, "positional"))
+            bindings.append((name, POSITIONAL))
             walk.tree(name, next(trees, None))
     for keyword in call.dynamic_names:
         name = keyword_name(call.parameters, keyword)
-        bindings.append((name, "keyword"))
+        bindings.append((name, KEYWORD))
         walk.tree(name, next(trees, None))
     values += [
         (keyword_name(call.parameters, keyword), value_of(next(statics, None)))

@@ -79,11 +79,13 @@ class ArrayCensus:
             self._reason = reason
         if self._census is not None and self._count(stopped):
             yield self._counted(self._census)
-            self._end()
+            self.end()
 
-    def give_up(self) -> None:
-        """Drop the census under way; the next one begins when it is due."""
-        self._end()
+    def end(self) -> None:
+        """Drop the census under way, counted or not; the next one begins when it is due."""
+        self._census = None
+        self._next = monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
+        self._interval = min(2 * self._interval, INTERVAL_SECONDS)
 
     def _count(self, stopped: Callable[[], bool]) -> bool:
         """Count for a turn, in slices with sleeps between them. Returns whether the census is complete."""
@@ -126,7 +128,7 @@ class ArrayCensus:
     def _begin_blindly(self) -> str:
         """Begin where the number of arrays is not available: the duration of the last listing decides instead."""
         if self.lock_nanoseconds > LOCK_NANOSECONDS:
-            self._end()
+            self.end()
             self.lock_nanoseconds = int(0.9 * self.lock_nanoseconds)
             return "to list the arrays has held the interpreter lock for too long"
         self._list(tracebacks=self.lock_nanoseconds < LOCK_NANOSECONDS / 4)
@@ -156,11 +158,6 @@ class ArrayCensus:
                 self._traceback_cost = max(0.0, took / count - self._array_cost)
             else:
                 self._array_cost, self._measured_for = took / count, count
-
-    def _end(self) -> None:
-        self._census = None
-        self._next = monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
-        self._interval = min(2 * self._interval, INTERVAL_SECONDS)
 
     def _counted(self, census: Census) -> LiveArraysCounted:
         groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))

@@ -19,7 +19,7 @@ from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 from jaxobs_plugins.probes.memory.array_census import ArrayCensus, not_counted
-from jaxobs_plugins.probes.memory.process_memory import ProcessMemory
+from jaxobs_plugins.probes.memory.process_memory import process_memory
 from jaxobs_plugins.probes.memory.stillness import Stillness
 
 FIRST_PAUSE_SECONDS = 2.0
@@ -54,7 +54,6 @@ class MemoryProbe(Probe):
 
     def __init__(self) -> None:
         self._job: Job | None = None
-        self._process = ProcessMemory()
         self._census = ArrayCensus(Stillness(self._in_checkpoint))
         self._silent: set[int] = set()
         self._known: set[int] = set()
@@ -76,7 +75,7 @@ class MemoryProbe(Probe):
         if self._samples % SAID_AGAIN == 0:
             self._silent.clear()
         self._samples += 1
-        job.emit(self._process.read())
+        job.emit(process_memory())
         for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
             job.emit(Measured(metric.name, (), float(amount), now()))
         if monotonic() < self._not_before:
@@ -92,7 +91,7 @@ class MemoryProbe(Probe):
             for event in self._census.turn(lambda: self._job is None):
                 job.emit(event)
         except Exception as error:  # noqa: BLE001  # one array that cannot be read costs no device its figures
-            self._census.give_up()
+            self._census.end()
             job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
 
     def _device(self, job: Job, allocator: DeviceStatistics) -> None:
@@ -113,7 +112,7 @@ class MemoryProbe(Probe):
     def _failed(self, job: Job, error: Exception) -> None:
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
         self._not_before = monotonic() + self._pause
-        self._census.give_up()
+        self._census.end()
         reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
         job.emit(not_counted(reason))
         for device in self._known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import resource
 import sys
@@ -18,26 +19,17 @@ FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
 """Fields of `/proc/self/status`, in KiB: physical memory, its peak, and the part of it that is pages of files."""
 
 
-class ProcessMemory:
-    """Reads this process's memory. The limit, a container's or else the host's memory, is read only once."""
-
-    def __init__(self) -> None:
-        self._limit: int | None = None
-        self._asked = False
-
-    def read(self) -> MemorySampled:
-        """Physical memory in use, its peak, and the limit; None for each that the system does not provide."""
-        if not self._asked:
-            self._asked, self._limit = True, memory_limit()
-        status = _status()
-        in_use = status.get("VmRSS") or _resident_elsewhere()
-        peak = status.get("VmHWM") or _peak_elsewhere()
-        # The system updates its peak less often than the amount in use.
-        highest = None if in_use is None or peak is None else max(peak, in_use)
-        reason = "" if in_use is not None else "the system does not tell it"
-        return MemorySampled(
-            PROCESS_MEMORY, in_use, highest, self._limit, None, None, reason, now(), status.get("RssFile")
-        )
+def process_memory() -> MemorySampled:
+    """This process's memory in use, its peak, and the limit; None for each that the system does not provide."""
+    status = _status()
+    in_use = status.get("VmRSS") or _resident_elsewhere()
+    peak = status.get("VmHWM") or _peak_elsewhere()
+    # The system updates its peak less often than the amount in use.
+    highest = None if in_use is None or peak is None else max(peak, in_use)
+    reason = "" if in_use is not None else "the system does not tell it"
+    return MemorySampled(
+        PROCESS_MEMORY, in_use, highest, memory_limit(), None, None, reason, now(), status.get("RssFile")
+    )
 
 
 def _status() -> dict[str, int]:
@@ -61,8 +53,9 @@ def _peak_elsewhere() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if sys.platform == "darwin" else None
 
 
+@functools.cache
 def memory_limit() -> int | None:
-    """The smallest of the host's memory and the limits of this process's control groups, in bytes."""
+    """The smallest of the host's memory and the limits of this process's control groups, in bytes; read only once."""
     limits: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -55,14 +55,10 @@ class EventMemory:
     def __init__(self, allocated: Callable[[], int | None]) -> None:
         self._allocated = allocated
         self._began: int | None = None
-        self._reported = False
+        self.tells = False
+        """Whether the last query had an answer; there is none any more after malloc has been slow once."""
         self._more = 0
         self._jobs_own = 0.0
-
-    @property
-    def tells(self) -> bool:
-        """Whether the last query had an answer; there is none any more after malloc has been slow once."""
-        return self._reported
 
     def begin(self) -> None:
         self._began, self._more = self._now(), 0
@@ -83,7 +79,7 @@ class EventMemory:
 
     def _now(self) -> int | None:
         now = self._allocated()
-        self._reported = now is not None
+        self.tells = now is not None
         return now
 
     def learn(self, traced: int) -> None:

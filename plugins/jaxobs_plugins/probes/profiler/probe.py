@@ -21,7 +21,7 @@ from jaxobs.plugin.protocol import Job, Remark
 from jaxobs_plugins.probes.profiler.pace import Pace
 from jaxobs_plugins.probes.profiler.scheduling import installed_jaxlib, why_not_scheduled
 from jaxobs_plugins.probes.profiler.session_lock import SessionLock
-from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, watch_sessions, window_of
+from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, Watcher, watch_sessions, window_of
 from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer
 from jaxobs_plugins.probes.profiler.worker import Worker
 
@@ -70,7 +70,8 @@ class ProfilerProbe(Probe):
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.reason = why_not_scheduled(job.settings, jaxlib_version())
         self._job = job
-        self._unhook = watch_sessions(module, _Guarded(self, job))
+        watcher = Watcher(job.guard(self.coming), job.guard(self.failed), job.guard(self.ended))
+        self._unhook = watch_sessions(module, watcher)
         job.annotate_steps(None)
         _started.add(self)
 
@@ -105,9 +106,8 @@ class ProfilerProbe(Probe):
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
         if self._job is not None and os.getpid() == self._pid:
-            self._users[key] = (
-                now()
-            )  # first: Ctrl-C may come during the wait, and `failed` then takes it back
+            # First: Ctrl-C may come during the wait, and `failed` then takes it back.
+            self._users[key] = now()
             self._session_lock.user_comes(USER_PATIENCE)
             self._users[key] = now()
             self._annotate(None)
@@ -159,15 +159,6 @@ class ProfilerProbe(Probe):
         if job is not None:
             job.annotate_steps(None)
         _started.discard(self)
-
-
-class _Guarded:
-    """The probe's methods for the user's threads, guarded so that none of their errors reaches the user."""
-
-    def __init__(self, probe: ProfilerProbe, job: Job) -> None:
-        self.coming = job.guard(probe.coming)
-        self.failed = job.guard(probe.failed)
-        self.ended = job.guard(probe.ended)
 
 
 _started: weakref.WeakSet[ProfilerProbe] = weakref.WeakSet()

@@ -39,9 +39,8 @@ def record(module: Any, session_type: Any, wait: Callable[[], bool], *, modules:
     """
     options = module.ProfileOptions()
     options.python_tracer_level = 0  # each Python call would be an event
-    options.host_tracer_level = (
-        1  # step annotations and a CPU's operations; level 2 adds a tenth, and nothing that we read
-    )
+    # Step annotations and a CPU's operations; level 2 adds a tenth, and nothing that we read.
+    options.host_tracer_level = 1
     options.enable_hlo_proto = modules
     starting = now()
     session = session_type(options)

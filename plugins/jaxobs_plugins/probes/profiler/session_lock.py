@@ -15,12 +15,12 @@ class SessionLock:
         self._changed = threading.Condition()
         self._ours = False
         self._users = 0
-        self._stopped = False
+        self.stopped = False
 
     def begin_ours(self) -> bool:
         """Claim the profiler for a session of ours. False where the user has a session, or is about to."""
         with self._changed:
-            if self._users or self._stopped:
+            if self._users or self.stopped:
                 return False
             self._ours = True
             return True
@@ -28,7 +28,7 @@ class SessionLock:
     def record(self, seconds: float) -> bool:
         """Wait while our session records for `seconds`. False as soon as the user wants a session, or after `stop`."""
         with self._changed:
-            return not self._changed.wait_for(lambda: self._users > 0 or self._stopped, seconds)
+            return not self._changed.wait_for(lambda: self._users > 0 or self.stopped, seconds)
 
     def end_ours(self) -> None:
         with self._changed:
@@ -46,12 +46,8 @@ class SessionLock:
         with self._changed:
             self._users = max(0, self._users - 1)
 
-    @property
-    def stopped(self) -> bool:
-        return self._stopped
-
     def stop(self) -> None:
         """Let no session of ours begin any more, and end the one under way at once."""
         with self._changed:
-            self._stopped = True
+            self.stopped = True
             self._changed.notify_all()

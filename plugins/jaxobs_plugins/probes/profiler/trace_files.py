@@ -30,10 +30,8 @@ def keep_trace(keep: bool | str, directory: str | None, xspace: bytes, wall_time
 def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> str:
     """Write a trace, never over another one. Returns its path. Raises OSError where it cannot be written."""
     moment = time.gmtime(wall_time)
-    for run in (
-        "%Y_%m_%d_%H_%M",
-        "%Y_%m_%d_%H_%M_%S",
-    ):  # the second name is for a rank that has a trace in this minute already
+    # The second name is for a rank that has a trace in this minute already.
+    for run in ("%Y_%m_%d_%H_%M", "%Y_%m_%d_%H_%M_%S"):
         folder = Path(directory) / TRACES / time.strftime(run, moment)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"rank_{rank:05d}.xplane.pb"

@@ -10,23 +10,23 @@ import contextlib
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jaxobs.model.clock import NANOSECONDS, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
+from jaxobs.plugin.wrapping import replace
 
 
-class Watcher(Protocol):
-    """Receives notice of the user's sessions, on the user's threads; must not raise. `key` identifies a session."""
+class Watcher(NamedTuple):
+    """Functions called for the user's sessions, on the user's threads; none may raise. The number identifies a session.
 
-    def coming(self, key: int) -> None:
-        """A session is about to be made. Waits until none of ours is under way."""
+    `coming`: a session is about to be made; waits until none of ours is under way. `failed`: it could not be made.
+    `ended`: it is over; its trace was returned, or was written below a directory, or neither.
+    """
 
-    def failed(self, key: int) -> None:
-        """The session could not be made."""
-
-    def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
-        """The session is over; its trace was returned, or was written below a directory, or neither."""
+    coming: Callable[[int], None]
+    failed: Callable[[int], None]
+    ended: Callable[[int, bytes | None, str | None], None]
 
 
 class UserTrace(NamedTuple):
@@ -40,15 +40,7 @@ class UserTrace(NamedTuple):
 
 def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
     """Put the subclass in place. Returns a function that undoes it. Raises if jaxlib's class cannot be subclassed."""
-    original: type[Any] = module.ProfilerSession
-    watched = _watched(original, watcher)
-    module.ProfilerSession = watched
-
-    def undo() -> None:
-        if module.ProfilerSession is watched:  # otherwise somebody else has replaced it since
-            module.ProfilerSession = original
-
-    return undo
+    return replace(module, {"ProfilerSession": _watched(module.ProfilerSession, watcher)})
 
 
 def _watched(original: type[Any], watcher: Watcher) -> type[Any]:

@@ -108,11 +108,8 @@ class Windows:
     def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
         """Make a window of `wanted` seconds (None: the schedule's length). Returns None where the probe has stopped."""
         if not self._session_lock.begin_ours():
-            return (
-                self._skipped(kind, "the job has a session of its own")
-                if not self._session_lock.stopped
-                else None
-            )
+            stopped = self._session_lock.stopped
+            return None if stopped else self._skipped(kind, "the job has a session of its own")
         self._annotate(self)
         try:
             return self._made(kind, wanted, keep)

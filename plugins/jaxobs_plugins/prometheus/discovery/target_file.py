@@ -45,11 +45,8 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
 def files_of_host(directory: Path, host: str) -> list[Path]:
     """The target files of a host's processes in a directory, sorted by name. Raises OSError."""
     name = re.compile(rf"jaxobs-{re.escape(_host_in_names(host))}-\d{{1,10}}\.json")
-    return (
-        sorted(path for path in directory.iterdir() if name.fullmatch(path.name))
-        if directory.is_dir()
-        else []
-    )
+    paths = directory.iterdir() if directory.is_dir() else ()
+    return sorted(path for path in paths if name.fullmatch(path.name))
 
 
 class TargetFile:
@@ -84,13 +81,12 @@ class TargetFile:
         """Remove the files that killed processes of this host left behind, and return their paths. Raises OSError."""
         name = re.compile(rf"jaxobs-{re.escape(self._host)}-(\d{{1,10}})\.json")
         stale = []
-        if self._directory.is_dir():
-            for path in self._directory.iterdir():
-                draft = DRAFT_NAME.fullmatch(path.name)
-                match = name.fullmatch(draft["name"] if draft else path.name)
-                if match and not _is_alive(int(match[1])):
-                    path.unlink(missing_ok=True)
-                    stale.append(path)
+        for path in self._directory.iterdir() if self._directory.is_dir() else ():
+            draft = DRAFT_NAME.fullmatch(path.name)
+            match = name.fullmatch(draft["name"] if draft else path.name)
+            if match and not _is_alive(int(match[1])):
+                path.unlink(missing_ok=True)
+                stale.append(path)
         return stale
 
 
@@ -103,6 +99,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # another user's
-        return True
+    except PermissionError:
+        pass  # another user's
     return True

@@ -16,7 +16,7 @@ def label_value(text: str) -> str:
 
     Lone surrogates (bytes that were not UTF-8) become U+FFFD. Escaping is the renderer's.
     """
-    if len(text) <= LABEL_LENGTH and (text.isprintable() or _is_unicode(text)):
+    if len(text) <= LABEL_LENGTH and (text.isprintable() or valid_unicode(text) == text):
         return text
     raw = text.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(raw, digest_size=_DIGEST_LENGTH // 2).hexdigest()
@@ -33,11 +33,3 @@ def label_name(dotted: str) -> str:
 def valid_unicode(text: str) -> str:
     """`text` with U+FFFD in the place of each lone surrogate."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

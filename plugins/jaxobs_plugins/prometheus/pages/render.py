@@ -31,16 +31,14 @@ if TYPE_CHECKING:
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_EXEMPLAR_LENGTH = (
-    128  # characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0
-)
-_LAST_TIMESTAMP = (
-    1e12  # seconds; beyond it, a float is written with an exponent, which a timestamp must not have
-)
+_EXEMPLAR_LENGTH = 128
+"""Characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0."""
 
-_openmetrics: Callable[[Collector], bytes] = (
-    generate_openmetrics  # prometheus_client has no types for these two
-)
+_LAST_TIMESTAMP = 1e12
+"""Seconds; beyond it, a float is written with an exponent, which a timestamp must not have."""
+
+# prometheus_client has no types for these two.
+_openmetrics: Callable[[Collector], bytes] = generate_openmetrics
 _number: Callable[[float], str] = floatToGoString
 
 Series = tuple[list[str], float | HistogramValue]
@@ -77,7 +75,8 @@ class _Source(Collector):
         for family in self._families:
             series = list(_valid_series(family))
             if series:
-                yield _BUILDERS[family.metric.kind](family.metric, series)
+                build = _histogram if family.metric.kind == "histogram" else _counter_or_gauge
+                yield build(family.metric, series)
             if self._pause is not None:
                 self._pause()
 
@@ -112,19 +111,11 @@ def _is_valid(metric: Metric, value: float | HistogramValue) -> bool:
     return metric.kind == "gauge" and not math.isnan(value)
 
 
-def _counter(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
-    name = metric.name.removesuffix("_total")
-    family = CounterMetricFamily(name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit)
-    return _filled(family, series)
-
-
-def _gauge(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
-    help_text = valid_unicode(metric.help)
-    family = GaugeMetricFamily(metric.name, help_text, labels=metric.labels, unit=metric.unit)
-    return _filled(family, series)
-
-
-def _filled(family: CounterMetricFamily | GaugeMetricFamily, series: Iterable[Series]) -> RenderedFamily:
+def _counter_or_gauge(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
+    is_counter = metric.kind == "counter"
+    name = metric.name.removesuffix("_total") if is_counter else metric.name
+    kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+    family = kind(name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit)
     for labels, value in series:
         assert not isinstance(value, HistogramValue)
         family.add_metric(labels, value)
@@ -163,10 +154,3 @@ def _exemplar(observed: Observed | None) -> Exemplar | None:
     if sum(len(name) + len(value) for name, value in labels.items()) > _EXEMPLAR_LENGTH:
         return None
     return Exemplar(labels, observed.value, observed.wall_time)
-
-
-_BUILDERS: dict[str, Callable[[Metric, Iterable[Series]], RenderedFamily]] = {
-    "counter": _counter,
-    "gauge": _gauge,
-    "histogram": _histogram,
-}

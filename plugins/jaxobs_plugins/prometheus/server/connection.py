@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jaxobs_plugins.prometheus.server.conversation import Conversation
 from jaxobs_plugins.prometheus.server.messages import BadRequestError, Request, Response, plain
-from jaxobs_plugins.prometheus.server.stream import RECEIVE_BYTES, PlainStream, Stream, TlsStream
+from jaxobs_plugins.prometheus.server.stream import RECEIVE_BYTES, PlainStream, TlsStream
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -51,7 +51,7 @@ class Connection:
         self, client: socket.socket, answer: Answer, log: Log, limits: Limits, tls: SSLContext | None = None
     ) -> None:
         self._client = client
-        self._stream: Stream = PlainStream(client) if tls is None else TlsStream(client, tls)
+        self._stream = PlainStream(client) if tls is None else TlsStream(client, tls)
         self._answer = answer
         self._log = log
         self._limits = limits

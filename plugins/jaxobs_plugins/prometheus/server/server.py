@@ -157,9 +157,8 @@ class HttpServer:
                     await connection.say_goodbye()
                     return
                 seconds = self._limits.next_request_seconds
-                await asyncio.sleep(
-                    0
-                )  # one client that sends many requests at once does not keep others waiting
+                # One client that sends many requests at once does not keep others waiting.
+                await asyncio.sleep(0)
 
     def _set_waiting(self, waiting: bool) -> None:
         task = asyncio.current_task()

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -17,36 +17,24 @@ _RECORD_BYTES = 16_384  # the most that a TLS record carries (RFC 8446, section 
 Result = TypeVar("Result")
 
 
-class Stream(Protocol):
-    """A stream of bytes. Call `open` first and `close_writing` last."""
-
-    async def open(self) -> None: ...
-
-    async def receive(self) -> bytes:
-        """Wait for bytes from the client and return them; empty at the end."""
-
-    async def send(self, data: bytes) -> None: ...
-
-    async def close_writing(self) -> None:
-        """Signal the client that nothing follows."""
-
-
 class PlainStream:
-    """Bytes to and from a non-blocking socket."""
+    """Bytes to and from a non-blocking socket. Call `open` first and `close_writing` last."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
 
     async def open(self) -> None:
-        pass
+        """Make the connection ready."""
 
     async def receive(self) -> bytes:
+        """Wait for bytes from the client and return them; empty at the end."""
         return await asyncio.get_running_loop().sock_recv(self._client, RECEIVE_BYTES)
 
     async def send(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self._client, data)
 
     async def close_writing(self) -> None:
+        """Signal the client that nothing follows."""
         self._client.shutdown(socket.SHUT_WR)
 
 
