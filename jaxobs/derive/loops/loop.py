@@ -28,14 +28,11 @@ from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
-from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
+from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
-
-NAMES = 200
-"""Most names of the user's own values in a loop: they become a label, so they must not contain step numbers."""
 
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its
@@ -186,7 +183,7 @@ class Loop:
         self.times.exemplify(exemplar, step)
 
     def record(self, event: Recorded) -> None:
-        require(event.name in self.recorded or len(self.recorded) < NAMES, "too many recorded names")
+        require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
         self.recorded[event.name] = event.value if math.isfinite(event.value) else None
         self._series.set(loop_metrics.RECORDED, (self.name, event.name), event.value)
 
