@@ -239,10 +239,9 @@ def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[
     for fingerprint, part in found.parts.items():
         if fingerprint:
             by_function.setdefault(part.function, []).append(fingerprint)
+    elsewhere = calls.keys() - by_function.keys()  # they ran on the device before or after these steps
     for fingerprint, function in functions.items():
-        if (
-            function in calls and function not in by_function
-        ):  # it ran on the device before or after these steps
+        if function in elsewhere:
             by_function.setdefault(function, []).append(fingerprint)
     for function, fingerprints in by_function.items():
         for fingerprint in fingerprints:
