@@ -196,7 +196,7 @@ class Fold(Rooms):
         if name == events.UNMARKED:
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
         if name != events.UNMARKED:
-            self.loops.named(name).unseen()
+            self.loops.named(name).times.unseen()
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:

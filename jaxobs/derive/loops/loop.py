@@ -29,7 +29,6 @@ from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
-from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
@@ -152,10 +151,6 @@ class Loop:
         self.times.completed(event)
         self._device_time.completed(event)
 
-    def unseen(self) -> None:
-        """No output of the loop's newest step can be polled."""
-        self.times.unseen()
-
     def sampled(self, run: int) -> None:
         """A run was timed by polling: if it is one of this loop's, it was at the pace of the slice under way."""
         if run in self._pending.runs or run in self.recent.runs:
@@ -177,10 +172,6 @@ class Loop:
         self._pending.wall += seconds(event.input_wait)
         self._pending.input_wait += seconds(event.input_wait)
         self._device_time.loop_ended(event.time)
-
-    def exemplify(self, exemplar: Exemplar, step: int) -> None:
-        """Attach the exemplar of a step's span to the step's times."""
-        self.times.exemplify(exemplar, step)
 
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
