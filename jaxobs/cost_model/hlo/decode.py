@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -55,7 +54,7 @@ def _link(module: Module, count: int) -> None:
         by_id[identifier] = computation
         module.computations.append(computation)
     for computation in module.computations:
-        _read_instructions(computation, computation.message.instructions, by_id, shapes, opcodes)
+        _read_instructions(computation, by_id, shapes, opcodes)
     entry = by_id.get(module.message.entry_computation_id)
     if entry is None:
         raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
@@ -63,15 +62,11 @@ def _link(module: Module, count: int) -> None:
 
 
 def _read_instructions(
-    computation: Computation,
-    messages: Iterable[Any],
-    by_id: dict[int, Computation],
-    shapes: ShapeTable,
-    opcodes: dict[bytes, str],
+    computation: Computation, by_id: dict[int, Computation], shapes: ShapeTable, opcodes: dict[bytes, str]
 ) -> None:
     known: dict[int, Instruction] = {}
     instructions = computation.instructions
-    for position, message in enumerate(messages):
+    for position, message in enumerate(computation.message.instructions):
         code = message.opcode
         opcode = opcodes.get(code)
         if opcode is None:
