@@ -32,7 +32,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         facts=rooms.facts,
         process=_process(rooms, executables, now),
         loops=loops,
-        functions=rooms.compiles.functions(),
+        functions=rooms.compiles.views,
         functions_left_out=rooms.compiles.left_out(),
         executables=executables,
         executables_left_out=rooms.executable_table.left_out(),
