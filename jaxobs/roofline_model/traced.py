@@ -156,9 +156,6 @@ class _Device:
     def add_operation(self, time: OperationTime) -> None:
         module, costs, reason = self.costs(time.program_id)
         modelled = costs.get(time.instruction) if time.instruction else None
-        cost: Cost | None
-        bound: Bound | None
-        why: str | None
         if _hides(time):
             cost, bound, why = self.whole(time, module, reason)
         else:
@@ -227,7 +224,7 @@ class _Device:
 
     def whole(
         self, time: OperationTime, module: ModuleCost | None, reason: str | None
-    ) -> tuple[Cost | None, Bound | None, str]:
+    ) -> tuple[Cost | None, Bound | None, str | None]:
         """The work inside an operation that hides others: all operations of its module that were not seen separately.
 
         Where a module has several such operations, the work is divided among them by their time.
