@@ -18,11 +18,8 @@ from jaxobs.identity.run_name import attempt, job_key, run_name
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 _RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
-_USER_VARIABLES = (
-    "SLURM_JOB_USER",
-    "LOGNAME",
-    "USER",
-)  # then the system's table of users, as `getpass.getuser()`
+_USER_VARIABLES = ("SLURM_JOB_USER", "LOGNAME", "USER")
+"""Looked at before the system's table of users, as by `getpass.getuser()`."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 

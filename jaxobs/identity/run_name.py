@@ -43,9 +43,8 @@ def script_name(argv: Sequence[str]) -> str | None:
 
 def attempt(environment: Mapping[str, str]) -> int | None:
     """How often the run was started again; None where no launcher tells."""
-    if (
-        "SLURM_JOB_ID" in environment
-    ):  # Slurm sets the count once there is one to set (man sbatch, output environment)
+    # Slurm sets the count once there is one to set (man sbatch, output environment).
+    if "SLURM_JOB_ID" in environment:
         return _number(environment, "SLURM_RESTART_COUNT") or 0
     return next((count for name in _RESTARTS if (count := _number(environment, name)) is not None), None)
 
