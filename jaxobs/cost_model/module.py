@@ -86,7 +86,6 @@ class _Walk:
             cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
         return ModuleCost(
             fingerprint(self.module),
-            self.module.instruction_count,
             cost,
             tuple(operations),
             donatable_bytes(self.module),

@@ -34,15 +34,14 @@ def decode(serialized: bytes | memoryview) -> Module:
         )
     module = Module(message)
     try:
-        _link(module, count)
+        _link(module)
     except HloDecodeError:
         module.release()
         raise
     return module
 
 
-def _link(module: Module, count: int) -> None:
-    module.instruction_count = count
+def _link(module: Module) -> None:
     shapes = ShapeTable()
     opcodes: dict[bytes, str] = {}
     by_id: dict[int, Computation] = {}
