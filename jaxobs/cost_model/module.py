@@ -82,11 +82,10 @@ class _Walk:
         cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
         dearest = self.bounds.most[self.module.entry]
         most = cost if cost.exact else dearest.freeze() if dearest else None
-        if most is not None and not _same_figures(cost, most):
+        if most is not None and cost.figures() != most.figures():
             cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
         return ModuleCost(
             fingerprint(self.module),
-            self.module.instruction_count,
             cost,
             tuple(operations),
             donatable_bytes(self.module),
@@ -128,12 +127,6 @@ class _Walk:
 
 def _dynamic_shape_reason(instruction: Instruction) -> str:
     return f"{instruction.name} has a size that is known only at run time; counted at its bound"
-
-
-def _same_figures(one: Cost, other: Cost) -> bool:
-    return (one.matrix_flops, one.vector_flops, one.transcendentals, one.bytes, one.collective_bytes) == (
-        other.matrix_flops, other.vector_flops, other.transcendentals, other.bytes, other.collective_bytes,
-    )  # fmt: skip
 
 
 def _finite(cost: Cost, module: Module) -> Cost:

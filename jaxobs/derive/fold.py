@@ -3,96 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from jaxobs.derive.advice import advise, show
-from jaxobs.derive.compilation.compilations import Compiles
-from jaxobs.derive.devices.devices import Devices
-from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.run_ledger import LONGEST_RUN
-from jaxobs.derive.executables.table import ExecutableTable
-from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.found.candidate import Followed
-from jaxobs.derive.loops.goodput import RunTime
-from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.under_way import RunsUnderWay
-from jaxobs.derive.memory.usage import Memory
-from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.process.observation import Observation, run_attributes
-from jaxobs.derive.process.recent import Recent
-from jaxobs.derive.profiler_windows.windows import Profiles, WindowToRead
+from jaxobs.derive.process.observation import run_attributes
+from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, in_turn, require_types
+from jaxobs.derive.snapshot.rooms import Rooms
 from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
-from jaxobs.derive.snapshot.validation import Validation
-from jaxobs.derive.snapshot.view import DocumentWriter
-from jaxobs.derive.spans.finished import FinishedSpans
 from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor
+from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.device_readings import DeviceReading
-from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.roofline_model.traced import Profiled
 from jaxobs.vocabulary.wall_time import CHECKPOINT
-
-SERIES_AN_OPERATION = 40
-"""For each 40 of the limit on series one operation has its own: four each, so together a tenth of the limit."""
 
 DISTURBED = 0.15
 """Largest share of a sampled run on a CPU in which a compile may run beside it: run times are good to 15 % anyway."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
-SERIES_A_ROW = 30
-"""Most series that one function or one executable has, by which the limit on series is shared out among them."""
 
 
-class Fold:
-    """State of one training process. `resource` and `facts` are shown unchanged under `process`.
-
-    `job` identifies this start of the job, equally on all its ranks; None where nothing in the environment does.
-    """
-
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        clock: ClockAnchor,
-        began: int,
-        resource: Mapping[str, str],
-        facts: Mapping[str, Any],
-        series_limit: int,
-        device_readings: tuple[DeviceReading, ...] = (),
-        job: str | None = None,
-    ) -> None:
-        self.series = Series(catalogue, series_limit)
-        self.clock = clock
-        self.observation = Observation(self.series, clock, began)
-        self.began = began
-        self.resource = resource
-        self.facts = facts
-        rows = max(1, series_limit // SERIES_A_ROW // 2)
-        self.compiles = Compiles(self.series, rows)
-        self.executables = Executables(self.series)
-        self.executable_table = ExecutableTable(self.executables, self.series, rows)
-        self.profiles = Profiles(self.series, self.executables, max(1, series_limit // SERIES_AN_OPERATION))
-        self.devices = Devices(self.series, device_readings)
-        self.memory = Memory(self.series)
-        self.recent = Recent()
-        self._signs = SignsOfLife(began)
-        self.run_time = RunTime(self.series, began, self._signs, facts.get("counts_begin_seconds"))
-        self.spans = FinishedSpans(self.series, clock, resource.get("service.instance.id", ""), job)
-        self.loops = Loops(
-            self.series,
-            self._signs,
-            Collaborators(self.compiles, self.executables, self.executables.runs, self.profiles),
-        )
-        self._validation, self._writer = Validation(self.series), DocumentWriter()
-        self.under_way = RunsUnderWay()
-        self._handlers = self._handlers_by_type()
+class Fold(Rooms):
+    """Folds the events of one training process into its rooms, and makes snapshots of them."""
 
     def apply(self, event: events.Event) -> None:
         """Fold one event. A malformed or impossible event is refused and counted, and the fold goes on.
@@ -155,7 +95,7 @@ class Fold:
 
     def _folded_at_once(self, steps: PlainSteps) -> bool:
         """Fold all the steps together and return True, or return False with nothing changed."""
-        if len(steps) < FEWEST or not self._signs.is_near(steps.ends[-1]):
+        if len(steps) < FEWEST or not self.signs.is_near(steps.ends[-1]):
             return False
         try:
             loop = self.loops.named(steps.loop)
@@ -200,19 +140,20 @@ class Fold:
     def snapshot(self, now: int) -> Snapshot:
         self._follow(self.loops.inferred.settle(now))
         self.spans.settle(now)
-        view = snapshot_view(self, self._validation, now)
+        view = snapshot_view(self, now)
         advice = advise(view)
         show(advice, self.series)
-        document, outline = partial(self._writer.document, view, advice), partial(self._writer.outline, view)
+        document, outline = partial(self.writer.document, view, advice), partial(self.writer.outline, view)
         return Snapshot(now, document, self.series.families(), outline)
 
-    def _handlers_by_type(self) -> dict[type, Callable[[Any], None]]:
-        """Map each event type to the handlers that get it, in order."""
+    @cached_property
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        """The handlers that get each type of event, in order."""
         return {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: self.spans.plugin_ended,
             events.StepEnded: self._step_ended,
-            events.StepCompleted: in_turn(self._step_completed, self._signs.happened, self.under_way.ended),
+            events.StepCompleted: in_turn(self._step_completed, self.signs.happened, self.under_way.ended),
             events.StepUnseen: self._step_unseen,
             events.LoopDeclared: lambda event: self.loops.named(event.loop).declared(event),
             events.LoopEntered: self.run_time.loop_entered,
@@ -223,20 +164,20 @@ class Fold:
             ),
             events.PhaseStarted: self.run_time.phase_started,
             events.PhaseEnded: self._phase_ended,
-            events.Recorded: in_turn(self.loops.recorded, self._signs.happened),
+            events.Recorded: in_turn(self.loops.recorded, self.signs.happened),
             events.FunctionWatched: self.executables.watched,
             events.FunctionCalled: in_turn(
-                lambda event: self.executables.runs.ran(event.run, event.calls), self._signs.happened
+                lambda event: self.executables.runs.ran(event.run, event.calls), self.signs.happened
             ),
-            events.ExecutableRan: in_turn(self._sampled, self._signs.happened, self.under_way.ended),
+            events.ExecutableRan: in_turn(self._sampled, self.signs.happened, self.under_way.ended),
             events.RunUnderWay: self.under_way.seen,
             events.CompilePhaseStarted: self.compiles.phase_started,
             events.CompilePhaseEnded: in_turn(self.compiles.phase_ended, self.run_time.compile_ended),
             events.Compilation: in_turn(self.recent.compiled, self.compiles.compiled, self.spans.compiled),
             events.ExecutableCreated: self.executables.created,
             events.BackendFound: self._backend_found,
-            events.MemorySampled: in_turn(self.memory.sampled, self._signs.memory_sampled),
-            events.LiveArraysCounted: in_turn(self.memory.counted, self._signs.arrays_counted),
+            events.MemorySampled: in_turn(self.memory.sampled, self.signs.memory_sampled),
+            events.LiveArraysCounted: in_turn(self.memory.counted, self.signs.arrays_counted),
             events.MainThreadSampled: self.loops.main_thread_sampled,
             events.ProfileWindow: in_turn(self.profiles.ended, self.spans.window_ended),
             events.SourceReported: self.observation.source_reported,
@@ -255,7 +196,7 @@ class Fold:
         if name == events.UNMARKED:
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
         if name != events.UNMARKED:
-            self.loops.named(name).unseen()
+            self.loops.named(name).times.unseen()
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -15,7 +14,6 @@ Products = Mapping[str, tuple[str, int]]
 _GPUS: Final = ("gpu", "cuda")
 _OTHER_VENDOR: Final = re.compile(r"\b(?:amd|instinct|radeon|intel|gfx\w+)\b")
 _OF_TPUS: Final = {"default": ("bfloat16", 1), "high": ("bfloat16", 3), "highest": ("bfloat16", 6)}
-_SINGLE: Final = ("float32", "complex64")
 
 
 def float32_products(
@@ -46,22 +44,3 @@ def float32_products(
     if platform in _GPUS and tensorfloat32_allowed is None and "matrix.tensorfloat32" in known:
         return {} if _OTHER_VENDOR.search(normalised(device_kind)) else {"default": ("tensorfloat32", 1)}
     return {}
-
-
-def types_run_in(
-    products: Products, flops: Mapping[str, float], by_precision: Mapping[str, float], *, passes: bool
-) -> dict[str, float]:
-    """Matrix FLOPs by the type of the multiplications; the arguments are those of `Peaks.types_run_in`."""
-    if not products:
-        return dict(flops)
-    found = {dtype: amount for dtype, amount in flops.items() if dtype not in _SINGLE}
-    left = sum(flops.get(dtype, 0.0) for dtype in _SINGLE)
-    for precision, asked in (*by_precision.items(), ("highest", math.inf)):
-        amount = min(asked, left)
-        left -= amount
-        dtype, times = products.get(precision, ("float32", 1))
-        if not passes and times > 1:
-            dtype, times = "float32", 1
-        if amount:
-            found[dtype] = found.get(dtype, 0.0) + amount * times
-    return found

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from jaxobs.hardware.float32_products import types_run_in
-
 Provenance = Literal["datasheet", "measured", "profiler", "user"]
 
 _FAMILIES: Final = {"float8_": "float8", "float4_": "float4"}
+_SINGLE: Final = ("float32", "complex64")
 _PARTS: Final = {"complex64": "float32", "complex128": "float64", "uint8": "int8", "uint4": "int4"}
 
 
@@ -89,7 +88,19 @@ class Peaks:
                 `Cost.float32_flops_by_precision`; the rest in float32 are treated as `highest`.
             passes: False leaves products of several passes in float32, so that the sum remains that of `flops`.
         """
-        return types_run_in(self.float32_products, flops, by_precision, passes=passes)
+        if not self.float32_products:
+            return dict(flops)
+        found = {dtype: amount for dtype, amount in flops.items() if dtype not in _SINGLE}
+        left = sum(flops.get(dtype, 0.0) for dtype in _SINGLE)
+        for precision, asked in (*by_precision.items(), ("highest", math.inf)):
+            amount = min(asked, left)
+            left -= amount
+            dtype, times = self.float32_products.get(precision, ("float32", 1))
+            if not passes and times > 1:
+                dtype, times = "float32", 1
+            if amount:
+                found[dtype] = found.get(dtype, 0.0) + amount * times
+        return found
 
     def vector_peak(self, dtype: str) -> Peak | None:
         """The vector units' peak for an element type as JAX spells it."""

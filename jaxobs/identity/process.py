@@ -13,16 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from jaxobs.identity.run_name import attempt, job_key, run_name
+from jaxobs.identity.run_name import attempt, first_number, job_key, run_name
 
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 _RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
-_USER_VARIABLES = (
-    "SLURM_JOB_USER",
-    "LOGNAME",
-    "USER",
-)  # then the system's table of users, as `getpass.getuser()`
+_USER_VARIABLES = ("SLURM_JOB_USER", "LOGNAME", "USER")
+"""Looked at before the system's table of users, as by `getpass.getuser()`."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -88,9 +85,9 @@ def read_identity(
         instance=instance or str(uuid.uuid4()),
         host=host,
         pid=os.getpid(),
-        rank=_first_number(environment, _RANK_VARIABLES),
-        process_count=_first_number(environment, _COUNT_VARIABLES),
-        rank_on_host=_first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
+        rank=first_number(environment, _RANK_VARIABLES),
+        process_count=first_number(environment, _COUNT_VARIABLES),
+        rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         run=run_name(run, environment, host),
         attempt=attempt(environment),
         user=_user(environment),
@@ -133,14 +130,6 @@ def _user(environment: Mapping[str, str]) -> str | None:
             return user
     with contextlib.suppress(KeyError, OSError):  # in a container, a number without a name
         return pwd.getpwuid(os.geteuid()).pw_name
-    return None
-
-
-def _first_number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
-    for name in names:
-        value = environment.get(name, "")
-        if value.isdecimal():
-            return int(value)
     return None
 
 

@@ -43,11 +43,10 @@ def script_name(argv: Sequence[str]) -> str | None:
 
 def attempt(environment: Mapping[str, str]) -> int | None:
     """How often the run was started again; None where no launcher tells."""
-    if (
-        "SLURM_JOB_ID" in environment
-    ):  # Slurm sets the count once there is one to set (man sbatch, output environment)
-        return _number(environment, "SLURM_RESTART_COUNT") or 0
-    return next((count for name in _RESTARTS if (count := _number(environment, name)) is not None), None)
+    # Slurm sets the count once there is one to set (man sbatch, output environment).
+    if "SLURM_JOB_ID" in environment:
+        return first_number(environment, ("SLURM_RESTART_COUNT",)) or 0
+    return first_number(environment, _RESTARTS)
 
 
 def job_key(given: str | None, environment: Mapping[str, str], host: str) -> str | None:
@@ -86,6 +85,7 @@ def _kubernetes_job(environment: Mapping[str, str], host: str) -> str | None:
     return job if index and dash and last == index else None
 
 
-def _number(environment: Mapping[str, str], name: str) -> int | None:
-    value = environment.get(name, "")
-    return int(value) if value.isdecimal() else None
+def first_number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
+    """The first of these variables that holds a number from 0 on; None where none does."""
+    values = (environment.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdecimal()), None)

@@ -32,6 +32,5 @@ def device_report() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(
-        "\n" + json.dumps(device_report()) + "\n"
-    )  # a line of its own, whatever was printed before
+    # A line of its own, whatever was printed before.
+    sys.stdout.write("\n" + json.dumps(device_report()) + "\n")

@@ -33,6 +33,12 @@ LEAST_BATCH_SECONDS = 0.005
 
 MEASURE_SECONDS = 1.0
 LEAST_BATCHES, MOST_BATCHES = 5, 200
+MOST_CALLS = 100
+"""Most calls in a batch, whose results are all alive at once."""
+
+LARGEST_COPIES = 256 * 2**20
+"""Bytes of arguments copied for one batch, where there is more than one call in it: a call that updates a row of a
+donated cache takes microseconds, and a hundred copies of the cache would fill the memory."""
 
 _NUMBERS = ("flops", "bytes", "seconds", "samples_per_second", "dtype")
 
@@ -216,8 +222,10 @@ def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated
         return (perf_counter() - started) / size
 
     single = min(batch(1) for _ in range(WARM_UP))
-    # The results of a batch are all alive at once, so a batch is short.
-    size = max(1, min(100, round(LEAST_BATCH_SECONDS / max(single, 1e-7))))
+    leaves = jax.tree_util.tree_leaves(given) if donated else []
+    copies = sum(leaf.nbytes for leaf in leaves if isinstance(leaf, jax.Array))
+    most = min(MOST_CALLS, LARGEST_COPIES // max(1, copies))
+    size = max(1, min(most, round(LEAST_BATCH_SECONDS / max(single, 1e-7))))
     wanted = round(MEASURE_SECONDS / max(single * size, 1e-6))
     return [batch(size) for _ in range(max(LEAST_BATCHES, min(MOST_BATCHES, wanted)))]
 

@@ -233,7 +233,6 @@ class ModuleCost:
 
     fingerprint: str
     """Short hash of the module's content, the same in every process and independent of source paths."""
-    instruction_count: int
     cost: Cost
     """The sum of the operations' costs; a lower bound where ``cost.exact`` is False."""
     operations: tuple[OperationCost, ...]

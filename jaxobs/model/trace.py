@@ -160,10 +160,6 @@ class Trace:
     """A trace of one or several hosts."""
 
     hosts: tuple[HostTrace, ...]
-    _by_host: Mapping[str, HostTrace] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_host", {host.name: host for host in self.hosts})
 
     @property
     def devices(self) -> tuple[DeviceTrace, ...]:
@@ -172,4 +168,5 @@ class Trace:
 
     def module(self, host: str, program_id: int | None) -> bytes | None:
         """The serialized module of a program id of that host, which another host may use for another module."""
-        return None if program_id is None else self._by_host[host].modules.get(program_id)
+        modules = next(each.modules for each in self.hosts if each.name == host)
+        return None if program_id is None else modules.get(program_id)

@@ -15,6 +15,9 @@ at 1 % and below."""
 HALF_SURE_STEPS = 10
 """With this many steps the small number of samples halves the confidence: n / (n + 10)."""
 
+HALF_SURE_RUNS = HALF_SURE_STEPS / 2
+"""As many runs of one executable, which are more alike than steps, halve it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -56,21 +59,27 @@ def of_executable(
 ) -> Verdict:
     """The bottleneck of one executable as a whole."""
     label = label_of_busy(bound, measured_seconds, complete=complete)
-    if (
-        label in {"unknown", "unmodelled"}
-        or bound is None
-        or bound.seconds is None
-        or measured_seconds is None
-    ):
-        reason = "its device time is not known" if measured_seconds is None else "its bound time is not known"
-        if bound is not None and bound.seconds is not None and measured_seconds is not None:
-            reason = "it took far longer than the work that is modelled"
-        return Verdict(label, 0.0, None, reason=reason)
+    if measured_seconds is None:
+        return Verdict(label, 0.0, None, reason="its device time is not known")
+    if bound is None or bound.seconds is None:
+        return Verdict(label, 0.0, None, reason="its bound time is not known")
+    if label in {"unknown", "unmodelled"}:
+        return Verdict(label, 0.0, None, reason="it took far longer than the work that is modelled")
     compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
     beyond = max(0.0, measured_seconds - bound.seconds)
     weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}
-    others = sorted((word for word in weights if word != label), key=lambda word: weights[word], reverse=True)
-    runner_up = others[0]
-    total = weights[label] + weights[runner_up]
-    margin = (weights[label] - weights[runner_up]) / total if total > 0 else 0.0
-    return Verdict(label, max(0.0, margin) * samples / (samples + HALF_SURE_STEPS / 2), runner_up)
+    runner_up = max((word for word in weights if word != label), key=lambda word: weights[word])
+    return Verdict(
+        label, confidence(margin(weights[label], weights[runner_up]), samples, HALF_SURE_RUNS), runner_up
+    )
+
+
+def margin(first: float, second: float, doubtful: float = 0.0) -> float:
+    """The lead of `first` over `second` as a share of both, from 0 to 1, with `doubtful` of it taken off."""
+    both = first + second
+    return max(0.0, first - second - doubtful) / both if both > 0 else 0.0
+
+
+def confidence(lead: float, samples: float, half_sure: float, explained: float = 1.0) -> float:
+    """How sure a label with this margin is, from 0 to 1, by the number of samples and the share of explained time."""
+    return lead * samples / (samples + half_sure) * max(0.0, explained)

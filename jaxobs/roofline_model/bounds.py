@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
@@ -60,6 +60,12 @@ class Bound:
         if self.missing:
             return "no peak for " + ", ".join(self.missing)
         return "no work was counted" if self.seconds is None else None
+
+
+PARTS: Final = (
+    "matrix_seconds", "vector_seconds", "transcendental_seconds", "memory_seconds", "communication_seconds",
+)  # fmt: skip
+"""The fields of a bound that hold the time of one part."""
 
 
 class Efficiency(NamedTuple):
@@ -115,29 +121,21 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
     Bounds without `seconds` add nothing but the names of what they miss.
     """
     shares = {"compute": 0.0, "memory": 0.0}
-    matrix, vector, transcendental, memory, communication = sums = [KnownSum() for _ in range(5)]
+    sums = {name: KnownSum() for name in PARTS}
     missing: dict[str, None] = {}
     for bound in bounds:
         if bound.limit is not None and bound.seconds is not None:
             shares[bound.limit] += bound.seconds
-        parts = (
-            bound.matrix_seconds, bound.vector_seconds, bound.transcendental_seconds, bound.memory_seconds,
-            bound.communication_seconds,
-        )  # fmt: skip
-        for total, part in zip(sums, parts, strict=True):
-            total.add(part)
+        for name, total in sums.items():
+            total.add(getattr(bound, name))
         if bound.missing:
             missing.update(dict.fromkeys(bound.missing))
     seconds = usable(sum(shares.values()))
     return Bound(
-        matrix_seconds=matrix.value,
-        vector_seconds=vector.value,
-        transcendental_seconds=transcendental.value,
-        memory_seconds=memory.value,
+        **{name: total.value for name, total in sums.items()},
         seconds=seconds,
         limit=None if seconds is None else "compute" if shares["compute"] >= shares["memory"] else "memory",
         missing=tuple(missing),
-        communication_seconds=communication.value,
     )
 
 

@@ -47,6 +47,11 @@ def largest(parts: Iterable[float | None]) -> float | None:
     return max((part for part in parts if part is not None), default=None)
 
 
+def sum_of_both(one: float | None, other: float | None) -> float | None:
+    """The sum of two amounts; None where either is not known."""
+    return None if one is None or other is None else one + other
+
+
 def sum_known(parts: Iterable[float | None]) -> float | None:
     """The sum of the known parts; None where there are parts and none is known."""
     total = KnownSum()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
 from jaxobs.roofline_model.bottleneck import label_of_busy
-from jaxobs.roofline_model.bounds import Bound, Efficiency, efficiency, total_bound
+from jaxobs.roofline_model.bounds import PARTS, Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
 """Bottlenecks that follow from the kind of an operation. The own time of `control`, a loop's or conditional's, is what
@@ -139,17 +139,5 @@ class Work:
 
 def repeated(bound: Bound, executions: float) -> Bound:
     """The bound of `executions` runs of the work, one after another."""
-
-    def scaled(seconds: float | None) -> float | None:
-        return None if seconds is None else seconds * executions
-
-    return Bound(
-        scaled(bound.matrix_seconds),
-        scaled(bound.vector_seconds),
-        scaled(bound.transcendental_seconds),
-        scaled(bound.memory_seconds),
-        scaled(bound.seconds),
-        bound.limit,
-        bound.missing,
-        scaled(bound.communication_seconds),
-    )
+    times = {name: getattr(bound, name) for name in (*PARTS, "seconds")}
+    return replace(bound, **{name: time * executions for name, time in times.items() if time is not None})

@@ -15,6 +15,7 @@ from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
 from jaxobs.roofline_model.bounds import Bound, bound_time, total_bound
 from jaxobs.roofline_model.execution_types import run_on
+from jaxobs.roofline_model.known_values import sum_of_both
 from jaxobs.roofline_model.operation_work import Work, repeated
 
 HIDDEN = (
@@ -155,9 +156,6 @@ class _Device:
     def add_operation(self, time: OperationTime) -> None:
         module, costs, reason = self.costs(time.program_id)
         modelled = costs.get(time.instruction) if time.instruction else None
-        cost: Cost | None
-        bound: Bound | None
-        why: str | None
         if _hides(time):
             cost, bound, why = self.whole(time, module, reason)
         else:
@@ -204,8 +202,7 @@ class _Device:
             known.devices += 1
             known.cut_runs += ran.cut_runs
             known.cut_seconds += ran.cut_seconds
-            if known.run_seconds is not None:
-                known.run_seconds = None if ran.run_seconds is None else known.run_seconds + ran.run_seconds
+            known.run_seconds = sum_of_both(known.run_seconds, ran.run_seconds)
             if ran.runs is not None:
                 known.runs, known.runs_reason = (known.runs or 0) + ran.runs, ran.runs_reason
             elif known.runs is None:
@@ -227,7 +224,7 @@ class _Device:
 
     def whole(
         self, time: OperationTime, module: ModuleCost | None, reason: str | None
-    ) -> tuple[Cost | None, Bound | None, str]:
+    ) -> tuple[Cost | None, Bound | None, str | None]:
         """The work inside an operation that hides others: all operations of its module that were not seen separately.
 
         Where a module has several such operations, the work is divided among them by their time.

@@ -9,7 +9,7 @@ conditional or call, to the innermost one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,19 +54,7 @@ def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attributi
     together, exposed = [0] * _RANKS, [0.0] * _RANKS
     ranks = [_RANK[kind] for kind in kinds]
     covered = _Covered()
-    cluster: list[Interval] = []
-    reach = -1
-    for interval in leaves:
-        if interval[0] >= reach:
-            if cluster:
-                covered.add(cluster[0][0], reach)
-                _share(cluster, ranks, charged, together, exposed)
-            cluster = [interval]
-            reach = interval[1]
-        else:
-            cluster.append(interval)
-            reach = max(reach, interval[1])
-    if cluster:
+    for cluster, reach in _clusters(leaves):
         covered.add(cluster[0][0], reach)
         _share(cluster, ranks, charged, together, exposed)
     containers = [interval for interval in real if kinds[interval[2]] == "control"]
@@ -78,6 +66,20 @@ def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attributi
     return Attribution(charged, sum(exposed), tuple(together), tuple(exposed), real[0][0], end)
 
 
+def _clusters(intervals: Iterable[Interval]) -> Iterator[tuple[list[Interval], int]]:
+    """Intervals that overlap, directly or through others, and where the last of them ends; in order."""
+    cluster: list[Interval] = []
+    reach = -1
+    for interval in intervals:
+        if interval[0] >= reach and cluster:
+            yield cluster, reach
+            cluster = []
+        cluster.append(interval)
+        reach = max(reach, interval[1])
+    if cluster:
+        yield cluster, reach
+
+
 def _share(
     cluster: list[Interval],
     ranks: list[int],
@@ -85,7 +87,7 @@ def _share(
     together: list[int],
     exposed: list[float],
 ) -> None:
-    """Charge a cluster of intervals that overlap, directly or through others."""
+    """Charge a cluster of intervals that overlap."""
     if len(cluster) == 1:
         start, end, operation = cluster[0]
         rank = ranks[operation]

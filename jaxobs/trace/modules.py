@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from jaxobs.model.trace import Kind
 from jaxobs.proto.hlo import HloMessage, OutlineMessage
 from jaxobs.trace.operation_kinds import kind_of_opcode
-from jaxobs.trace.planes.metadata import PlaneMetadata
+from jaxobs.trace.planes.metadata import PlaneMetadata, Value
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot"])
@@ -62,6 +62,18 @@ def read_modules(plane: PlaneMetadata, notes: list[str]) -> dict[int, bytes]:
 def unsigned(program_id: int) -> int:
     """A program id as an unsigned number: those of TPUs are 64-bit hashes, written signed in some places."""
     return program_id & (2**64 - 1)
+
+
+def program_of(stats: Mapping[str, Value]) -> int | None:
+    """The program id in the statistics of an event; None where it is not among them."""
+    program = stats.get("program_id")
+    return unsigned(program) if isinstance(program, int) else None
+
+
+def text_of(stats: Mapping[str, Value], name: str) -> str | None:
+    """A text among the statistics of an event; None where it is not there, or no text."""
+    value = stats.get(name)
+    return value if isinstance(value, str) else None
 
 
 class ModuleIndex:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
+from jaxobs.model.intervals import Span
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime
 from jaxobs.trace.attribution import Attribution, Interval, attribute
 from jaxobs.trace.cached_programs import ForeignPrograms
@@ -48,6 +49,13 @@ class Operation:
     kernels: dict[str, None] = field(default_factory=dict)
 
 
+class Run(NamedTuple):
+    """A run of a program: from its first operation to the end of its last, in picoseconds."""
+
+    span: Span
+    program_id: int | None
+
+
 class Timeline:
     """The activity of one device, filled while its plane is read."""
 
@@ -61,14 +69,11 @@ class Timeline:
         """By operation, the picoseconds of other events inside its own on the same line."""
         self.runs: dict[int | None, set[object]] = {}
         """The keys that tell runs of a program apart, by program id."""
-        self.run_spans: list[tuple[int, int]] = []
-        """Spans of runs from the first operation to the last one's end, in picoseconds; empty where unknown."""
+        self.whole_runs: list[Run] = []
+        """The runs that the trace holds as a whole, and those that it holds in part; empty where runs are unknown."""
+        self.cut_runs: list[Run] = []
         self.launches: list[tuple[int, int]] = []
         """The short waits between two operations of one program, in picoseconds, where runs are unknown."""
-        self.run_programs: list[int | None] = []
-        """The program id of each run in `run_spans`."""
-        self.run_is_whole: list[bool] = []
-        """Whether the trace holds the whole of each run in `run_spans`."""
         self.capabilities: Mapping[str, Value] = {}
         self.wrong_times = 0
         self._modules = modules
@@ -153,11 +158,9 @@ class Timeline:
             totals[index] += duration
             fastest[index] = min(fastest[index], duration)
         kind, capabilities = device_kind(self.platform, self.capabilities)
-        under_way = self.run_spans or self.launches
+        under_way = [span for span, _ in (*self.whole_runs, *self.cut_runs)] or self.launches
         ranked = self._operation_times(found, counts, totals, fastest)
         order = [index for index, _ in ranked]
-        runs = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
-        whole_runs = [(span, program) for span, program, whole in runs if whole]
         return DeviceTrace(
             name=self.name,
             host=self.host,
@@ -178,7 +181,7 @@ class Timeline:
             modules=self._module_times(found),
             notes=tuple(self._notes(counts)),
             stretches={
-                name: stretch_time(parts, self.intervals, under_way, kinds, order, whole_runs)
+                name: stretch_time(parts, self.intervals, under_way, kinds, order, self.whole_runs)
                 for name, parts in stretches.items()
             },
         )
@@ -246,15 +249,11 @@ class Timeline:
                 key = (operation.program_id, operation.module)
                 charged[key] = charged.get(key, 0.0) + own
         runs = self._runs_by_program()
-        whole: dict[int | None, list[float]] = {}
-        held: dict[int | None, list[float]] = {}
-        runs_seen = zip(self.run_spans, self.run_programs, self.run_is_whole, strict=True)
-        for (start, end), program, is_whole in runs_seen:
-            (whole if is_whole else held).setdefault(program, []).append((end - start) / PICOSECONDS)
+        whole, cut = _seconds_by_program(self.whole_runs), _seconds_by_program(self.cut_runs)
         times = []
         for (program_id, name), own in charged.items():
             count, why = runs[program_id]
-            took, parts = whole.get(program_id, []), held.get(program_id, [])
+            took, parts = whole.get(program_id, []), cut.get(program_id, [])
             if max(parts, default=0.0) > LONGER * max(took, default=0.0):
                 took, count, why = [], None, ONLY_PARTS
             elif took:
@@ -283,3 +282,10 @@ class Timeline:
             else:
                 found[program_id] = (None, "neither a run id nor an operation outside loops is in the trace")
         return found
+
+
+def _seconds_by_program(runs: Iterable[Run]) -> dict[int | None, list[float]]:
+    found: dict[int | None, list[float]] = {}
+    for (start, end), program_id in runs:
+        found.setdefault(program_id, []).append((end - start) / PICOSECONDS)
+    return found

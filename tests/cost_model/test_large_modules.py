@@ -64,5 +64,5 @@ def test_nothing_of_a_module_is_left_to_the_garbage_collector(large: bytes) -> N
         left = [thing for thing in gc.get_objects() if isinstance(thing, Instruction | Computation)]
     finally:
         gc.enable()
-    assert found.instruction_count > 8_000
+    assert len(found.operations) >= 4_000
     assert left == []

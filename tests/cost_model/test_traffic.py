@@ -101,6 +101,40 @@ def test_a_donated_scatter_add_touches_its_rows_three_times(cost_of):
     assert cost.vector_flops == 16 * 128
 
 
+SMALL, MANY = jnp.ones((64, 128)), jnp.zeros(10_000, jnp.int32)
+
+
+def test_a_scatter_with_more_updates_than_the_array_has_rows_touches_the_array_once(cost_of):
+    """As `segment_sum` over the edges of a graph does, and the gradient of an embedding of few tokens."""
+    updates = jnp.ones((10_000, 128))
+    cost = cost_of(lambda t, i, g: t.at[i].add(g), SMALL, MANY, updates, donate_argnums=0).cost
+    assert cost.bytes == pytest.approx(updates.nbytes + 2 * SMALL.nbytes + MANY.nbytes, rel=0.05)
+
+
+SCATTER = """
+  add { p = f32[] parameter(0) q = f32[] parameter(1) ROOT a = f32[] add(p, q) }
+  ENTRY e {
+    t = f32[64,128]{1,0} parameter(0)
+    i = s32[10000,1]{1,0} parameter(1)
+    u = f32[10000,128]{1,0} parameter(2)
+    ROOT s = f32[64,128]{1,0} scatter(t, i, u), to_apply=add,
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1
+  }"""
+
+GATHER = """
+  ENTRY e {
+    t = f32[64,128]{1,0} parameter(0)
+    i = s32[10000,1]{1,0} parameter(1)
+    ROOT g = f32[10000,128]{1,0} gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={1,128}
+  }"""
+
+
+@pytest.mark.parametrize(("text", "touched"), [(SCATTER, 2), (GATHER, 1)])
+def test_an_element_met_many_times_counts_once_outside_of_fusions_too(text_cost, text, touched):
+    assert text_cost(text).cost.bytes == 10_000 * (ROW_BYTES + 4) + touched * SMALL.nbytes
+
+
 def test_a_scan_over_stacked_inputs_reads_each_slice_once(cost_of):
     def total(start, rows):
         return lax.scan(lambda carry, row: (carry + row, None), start, rows)[0]

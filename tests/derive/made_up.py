@@ -125,7 +125,7 @@ def created(
 def module(matrix: float = 1e9, moved: float = 1e6, fingerprint: str = "abc", **more: Any) -> ModuleCost:
     cost = Cost(matrix_flops_by_type={"float32": matrix}, bytes=moved, **more)
     whole = OperationCost("dot", "dot", "", "", "", 1.0, cost)
-    return ModuleCost(fingerprint, 1, cost, (whole,))
+    return ModuleCost(fingerprint, cost, (whole,))
 
 
 def applied(fold: Fold, events: Iterable[Event]) -> Fold:

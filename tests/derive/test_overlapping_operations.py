@@ -61,7 +61,7 @@ def joined(*every: Ran) -> Profiled:
         for index, (_, _, cost, _) in enumerate(every)
     )
     whole = sum((part.cost for part in parts), Cost())
-    module = ModuleCost("abc", len(parts), whole, parts)
+    module = ModuleCost("abc", whole, parts)
     trace = Trace((HostTrace("host", (device,), {1: b"module"}, (), {}, None, None, 0),))
     return join(trace, lambda *_: module, {("host", "gpu"): PEAKS})
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.profiler_windows.loop_profile import OLDEST, loop_profile
-from jaxobs.derive.profiler_windows.parts import LoopPart
+from jaxobs.derive.profiler_windows.loop_profile import OLDEST
 from jaxobs.derive.profiler_windows.windows import PATIENCE
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import Compilation, LoopEnded, StepEnded
-from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace import read_trace
 from tests.derive.made_up import (
     PEAKS,
@@ -160,37 +157,6 @@ def test_mfu_of_what_is_not_watched_goes_by_calls_and_not_by_runs_on_the_device(
     loop = loop_of(fold)
     assert loop["mfu"] == (None if mfu is None else pytest.approx(mfu))
     assert loop["mfu_reason"]
-
-
-def test_calls_of_a_function_with_two_executables_in_one_window_are_given_to_neither() -> None:
-    part = LoopPart((), (), 10.0, 1.0, 0.0, whole=True)
-    twice = loop_profile("train", part, two_executables(), {"abc": "f", "def": "f"}, at(3))
-    assert twice is not None
-    assert [found.calls for found in twice.parts.values()] == [None, None]
-    apart = loop_profile("train", part, two_executables(), {"abc": "f", "def": "g"}, at(3))
-    assert apart is not None
-    assert {key: found.calls for key, found in apart.parts.items()} == {
-        "abc": 10,
-        "def": 0,
-    }
-    apart.add(apart)
-    assert (apart.parts["abc"].calls, apart.whole_steps) == (20, 20)
-    apart.add(twice)
-    assert apart.parts["abc"].calls is None
-
-
-def two_executables() -> Profiled:
-    """Ten calls of `f` in ten steps, and operations of two executables."""
-    rows = [
-        replace(operation(name, 0.2, runs=10), program_id=number) for number, name in ((1, "a"), (2, "b"))
-    ]
-    costs = {
-        1: cost_of(("a", COMPUTE, 1)),
-        2: cost_of(("b", COMPUTE, 1), fingerprint="def"),
-    }
-    trace = trace_of(device(rows), calls={"f": 10})
-    peaks = {("host", "/device:GPU:0"): PEAKS}
-    return join(trace, lambda host, program: costs[program or 0], peaks, {})
 
 
 def test_measured_repetitions_stand_for_those_the_module_does_not_tell() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.profiler_windows.parts import LoopSpans, PhaseSpan, StepSpan, parts_of
+from jaxobs.derive.profiler_windows.parts import LoopSpans, StepSpan, parts_of
 from jaxobs.model.clock import NANOSECONDS
 from tests.derive.made_up import at, step
 
@@ -20,7 +20,7 @@ def span(
     return StepSpan.of(event, event.end - event.start - event.nested, round(compiling * SECOND))
 
 
-def loop(*steps: StepSpan, phases: tuple[PhaseSpan, ...] = ()) -> LoopSpans:
+def loop(*steps: StepSpan, phases: tuple[tuple[int, int], ...] = ()) -> LoopSpans:
     spans = LoopSpans()
     for each in steps:
         spans.append(each)
@@ -43,7 +43,7 @@ def test_of_a_step_longer_than_the_window_the_part_inside_counts() -> None:
 
 def test_an_inner_loop_and_a_phase_are_not_the_outer_loops() -> None:
     loops = {
-        "train": loop(span(0, 10, nested=5), phases=(PhaseSpan(at(7), at(9)),)),
+        "train": loop(span(0, 10, nested=5), phases=((at(7), at(9)),)),
         "eval": loop(span(1, 2), span(2, 4)),
     }
     parts = parts_of(at(0), at(10), loops)

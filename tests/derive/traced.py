@@ -83,7 +83,7 @@ def cost_of(*operations: tuple[str, Cost, float], exact: bool = True, fingerprin
     cost = sum((part.cost for part in parts), Cost())
     if not exact:
         cost = Cost(cost.matrix_flops_by_type, bytes=cost.bytes, exact=False, inexact_reasons=("loop w",))
-    return ModuleCost(fingerprint, len(parts), cost, parts)
+    return ModuleCost(fingerprint, cost, parts)
 
 
 COMPUTE = Cost(matrix_flops_by_type={"float32": 1e10}, bytes=1e6)  # 10 ms at 1 TFLOP/s

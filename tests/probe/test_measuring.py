@@ -80,6 +80,22 @@ def test_arguments_donated_by_name_are_alive_afterwards() -> None:
     assert not x.is_deleted()
 
 
+def test_a_large_donated_argument_is_copied_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a cache of which a call updates one row in microseconds."""
+    cache, alive = jnp.ones((1024, 1024)), [0]
+    update = jax.jit(lambda rows, row: rows.at[3].set(row), donate_argnums=0)
+
+    def called(rows: jax.Array, row: jax.Array) -> Any:
+        alive.append(sum(array.nbytes for array in jax.live_arrays()))
+        return update(rows, row)
+
+    called.lower = update.lower  # type: ignore[attr-defined]
+    monkeypatch.setattr(measuring, "LARGEST_COPIES", 4 * cache.nbytes)
+    before = sum(array.nbytes for array in jax.live_arrays())
+    assert jaxobs.roofline(called, cache, jnp.ones(1024)).seconds > 0
+    assert max(alive) < before + 6 * cache.nbytes
+
+
 @pytest.mark.parametrize("donated", [{}, {"donate_argnums": 0}])
 def test_static_arguments_stay_static(donated: dict[str, int]) -> None:
     @partial(jax.jit, static_argnums=1, static_argnames="mode", **donated)

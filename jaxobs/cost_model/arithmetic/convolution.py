@@ -15,15 +15,14 @@ def _dimension(shape: Shape, index: int) -> int:
     return shape.dimensions[index]
 
 
-def convolution_multiply_adds(
-    input_: Shape, kernel: Shape, output: Shape, numbers: Any, window: Any
-) -> float:
-    """Multiply-adds of a convolution with the given dimension numbers and window.
+def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, message: Any) -> float:
+    """Multiply-adds of a convolution with the dimension numbers and the window of an instruction's message.
 
     Output batch × output features × input features of one group × valid window positions of each spatial
     dimension. The kernel's input feature dimension holds one group's features already. Padding, and the
     holes of a dilated (transposed) input, are no work.
     """
+    numbers, window = message.convolution_dimension_numbers, message.window
     spatial = len(window.dimensions)
     if not (
         spatial

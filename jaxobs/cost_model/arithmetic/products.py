@@ -21,14 +21,8 @@ def _ragged_dot(instruction: Instruction) -> float:
 
 
 def _convolution(instruction: Instruction) -> float:
-    message = instruction.message
-    return convolution_multiply_adds(
-        instruction.operand(0).shape,
-        instruction.operand(1).shape,
-        instruction.shape,
-        message.convolution_dimension_numbers,
-        message.window,
-    )
+    left, right = instruction.operand(0).shape, instruction.operand(1).shape
+    return convolution_multiply_adds(left, right, instruction.shape, instruction.message)
 
 
 MULTIPLY_ADDS: Final[dict[str, Callable[[Instruction], float]]] = {

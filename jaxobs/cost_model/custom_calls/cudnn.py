@@ -18,12 +18,8 @@ from jaxobs.model.cost import Cost
 
 
 def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, additions: int = 0) -> Cost:
-    message = call.instruction.message
-    multiply_adds = convolution_multiply_adds(
-        input_, kernel, output, message.convolution_dimension_numbers, message.window
-    )
+    multiply_adds = convolution_multiply_adds(input_, kernel, output, call.instruction.message)
     flops = multiply_add_flops(*call.operands[:2]) * multiply_adds
-    moved = call.memory_bytes(workspaces=call.workspaces)
     vector = float(additions * call.results[0].elements)
     part = call.results[0].type.part
     floating = next((operand for operand in call.operands if operand.floating), call.results[0])
@@ -32,7 +28,7 @@ def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, 
         flops,
         of=floating,
         precision=executed.precision,
-        bytes=moved,
+        bytes=call.memory_bytes(workspaces=call.workspaces),
         vector_flops_by_type={part: vector} if vector else {},
     )
 

@@ -8,11 +8,6 @@ from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.model.cost import Cost
 
 
-def moves(call: CustomCall) -> Cost:
-    """The cost of reading operands and writing results; comparisons and integer work are no FLOPs."""
-    return Cost(bytes=call.memory_bytes(workspaces=call.workspaces))
-
-
 def nothing(_: CustomCall) -> Cost:
     """The cost of an annotation, which runs nothing."""
     return Cost()
@@ -31,7 +26,7 @@ RULES: Final[dict[str, Rule]] = {
             "cu_lu_pivots_to_permutation",
             "hip_lu_pivots_to_permutation",
         ),
-        moves,
+        CustomCall.movement,  # comparisons and integer work are no FLOPs
     ),
     **dict.fromkeys(
         (

@@ -14,7 +14,7 @@ from jaxobs.cost_model.custom_calls.workspaces import workspaces
 from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
 from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.cost_model.hlo.shapes import Shape
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import AMOUNTS_BY_NAME, Cost
 
 _ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
 _TRUTH: Final = {b"true": 1.0, b"false": 0.0}
@@ -129,16 +129,9 @@ def _checked(cost: Any) -> Cost | None:
         return None
     if not isinstance(cost, Cost):
         raise TypeError(f"it returned a {type(cost).__name__}, not a Cost or None")
-    amounts = [cost.transcendentals, cost.bytes, *cost.collective_bytes.values()]
-    for by_type in (
-        cost.matrix_flops_by_type,
-        cost.executed_matrix_flops_by_type,
-        cost.vector_flops_by_type,
-        cost.rematerialized_flops_by_type,
-        cost.float32_flops_by_precision,
-        cost.rematerialized_float32_flops_by_precision,
-    ):
-        amounts += by_type.values()
+    amounts = [cost.transcendentals, cost.bytes]
+    for name in AMOUNTS_BY_NAME:
+        amounts += getattr(cost, name).values()
     wrong = next((amount for amount in amounts if not 0 <= amount < inf), None)
     if wrong is not None:
         raise ValueError(f"it returned a cost of {wrong}, which is no amount")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -35,15 +34,14 @@ def decode(serialized: bytes | memoryview) -> Module:
         )
     module = Module(message)
     try:
-        _link(module, count)
+        _link(module)
     except HloDecodeError:
         module.release()
         raise
     return module
 
 
-def _link(module: Module, count: int) -> None:
-    module.instruction_count = count
+def _link(module: Module) -> None:
     shapes = ShapeTable()
     opcodes: dict[bytes, str] = {}
     by_id: dict[int, Computation] = {}
@@ -55,7 +53,7 @@ def _link(module: Module, count: int) -> None:
         by_id[identifier] = computation
         module.computations.append(computation)
     for computation in module.computations:
-        _read_instructions(computation, computation.message.instructions, by_id, shapes, opcodes)
+        _read_instructions(computation, by_id, shapes, opcodes)
     entry = by_id.get(module.message.entry_computation_id)
     if entry is None:
         raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
@@ -63,15 +61,11 @@ def _link(module: Module, count: int) -> None:
 
 
 def _read_instructions(
-    computation: Computation,
-    messages: Iterable[Any],
-    by_id: dict[int, Computation],
-    shapes: ShapeTable,
-    opcodes: dict[bytes, str],
+    computation: Computation, by_id: dict[int, Computation], shapes: ShapeTable, opcodes: dict[bytes, str]
 ) -> None:
     known: dict[int, Instruction] = {}
     instructions = computation.instructions
-    for position, message in enumerate(messages):
+    for position, message in enumerate(computation.message.instructions):
         code = message.opcode
         opcode = opcodes.get(code)
         if opcode is None:

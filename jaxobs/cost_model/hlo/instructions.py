@@ -107,7 +107,7 @@ class Module:
     Its parts refer to each other: without ``release`` they would stay until the garbage collector's next pass.
     """
 
-    __slots__ = ("computations", "entry", "first_work", "instruction_count", "message")
+    __slots__ = ("computations", "entry", "first_work", "message")
 
     def __init__(self, message: Any) -> None:
         self.message = message
@@ -115,7 +115,6 @@ class Module:
         self.entry: Computation
         self.first_work: set[Instruction] = set()
         """Products that are named as rematerialised but repeat nothing."""
-        self.instruction_count = 0
 
     @property
     def name(self) -> str:

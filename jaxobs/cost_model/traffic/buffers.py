@@ -1,4 +1,4 @@
-"""Finds the buffer of a value, which several instructions may name, and whether a scatter reads what it overwrites."""
+"""Finds the buffer of a value, which several instructions may name, and what an update reads and replaces of one."""
 
 from __future__ import annotations
 
@@ -32,3 +32,8 @@ def buffer_of(instruction: Instruction) -> Buffer:
 def combines(scatter: Instruction) -> bool:
     """Whether a scatter needs the old value, because its computation does more than return the update."""
     return not (scatter.called and scatter.called[0].root.opcode == "parameter")
+
+
+def replaced_bytes(target: Instruction, update: Instruction) -> float:
+    """Bytes of the target that an update replaces: no more than it has, however often a scatter meets one element."""
+    return min(target.shape.bytes, update.shape.bytes)

@@ -12,7 +12,7 @@ from typing import Final
 
 from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
-from jaxobs.cost_model.traffic.buffers import Buffer, buffer_of, combines
+from jaxobs.cost_model.traffic.buffers import Buffer, buffer_of, combines, replaced_bytes
 from jaxobs.cost_model.traffic.collectives import kind_of, memory_bytes
 from jaxobs.cost_model.traffic.fusions import FusionTraffic
 
@@ -54,7 +54,9 @@ def _fusion(instruction: Instruction, fusions: FusionTraffic) -> float:
 
 
 def _slice(instruction: Instruction) -> float:
-    return 2 * instruction.shape.bytes + _read(instruction.operands[1:])
+    """Bytes of the elements read, which a gather may take many times, of the result written, and of the indices."""
+    taken = min(instruction.operand(0).shape.bytes, instruction.shape.bytes)
+    return taken + instruction.shape.bytes + _read(instruction.operands[1:])
 
 
 def _update_slice(instruction: Instruction) -> float:
@@ -64,8 +66,9 @@ def _update_slice(instruction: Instruction) -> float:
 def _scatter(instruction: Instruction) -> float:
     """Bytes of indices and updates read, and of the elements written, which are read too if they are combined."""
     arrays = (len(instruction.operands) - 1) // 2
-    updates = sum(update.shape.bytes for update in instruction.operands[arrays + 1 :])
-    return instruction.operand(arrays).shape.bytes + updates * (3 if combines(instruction) else 2)
+    targets, updates = instruction.operands[:arrays], instruction.operands[arrays + 1 :]
+    written = sum(map(replaced_bytes, targets, updates)) * (2 if combines(instruction) else 1)
+    return instruction.operand(arrays).shape.bytes + sum(update.shape.bytes for update in updates) + written
 
 
 def _copy_start(instruction: Instruction) -> float:

@@ -14,7 +14,7 @@ from typing import Final
 from jaxobs.cost_model.custom_calls.workspaces import workspace_bytes, workspaces
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 from jaxobs.cost_model.hlo.opcodes import ELEMENTWISE
-from jaxobs.cost_model.traffic.buffers import combines
+from jaxobs.cost_model.traffic.buffers import combines, replaced_bytes
 
 _FEW: Final = 16  # constants up to so many elements travel in the instructions themselves
 
@@ -101,7 +101,7 @@ def _results(computation: Computation, need: _Need) -> float:
             continue
         updates = _updates_in_place(result)
         if updates:
-            written += sum(_replacement(update).shape.bytes for update in updates)
+            written += sum(replaced_bytes(update, _replacement(update)) for update in updates)
             need.in_place.update(updates)
         else:
             written += result.shape.bytes

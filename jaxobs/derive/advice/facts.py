@@ -51,6 +51,7 @@ class LoopFacts:
     shares: Mapping[str, float]
     confidence: float
     step_seconds: float | None
+    """None where the loop does other than plain steps: then its time is not that of its steps."""
     window: WindowFacts | None
     """None where there was no profiler window, or where the number of steps in it is not known."""
     is_trace: bool = False
@@ -165,12 +166,13 @@ def _loops(view: SnapshotView, wall: float) -> Iterator[LoopFacts]:
         sure = whole and verdict.label != "unknown" and verdict.confidence >= LEAST_CONFIDENCE
         if not (loop.wall_seconds and sure):
             continue
+        steady = shares.get("compile") == 0 and shares.get("checkpoint") == 0
         yield LoopFacts(
             name,
             loop.wall_seconds / wall,
             shares,
             verdict.confidence,
-            loop.step_seconds.value or None,
+            (loop.step_seconds.value or None) if steady else None,
             _window(loop.profile.value),
             host_is_ahead=loop.profile.value is not None and loop.profile.value.host_is_ahead,
             untimed=_untimed(loop, shares),

@@ -47,21 +47,20 @@ REMEDIES = {
 
 @dataclass(slots=True)
 class _Recompiled:
-    """Recompilations of one function by one cause and argument."""
+    """Recompilations of one function by one cause and argument, those of `example`."""
 
-    cause: str
-    argument: str
     example: RecompilationView
     count: float = 0.0
     seconds: float = 0.0
 
     @property
     def because(self) -> str:
-        return _because(self.cause, self.argument, self.example)
+        return _because(self.example)
 
     @property
     def remedy(self) -> str:
-        return REMEDIES[self.cause].format(it=f"`{self.argument}`" if self.argument else "what changes")
+        argument = self.example.argument.value
+        return REMEDIES[self.example.cause].format(it=f"`{argument}`" if argument else "what changes")
 
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
@@ -135,15 +134,14 @@ def _by_cause(compiled: FunctionView) -> list[_Recompiled]:
     for row in compiled.recompilations:
         if row.cause not in REMEDIES or not row.count or not row.seconds:
             continue
-        argument = row.argument.value or ""
-        group = groups.setdefault((row.cause, argument), _Recompiled(row.cause, argument, row))
+        group = groups.setdefault((row.cause, row.argument.value or ""), _Recompiled(row))
         group.count += row.count
         group.seconds += row.seconds
         of_cause[row.cause] += row.count
     enough = [
         group
         for group in groups.values()
-        if of_cause[group.cause] >= LEAST_RECOMPILATIONS or group.seconds >= LARGE
+        if of_cause[group.example.cause] >= LEAST_RECOMPILATIONS or group.seconds >= LARGE
     ]
     return sorted(enough, key=lambda group: -group.seconds)
 
@@ -166,8 +164,8 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _because(cause: str, argument: str, row: RecompilationView) -> str:
-    old, new = row.old.value, row.new.value
+def _because(row: RecompilationView) -> str:
+    cause, argument, old, new = row.cause, row.argument.value, row.old.value, row.new.value
     change = f" ({old[:LONGEST]} → {new[:LONGEST]})" if old and new else ""
     if cause == "redefined":
         return "because it was defined anew"

@@ -52,17 +52,13 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
     for loop, waiting in _waiting(facts):
         if waiting <= 1 - waiting:
             continue
-        enough = (
-            f" ({duration((1 - waiting) * loop.step_seconds)} a batch)"
-            if loop.step_seconds and _is_steady(loop)
-            else ""
-        )
         yield Finding(
             loop.subject,
             f"the loader of {loop.title} takes longer than the rest of the step, which waits for it "
             f"{_amount(loop, waiting)}",
             "make the loader faster: more workers or processes, cheaper decoding and augmentation, batches that are "
-            f"prepared once and kept; at the speed of the rest of the step{enough} and ahead of it, it costs nothing",
+            "prepared once and kept; at the speed of the rest of the step"
+            f"{_of_a_step(loop, 1 - waiting, 'a batch')} and ahead of it, it costs nothing",
             loop.confidence,
             loop.part * waiting,
         )
@@ -183,7 +179,7 @@ def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _M
             f"{percent(round(lost, 3))} between operations, of which {small:,.0f} a step or more take "
             f"{duration(SMALL_OPERATION)} or less"
         )
-    each = own * loop.step_seconds / count if loop.step_seconds and _is_steady(loop) else mix.seconds_each
+    each = own * loop.step_seconds / count if loop.step_seconds else mix.seconds_each
     inside = (
         f"{percent(round(own, 3))} in {count:,.0f} a step that take {duration(each)} each, "
         "far more than their work must"
@@ -193,18 +189,13 @@ def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _M
 
 def _amount(loop: LoopFacts, share: float) -> str:
     """The share in words, with the time it is of each step where the loop does nothing but plain steps."""
-    each = (
-        f" ({duration(share * loop.step_seconds)} of each step)"
-        if loop.step_seconds and _is_steady(loop)
-        else ""
-    )
-    return f"{rough_percent(share)} of the time{each}"
+    return f"{rough_percent(share)} of the time{_of_a_step(loop, share, 'of each step')}"
+
+
+def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
+    return f" ({duration(share * loop.step_seconds)} {words})" if loop.step_seconds else ""
 
 
 def _lines(loop: LoopFacts) -> str:
     """The lines that the main thread is at meanwhile."""
     return f": {', '.join(loop.lines[:LINES])}" if loop.lines else ""
-
-
-def _is_steady(loop: LoopFacts) -> bool:
-    return loop.shares.get("compile") == 0 and loop.shares.get("checkpoint") == 0

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jaxobs.derive.advice.conditions import CONDITIONS, Condition
 from jaxobs.derive.advice.facts import Facts, facts_of
-from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
+from jaxobs.derive.advice.finding import LEAST_SAVED
 from jaxobs.derive.advice.of_trace import facts_of_trace
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
@@ -50,21 +50,17 @@ def show(advice: Iterable[Mapping[str, Any]], series: Series) -> None:
 
 
 def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
-    found = [(condition.name, finding) for condition in conditions for finding in condition.find(facts)]
-    enough = [pair for pair in found if _is_enough(pair[1])]
-    enough.sort(key=_weight, reverse=True)
+    enough = [
+        (condition.name, finding)
+        for condition in conditions
+        for finding in condition.find(facts)
+        # What saves memory alone was filtered by its condition.
+        if finding.saves_ratio is None or finding.saves_ratio >= LEAST_SAVED
+    ]
+    enough.sort(key=lambda pair: (pair[1].saves_ratio or 0.0, pair[1].saves_bytes or 0.0), reverse=True)
     # One piece for each condition and place: of a function's several executables, the one that would save most.
     largest: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name, finding in enough:
         place = (name, finding.subject.get("loop", ""), finding.subject.get("function", ""))
         largest.setdefault(place, finding.to_dict(name))
     return list(largest.values())[:MOST]
-
-
-def _is_enough(finding: Finding) -> bool:
-    """Whether a finding saves enough time. Findings that save only memory were filtered by their condition."""
-    return finding.saves_ratio is None or finding.saves_ratio >= LEAST_SAVED
-
-
-def _weight(pair: tuple[str, Finding]) -> tuple[float, float]:
-    return pair[1].saves_ratio or 0.0, pair[1].saves_bytes or 0.0

@@ -56,17 +56,16 @@ class Compiles:
     def __init__(self, series: Series, limit: int) -> None:
         self._series = series
         self._selection: Selection[str] = Selection(limit)
-        self._shown: frozenset[str] = frozenset()
         self.count: Counter[str] = Counter()
         self.recompilations = Recompilations(series)
         self.persistent_cache = PersistentCache(series)
         self.seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._weights: dict[str, tuple[float, ...]] = {}
         self._largest: Largest[str] = Largest(LISTED)
-        self._listed: list[str] = []
         self._seconds_in_all = 0.0
         self._changed: set[str] = set()
-        self._views: dict[str, FunctionView] = {}
+        self.views: dict[str, FunctionView] = {}
+        """Views of the listed functions at the last `update`, those with the most seconds first."""
         self._compiled: defaultdict[int, deque[Compilation]] = defaultdict(
             lambda: deque(maxlen=INTERVALS_KEPT)
         )
@@ -204,39 +203,29 @@ class Compiles:
         changed, self._changed = sorted(self._changed), set()
         for name in changed:
             self._weights[name] = (sum(self.seconds[name].values()), float(self.count[name]))
-        self._shown = self._selection.choose(self._weights, changed)
-        before, self._listed = self._listed, self._largest.update(self._weights, changed)
-        fresh = set(self._listed).difference(before).union(changed)
-        self._views = {
-            name: self._view(name) if name in fresh else self._views[name] for name in self._listed
-        }
+        shown = self._selection.choose(self._weights, changed)
+        listed, kept = self._largest.update(self._weights, changed), self.views.keys() - set(changed)
+        self.views = {name: self.views[name] if name in kept else self._view(name) for name in listed}
         for name in changed:
-            shown = name if name in self._shown else OTHER
-            total = self._series.total
-            total(compilation_metrics.COMPILATIONS, (shown,), self.count[name], (name,))
+            label, total = name if name in shown else OTHER, self._series.total
+            total(compilation_metrics.COMPILATIONS, (label,), self.count[name], (name,))
             for phase, amount in self.seconds[name].items():
-                total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (shown, phase), amount, (name, phase))
+                total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (label, phase), amount, (name, phase))
             for cause, times in self.recompilations.counts[name].items():
-                total(compilation_metrics.RECOMPILATIONS, (shown, cause), times, (name, cause))
+                total(compilation_metrics.RECOMPILATIONS, (label, cause), times, (name, cause))
         oldest: dict[str, int] = {}
         for event in self._in_flight.values():
             oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
-        in_flight = {
-            name: seconds(now - since)
+        in_flight = (
+            ((name,), seconds(now - since))
             for name, since in oldest.items()
-            if name in self._shown or not self._weights.get(name)
-        }
-        self._series.replace(
-            compilation_metrics.COMPILING, (((name,), age) for name, age in in_flight.items())
+            if name in shown or name not in self._weights
         )
-
-    def functions(self) -> dict[str, FunctionView]:
-        """Views of the listed functions at the last `update`, those with the most seconds first."""
-        return self._views
+        self._series.replace(compilation_metrics.COMPILING, in_flight)
 
     def left_out(self) -> LeftOut:
-        count = len(self._weights) - len(self._views)
-        listed = sum(self._weights[name][0] for name in self._views)
+        count = len(self._weights) - len(self.views)
+        listed = sum(self._weights[name][0] for name in self.views)
         return LeftOut(
             Figure(count, f"the {LISTED} with the most seconds are listed" if count else None),
             max(0.0, self._seconds_in_all - listed) if count else 0.0,

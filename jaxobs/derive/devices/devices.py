@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxobs.derive.devices.throttling import Reading, RecentlyTaken, Taken, read_device
+from jaxobs.derive.devices.throttling import Reading, RecentlyTaken, read_device
 from jaxobs.derive.devices.view import DeviceView, PeaksView, clocks_view
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
@@ -42,7 +42,6 @@ class Devices:
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         self.peaks[kind] = peaks
-        self._roofs.update({(k, dtype): _roof(peaks, dtype) for k, dtype in self._roofs if k == kind})
         for ordinal, device_kind, _ in self.backend.devices if self.backend else ():
             if device_kind != kind:
                 continue
@@ -63,25 +62,25 @@ class Devices:
             for dtype in sorted(self._dtypes):
                 if (kind, dtype) in self._roofs:
                     continue
-                self._roofs[kind, dtype] = _roof(peaks, dtype)
+                drawn = roof(peaks, dtype)
+                self._roofs[kind, dtype] = drawn and drawn._asdict()
                 for intensity, rate in ceiling(peaks, dtype):
                     self._series.set(device_metrics.CEILING, (kind, dtype, f"{intensity:.6g}"), rate)
 
     def update(self, now: int) -> None:
         """Set the core's own series from what collectors report of every device."""
-        ordinals = [ordinal for ordinal, _, _ in self.backend.devices] if self.backend else []
         self._read = {
-            ordinal: read_device(self._readings, self._series.gauges, str(ordinal)) for ordinal in ordinals
+            ordinal: read_device(self._readings, self._series.gauges, str(ordinal))
+            for ordinal, _, _ in (self.backend.devices if self.backend else ())
         }
-        known = {str(ordinal): reading or Reading() for ordinal, reading in self._read.items()}
-        for ordinal in ordinals:
-            self._taken.setdefault(ordinal, RecentlyTaken()).add(now, known[str(ordinal)].taken)
-        for metric, values in (
-            (device_metrics.DEVICE_UTILIZATION, {name: each.utilization for name, each in known.items()}),
-            (device_metrics.DEVICE_CLOCK, {name: each.clock_ratio for name, each in known.items()}),
-        ):
-            self._series.replace(metric, (((name,), value) for name, value in values.items()))
-        throttled = (((name, reason), 1.0) for name, each in known.items() for reason in each.reasons or ())
+        known = {(str(ordinal),): reading or Reading() for ordinal, reading in self._read.items()}
+        for ordinal in self._read:
+            self._taken.setdefault(ordinal, RecentlyTaken()).add(now, known[str(ordinal),].taken)
+        utilization = ((labels, each.utilization) for labels, each in known.items())
+        self._series.replace(device_metrics.DEVICE_UTILIZATION, utilization)
+        clocks = ((labels, each.clock_ratio) for labels, each in known.items())
+        self._series.replace(device_metrics.DEVICE_CLOCK, clocks)
+        throttled = (((*labels, why), 1.0) for labels, each in known.items() for why in each.reasons or ())
         self._series.replace(device_metrics.DEVICE_THROTTLED, throttled)
 
     def views(
@@ -99,7 +98,7 @@ class Devices:
                     self._peaks_of(kind),
                     self._roofs_of(kind),
                     memory.device(ordinal),
-                    clocks_view(self._read.get(ordinal), self._recently_taken(ordinal), loops, executables),
+                    clocks_view(self._read[ordinal], self._taken[ordinal].average(), loops, executables),
                 )
                 for ordinal, kind, _ in self.backend.devices
             ]
@@ -114,11 +113,3 @@ class Devices:
         return [
             drawn for (named, _), drawn in sorted(self._roofs.items()) if named == kind and drawn is not None
         ]
-
-    def _recently_taken(self, ordinal: int) -> Taken:
-        return self._taken[ordinal].average() if ordinal in self._taken else Taken()
-
-
-def _roof(peaks: Peaks, dtype: str) -> Mapping[str, Any] | None:
-    drawn = roof(peaks, dtype)
-    return None if drawn is None else drawn._asdict()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jaxobs.derive.executables.executable import MEASURED, WINDOWS_COMPARED, Executable
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, OperationCost
-from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
 from jaxobs.roofline_model.bounds import bound_time, total_bound
 from jaxobs.roofline_model.traced import Operation, ProfiledModule
 
@@ -60,12 +60,7 @@ def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | 
         return
     means = _means(executable) if executable.measured is not None else {}
     executable.bound = total_bound(
-        bound_time(
-            operation.once.scaled(means.get(operation.name, operation.executions)),
-            peaks,
-            executable.working_set,
-        )
-        for operation in costs
+        bound_time(cost, peaks, executable.working_set) for cost in _costs_of_a_run(costs, means)
     )
 
 
@@ -77,12 +72,11 @@ def verdict_of_operations(executable: Executable) -> Verdict | None:
     shares = {word: amount / total for word, amount in executable.windows.labels.most_common()}
     words = list(shares)
     first, second = words[0], words[1] if len(words) > 1 else None
-    margin = 1.0 if second is None else (shares[first] - shares[second]) / (shares[first] + shares[second])
+    lead = margin(shares[first], 0.0 if second is None else shares[second])
     explained = 1.0 - shares.get("unknown", 0.0) - shares.get("unmodelled", 0.0)
-    runs = executable.windows.runs
-    confidence = margin * runs / (runs + HALF_SURE_STEPS / 2) * max(0.0, explained)
+    sure = confidence(lead, executable.windows.runs, HALF_SURE_RUNS, explained)
     reason = "its bound time is not known" if first in {"unknown", "unmodelled"} else None
-    return Verdict(first, confidence, second, shares, reason)
+    return Verdict(first, sure, second, shares, reason)
 
 
 def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
@@ -94,12 +88,13 @@ def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None
         or not executable.windows.runs_counted
     ):
         return None
-    means = _means(executable)
-    cost = sum(
-        (operation.once.scaled(means.get(operation.name, operation.executions)) for operation in costs),
-        Cost(),
-    )
+    cost = sum(_costs_of_a_run(costs, _means(executable)), Cost())
     return dataclasses.replace(cost, exact=False, inexact_reasons=(MEASURED, *cost.inexact_reasons))
+
+
+def _costs_of_a_run(costs: Sequence[OperationCost], means: Mapping[str, float]) -> Iterator[Cost]:
+    """The cost of each operation in one run: executed as often as on average where that was seen, else as compiled."""
+    return (operation.once.scaled(means.get(operation.name, operation.executions)) for operation in costs)
 
 
 def _means(executable: Executable) -> dict[str, float]:

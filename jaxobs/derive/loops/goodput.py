@@ -14,14 +14,18 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import CompilePhaseEnded, LoopEnded, LoopEntered, PhaseEnded, PhaseStarted, StepEnded
+from jaxobs.model.events import (
+    LONGEST_GAP,
+    CompilePhaseEnded,
+    LoopEnded,
+    LoopEntered,
+    PhaseEnded,
+    PhaseStarted,
+    StepEnded,
+)
 from jaxobs.model.figure import Figure
 from jaxobs.report.units import duration, percent
 from jaxobs.vocabulary.labels import EAGER
-
-PAUSE = 60 * NANOSECONDS
-"""Longest time for which a loop that ends no step, or a job that reports nothing, holds the charging back. It is the
-longest pause between two steps that still counts as the loop's own time (`LONGEST_GAP` of the probe's loops)."""
 
 STEPS_WAITED_FOR = 3
 """Usual steps after which a loop that ends no step, and that is no iteration, is taken to be over: steps may take
@@ -178,7 +182,7 @@ class RunTime:
 
         `running_since`: start of a long device run that is still under way. The step that it is part of ends later, and
         the seconds that the step then reports as productive are charged already. `undecided_since`: start of the first
-        call that may yet turn out to be a loop's; such calls hold the charging back for `PAUSE` at most.
+        call that may yet turn out to be a loop's; such calls hold the charging back for `LONGEST_GAP` at most.
         """
         observed_at, now = now, self._reported_until(now)
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
@@ -193,7 +197,7 @@ class RunTime:
             until, rest, running_since = now - usual, "stalled", None
         else:
             if undecided_since is not None and running_since is None:
-                now = max(now - PAUSE, min(now, undecided_since))
+                now = max(now - LONGEST_GAP, min(now, undecided_since))
             until, rest = self._known_until(now, loops, compiling_since), "other"
             if running_since is not None and _hangs(now - running_since, loops):
                 running_since = None
@@ -229,14 +233,14 @@ class RunTime:
             self._charged[word] = max(self._charged[word], before[word] + self.seconds[word] - spent[word])
 
     def _reported_until(self, now: int) -> int:
-        if self._heard_until is not None and now - self._heard_until <= PAUSE:
+        if self._heard_until is not None and now - self._heard_until <= LONGEST_GAP:
             return min(now, self._heard_until)
         return now
 
     def goodput(self) -> Figure[float]:
         """The productive share of the time charged; absent where too little is known of what was productive."""
         total = sum(self.seconds.values())
-        long = self._first_step is not None and total >= seconds(PAUSE)
+        long = self._first_step is not None and total >= seconds(LONGEST_GAP)
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
         known = (long or steps >= ENOUGH_SECONDS) and self._lost <= MOST_LOST and total > 0
         if not known:
@@ -289,8 +293,8 @@ def _patience(running: _Running, loop: LoopTime | None) -> float:
     says that it is over: it is waited for as long as some of its steps usually take.
     """
     if loop is None:
-        return PAUSE
-    if not running.iterated:
-        return max(PAUSE, STEPS_WAITED_FOR * loop.stalls.usual * NANOSECONDS)
-    limit = loop.stalls.limit
-    return max(PAUSE, FACTOR * loop.stalls.usual * NANOSECONDS) if limit is None else limit * NANOSECONDS
+        return LONGEST_GAP
+    if running.iterated and loop.stalls.limit is not None:
+        return loop.stalls.limit * NANOSECONDS
+    steps = FACTOR if running.iterated else STEPS_WAITED_FOR
+    return max(LONGEST_GAP, steps * loop.stalls.usual * NANOSECONDS)

@@ -28,14 +28,10 @@ from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
-from jaxobs.model.events import LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
-from jaxobs.model.metrics import Exemplar
+from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
-
-NAMES = 200
-"""Most names of the user's own values in a loop: they become a label, so they must not contain step numbers."""
 
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its
@@ -155,10 +151,6 @@ class Loop:
         self.times.completed(event)
         self._device_time.completed(event)
 
-    def unseen(self) -> None:
-        """No output of the loop's newest step can be polled."""
-        self.times.unseen()
-
     def sampled(self, run: int) -> None:
         """A run was timed by polling: if it is one of this loop's, it was at the pace of the slice under way."""
         if run in self._pending.runs or run in self.recent.runs:
@@ -181,12 +173,8 @@ class Loop:
         self._pending.input_wait += seconds(event.input_wait)
         self._device_time.loop_ended(event.time)
 
-    def exemplify(self, exemplar: Exemplar, step: int) -> None:
-        """Attach the exemplar of a step's span to the step's times."""
-        self.times.exemplify(exemplar, step)
-
     def record(self, event: Recorded) -> None:
-        require(event.name in self.recorded or len(self.recorded) < NAMES, "too many recorded names")
+        require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
         self.recorded[event.name] = event.value if math.isfinite(event.value) else None
         self._series.set(loop_metrics.RECORDED, (self.name, event.name), event.value)
 

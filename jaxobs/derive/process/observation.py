@@ -14,6 +14,7 @@ from jaxobs.model.events import Attributes, BackendFound, ProbeReported, SourceR
 from jaxobs.model.figure import Later, figure
 
 _LABELS = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner")
+"""Attributes of the resource that are the labels of `jaxobs_run_info`, each empty where the resource lacks it."""
 
 
 class Observation:
@@ -84,7 +85,8 @@ class Observation:
                 1.0,
             )],
         )  # fmt: skip
-        self._series.replace(process_metrics.RUN_INFO, [(run_labels(resource), 1.0)])
+        run = tuple(resource.get(name, "") for name in _LABELS)
+        self._series.replace(process_metrics.RUN_INFO, [(run, 1.0)])
         heard = None if self.last_heard is None else self._clock.wall_time(self.last_heard) / NANOSECONDS
         self._series.set(process_metrics.LAST_HEARD, (), heard)
         agent = self.agent()
@@ -118,11 +120,6 @@ class Observation:
             figure(self.agent_pid, IN_THE_JOB),
             self._series.refusals.reasons(),
         )
-
-
-def run_labels(resource: Mapping[str, str]) -> tuple[str, ...]:
-    """Labels of `jaxobs_run_info`: run, attempt, rank, host and user, each empty where the resource lacks it."""
-    return tuple(resource.get(name, "") for name in _LABELS)
 
 
 def run_attributes(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jaxobs.derive.profiler_windows.parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.roofline_model.known_values import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
 from jaxobs.vocabulary.labels import EAGER
 
@@ -132,10 +133,8 @@ class LoopProfile:
             mine = self.parts.setdefault(fingerprint, Part(part.function))
             mine.runs += part.runs
             mine.seconds.update(part.seconds)
-            if mine.run_seconds is not None:
-                mine.run_seconds = None if part.run_seconds is None else mine.run_seconds + part.run_seconds
-            if mine.calls is not None:
-                mine.calls = None if part.calls is None else mine.calls + part.calls
+            mine.run_seconds = sum_of_both(mine.run_seconds, part.run_seconds)
+            mine.calls = sum_of_both(mine.calls, part.calls)
 
 
 _SUMMED = (
@@ -240,10 +239,9 @@ def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[
     for fingerprint, part in found.parts.items():
         if fingerprint:
             by_function.setdefault(part.function, []).append(fingerprint)
+    elsewhere = calls.keys() - by_function.keys()  # they ran on the device before or after these steps
     for fingerprint, function in functions.items():
-        if (
-            function in calls and function not in by_function
-        ):  # it ran on the device before or after these steps
+        if function in elsewhere:
             by_function.setdefault(function, []).append(fingerprint)
     for function, fingerprints in by_function.items():
         for fingerprint in fingerprints:
@@ -280,17 +278,15 @@ def _add_device(
         if time.charged_seconds > 0:
             found.operations += share * time.count * charged / time.charged_seconds
     for ran in device.trace.modules:
-        fingerprint = fingerprints.get(ran.program_id, "")
-        if fingerprint and ran.program_id in stretch.runs:
-            count, spent = stretch.runs[ran.program_id]
-            part = found.parts[fingerprint]
-            part.runs += share * count
-            part.run_seconds = None if part.run_seconds is None else part.run_seconds + share * spent
-        elif fingerprint and ran.runs and ran.charged_seconds > 0:
+        spent: float | None
+        if ran.program_id in stretch.runs:
+            (count, spent), within = stretch.runs[ran.program_id], share
+        elif ran.runs and ran.charged_seconds > 0:
+            count, spent = ran.runs, ran.run_seconds
             within = share * inside[ran.program_id] / ran.charged_seconds
+        else:
+            continue
+        if fingerprint := fingerprints.get(ran.program_id, ""):
             part = found.parts[fingerprint]
-            part.runs += within * ran.runs
-            if ran.run_seconds is None:
-                part.run_seconds = None
-            elif part.run_seconds is not None:
-                part.run_seconds += within * ran.run_seconds
+            part.runs += within * count
+            part.run_seconds = sum_of_both(part.run_seconds, None if spent is None else within * spent)

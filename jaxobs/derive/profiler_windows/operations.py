@@ -133,9 +133,8 @@ class Operations:
             for seen in members:
                 now = (seen.work.seconds, seen.work.cost.flops, seen.work.cost.bytes)
                 for metric, value, before in zip(_COUNTERS, now, seen.counted, strict=True):
-                    if (
-                        metric is profile_metrics.OPERATION_SECONDS or seen.work.bounds
-                    ):  # work that is not modelled is not 0
+                    # Work that is not modelled is not 0.
+                    if metric is profile_metrics.OPERATION_SECONDS or seen.work.bounds:
                         self._series.add(metric, name, max(0.0, value - before))
                 seen.counted = now
             if labels in shown:

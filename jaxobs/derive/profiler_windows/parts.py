@@ -47,13 +47,6 @@ class StepSpan(NamedTuple):
         return cls(start, event.start, ready, event.end, turn, apart, event.nested > 0, event.thread)
 
 
-class PhaseSpan(NamedTuple):
-    """The times of a phase inside a step, in monotonic nanoseconds. A phase's time is not its loop's."""
-
-    start: int
-    end: int
-
-
 @dataclass(frozen=True, slots=True)
 class LoopPart:
     """The part of a window that lies in steps of one loop. Spans are monotonic nanoseconds."""
@@ -79,7 +72,8 @@ class LoopSpans:
 
     def __init__(self) -> None:
         self._steps: StepLog[StepSpan] = StepLog(STEPS_REMEMBERED)
-        self.phases: deque[PhaseSpan] = deque(maxlen=STEPS_REMEMBERED)
+        self.phases: deque[Span] = deque(maxlen=STEPS_REMEMBERED)
+        """The phases inside steps, in monotonic nanoseconds: their time is not the loop's."""
         self.over = False
         """Whether the loop's iteration has ended and no step has come since."""
 
@@ -132,7 +126,7 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
             inside: list[Span] = []
             if step.nested:
                 inside = [(other.start, other.end) for other in others if _lies_in(other, step)]
-                inside += [(phase.start, phase.end) for phase in loops[name].phases]
+                inside += loops[name].phases
             own = _without((max(step.start, start), min(step.end, end)), inside)
             length = sum(stop - begin for begin, stop in own)
             share = min(1.0, length / step.turn) if step.turn > 0 else 0.0

@@ -18,7 +18,7 @@ from jaxobs.derive.profiler_windows.loop_profile import (
     only_parts_of,
 )
 from jaxobs.derive.profiler_windows.operations import Operations
-from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, PhaseSpan, StepSpan, parts_of
+from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, StepSpan, parts_of
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.hardware.peaks import Peaks
@@ -94,7 +94,7 @@ class Profiles:
 
     def phase_ended(self, event: PhaseEnded) -> None:
         if event.inside in self._spans and event.phase != "checkpoint":
-            self._spans[event.inside].phases.append(PhaseSpan(event.start, event.end))
+            self._spans[event.inside].phases.append((event.start, event.end))
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
         """Note that executables of these functions were made in a step of the loop."""

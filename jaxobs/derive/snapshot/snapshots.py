@@ -2,71 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
 
-from jaxobs.derive.compilation.compilations import Compiles
-from jaxobs.derive.devices.devices import Devices
 from jaxobs.derive.executables.gauges import show_executables
-from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.executables.table import ExecutableTable
 from jaxobs.derive.executables.view import ExecutableView
-from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.loop_time import LoopTime
-from jaxobs.derive.loops.loops import Loops
-from jaxobs.derive.loops.under_way import RunsUnderWay
 from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
-from jaxobs.derive.memory.usage import Memory
 from jaxobs.derive.memory.view import PeakExecutable, memory_need
-from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.process.observation import Observation
-from jaxobs.derive.process.recent import Recent
 from jaxobs.derive.process.view import ProcessView, identity_view
-from jaxobs.derive.profiler_windows.windows import Profiles
-from jaxobs.derive.snapshot.validation import Validation
+from jaxobs.derive.snapshot.rooms import Rooms
 from jaxobs.derive.snapshot.view import SnapshotView
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.figure import Figure, figure
 
 
-class Rooms(Protocol):
-    """The rooms of state that a snapshot is made from; the fold has them."""
-
-    series: Series
-    clock: ClockAnchor
-    began: int
-    resource: Mapping[str, str]
-    facts: Mapping[str, Any]
-    compiles: Compiles
-    executables: Executables
-    executable_table: ExecutableTable
-    profiles: Profiles
-    devices: Devices
-    memory: Memory
-    recent: Recent
-    run_time: RunTime
-    loops: Loops
-    under_way: RunsUnderWay
-    observation: Observation
-
-
-def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotView:
+def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     """The view of all rooms as of `now`; their series are brought up to date. Contradicting figures are in neither."""
-    loops = _loops(rooms, validation, now)
-    executables = _executables(rooms, validation, seconds(now - rooms.began))
+    loops = _loops(rooms, now)
+    executables = _executables(rooms, seconds(now - rooms.began))
     rooms.compiles.update(now)
     rooms.devices.update(now)
     _update_run_time(rooms, now)
     rooms.loops.outside.update()
     show_bottlenecks(loops, rooms.series)
     rooms.observation.update(rooms.resource, rooms.facts, rooms.devices.backend)
-    validation.count()
+    rooms.validation.count()
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,
         process=_process(rooms, executables, now),
         loops=loops,
-        functions=rooms.compiles.functions(),
+        functions=rooms.compiles.views,
         functions_left_out=rooms.compiles.left_out(),
         executables=executables,
         executables_left_out=rooms.executable_table.left_out(),
@@ -78,24 +44,24 @@ def snapshot_view(rooms: Rooms, validation: Validation, now: int) -> SnapshotVie
     )
 
 
-def _loops(rooms: Rooms, validation: Validation, now: int) -> dict[str, LoopView]:
+def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     views = {}
     for name, loop in rooms.loops.by_name.items():
         loop.update(now)
-        views[name] = validation.loop(name, loop_view(loop))
+        views[name] = rooms.validation.loop(name, loop_view(loop))
         last_step = None if loop.last_end is None else rooms.clock.wall_time(loop.last_end) / NANOSECONDS
         show_loop(name, views[name], last_step, rooms.series)
     return views
 
 
-def _executables(rooms: Rooms, validation: Validation, age: float) -> list[ExecutableView]:
+def _executables(rooms: Rooms, age: float) -> list[ExecutableView]:
     """Views of the executables that are listed; `age` is the age of the process, s."""
     table = rooms.executable_table
     table.update()
     backend = rooms.devices.backend
     # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
     room = age * max(1, len(backend.devices) if backend else 0)
-    views = {number: validation.executable(view, room) for number, view in table.views.items()}
+    views = {number: rooms.validation.executable(view, room) for number, view in table.views.items()}
     show_executables((views[number] for number in table.shown), rooms.series)
     return [views[number] for number in table.listed]
 

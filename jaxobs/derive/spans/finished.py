@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
+from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.metrics.catalogue import compilation_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.spans.spans import Spans
@@ -14,12 +14,6 @@ from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.metrics import Exemplar
 from jaxobs.model.spans import Span
-
-
-class SteppingLoop(Protocol):
-    """A loop whose step time metric can point to the span of a step."""
-
-    def exemplify(self, exemplar: Exemplar, step: int) -> None: ...
 
 
 class FinishedSpans:
@@ -43,17 +37,17 @@ class FinishedSpans:
     def plugin_ended(self, event: events.SpanEnded) -> None:
         self._finished.append(self._spans.of_plugin(event))
 
-    def step_ended(self, event: events.StepEnded, loop: SteppingLoop) -> None:
+    def step_ended(self, event: events.StepEnded, loop: Loop) -> None:
         compilations = self._unattributed.within(event.thread, event.start, event.end)
         for span in self._spans.of_step(event, compiled=bool(compilations)):
             self._finish_steps(loop, [(event.step, span)])
             for compilation in compilations:
                 self._finish_compilation(compilation, span)
 
-    def steps_ended(self, steps: PlainSteps, loop: SteppingLoop) -> None:
+    def steps_ended(self, steps: PlainSteps, loop: Loop) -> None:
         self._finish_steps(loop, self._spans.of_steps(steps))
 
-    def completed(self, event: events.StepCompleted, loop: SteppingLoop) -> None:
+    def completed(self, event: events.StepCompleted, loop: Loop) -> None:
         self._finish_steps(loop, ((event.step, span) for span in self._spans.of_completion(event)))
 
     def phase_ended(self, event: events.PhaseEnded) -> None:
@@ -75,10 +69,10 @@ class FinishedSpans:
         self.settle(now, patience=-1)
         self._finished.append(self._spans.of_run(began, now, attributes))
 
-    def _finish_steps(self, loop: SteppingLoop, spans: Iterable[tuple[int, Span]]) -> None:
+    def _finish_steps(self, loop: Loop, spans: Iterable[tuple[int, Span]]) -> None:
         for step, span in spans:
             self._finished.append(span)
-            loop.exemplify(self._exemplar(span, span.end - span.start), step)
+            loop.times.exemplify(self._exemplar(span, span.end - span.start), step)
 
     def _finish_compilation(self, event: events.Compilation, step: Span | None) -> None:
         """Make the spans of a compilation; `step`: the span of the step that it lay in."""

@@ -63,9 +63,7 @@ class Spans:
         self._of_plugins = 0
 
     def of_plugin(self, event: SpanEnded) -> Span:
-        trace = (
-            event.parent.trace_id if event.parent else self._identity(128, event.name, event.start, event.end)
-        )
+        trace = self._trace(event.parent, event.name, event.start, event.end)
         self._of_plugins += 1  # a plugin may end two spans of one name in the same nanosecond
         own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
         return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
@@ -78,9 +76,7 @@ class Spans:
         start, end = began(event), ended(event)
         if step is not None and event.parent in {None, step.parent}:
             event = event._replace(parent=context_of(step))
-        trace = (
-            event.parent.trace_id if event.parent else self._identity(128, "compile", event.executable, start)
-        )
+        trace = self._trace(event.parent, "compile", event.executable, start)
         own = self._identity(64, "compile", event.executable, start)
         attributes: Attributes = (
             ("jax.function", event.function),
@@ -90,7 +86,7 @@ class Spans:
             attributes += (("jax.recompilation.cause", event.recompilation),)
         spans = [Span("jax.compile", trace, own, event.parent, start, end, attributes + event.attributes)]
         if event.function != EAGER:  # hundreds of them, a millisecond each
-            parent = SpanContext(trace, own, event.parent.trace_flags if event.parent else 1)
+            parent = context_of(spans[0])
             for phase, begin, stop in event.phases:
                 child = self._identity(64, "phase", phase, event.executable, begin)
                 name = PHASE_NAMES.get(phase, phase)
@@ -209,12 +205,10 @@ class Spans:
         return self._step(event, None, why)
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
-        if event.parent is not None:
-            trace = event.parent.trace_id
-        elif self._job is not None:
+        if event.parent is None and self._job is not None:
             trace = _hash(128, self._job, event.loop, event.step)
         else:
-            trace = self._identity(128, "step", event.loop, event.step)
+            trace = self._trace(event.parent, "step", event.loop, event.step)
         attributes: Attributes = (
             ("jax.loop", event.loop),
             ("jax.step", event.step),
@@ -237,6 +231,10 @@ class Spans:
             return False
         self._last[loop, why] = at
         return True
+
+    def _trace(self, parent: SpanContext | None, *parts: object) -> int:
+        """The trace of the application's own span around, or else one of its own."""
+        return parent.trace_id if parent is not None else self._identity(128, *parts)
 
     def _identity(self, bits: int, *parts: object) -> int:
         return _hash(bits, self._instance, *parts)

@@ -35,6 +35,8 @@ from jaxobs.model.events.observations import (
 from jaxobs.model.events.runs import ExecutableRan, FunctionCalled, FunctionWatched, RunUnderWay
 from jaxobs.model.events.sources import Measured, ProbeReported, SourceReported, SpanEnded
 from jaxobs.model.events.steps import (
+    LONGEST_GAP,
+    RECORDED_NAMES,
     ROW_LENGTH,
     UNMARKED,
     LoopDeclared,
@@ -56,12 +58,14 @@ __all__ = [
     "CALL_FUNCTION",
     "CALL_LINE",
     "EVENT_TYPES",
+    "LONGEST_GAP",
     "MISS_ARGUMENT",
     "MISS_DIFFERENCES",
     "MISS_NEW",
     "MISS_OLD",
     "MISS_REASON",
     "PROCESS_MEMORY",
+    "RECORDED_NAMES",
     "ROW_LENGTH",
     "UNMARKED",
     "AttributeValue",

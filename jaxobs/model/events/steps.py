@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events.attributes import SpanContext
+
+LONGEST_GAP = 60 * NANOSECONDS
+"""Longest pause in nanoseconds between two steps, or two calls, that still counts as the loop's own time: a longer one is
+somebody thinking in a notebook, not training. The time of a loop that has ended no step for longer goes elsewhere."""
+
+RECORDED_NAMES = 200
+"""Most names of the user's own values: they become a label, so they must not contain step numbers."""
 
 
 class StepEnded(NamedTuple):

@@ -19,10 +19,6 @@ from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.probe.watch.unmarked import UnmarkedCalls
 
-LONGEST_GAP = 60_000_000_000
-"""Nanoseconds between two `step()` of a loop that still count as the loop's own time: a longer pause is somebody
-thinking in a notebook, not training."""
-
 AVERAGED_EVERY = 16
 """One step in so many goes into the loop's average duration, and every slow one; the others skip that work."""
 

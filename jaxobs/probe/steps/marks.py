@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
-from jaxobs.model.events import PhaseEnded, PhaseStarted
-from jaxobs.probe.steps.loops import LONGEST_GAP, Loops, Step
+from jaxobs.model.events import LONGEST_GAP, PhaseEnded, PhaseStarted
+from jaxobs.probe.steps.loops import Loops, Step
 from jaxobs.probe.steps.plain_values import as_name, given_amount
 from jaxobs.vocabulary.wall_time import CHECKPOINT
 

@@ -9,13 +9,9 @@ from typing import Any
 from jaxobs.jax_compat.arrays.readiness import is_askable, is_ready
 from jaxobs.jax_compat.tracing import is_tracer
 from jaxobs.model.clock import now
-from jaxobs.model.events import Recorded
+from jaxobs.model.events import RECORDED_NAMES, Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.steps.loops import Current
-
-NAMES = 200
-"""Most names that are taken, because they become values of a label."""
-
 
 NUMBERS = (float, int, bool)
 
@@ -49,8 +45,8 @@ class RecordedValues:
                 continue
             key = (loop, name)
             if key not in self._names:
-                if len(self._names) >= NAMES:
-                    self._refuse(name, f"more than {NAMES} names")
+                if len(self._names) >= RECORDED_NAMES:
+                    self._refuse(name, f"more than {RECORDED_NAMES} names")
                     continue
                 self._names.add(key)
             changing = type(value) in self._changing and value.size == 1  # in place, before it is read
@@ -100,7 +96,7 @@ class RecordedValues:
             return None, True
 
     def _refuse(self, name: str, why: str) -> None:
-        """Log why a value is refused, once a name, for NAMES names at most."""
-        if name not in self._refused and len(self._refused) < NAMES:
+        """Log why a value is refused, once a name, for RECORDED_NAMES names at most."""
+        if name not in self._refused and len(self._refused) < RECORDED_NAMES:
             self._refused.add(name)
             self._log(f"record({name}=…): {why}")

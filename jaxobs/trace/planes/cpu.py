@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jaxobs.model.trace import Step
 from jaxobs.trace.cached_programs import ForeignPrograms
-from jaxobs.trace.modules import ModuleIndex, unsigned
+from jaxobs.trace.modules import ModuleIndex, program_of, text_of
 from jaxobs.trace.planes.cpu_endings import Endings
 from jaxobs.trace.planes.cpu_runs import add_runs
 from jaxobs.trace.planes.event_stats import EventStats, payload
@@ -128,14 +128,14 @@ class HostPlane:
         if name.startswith(_COPY_CALLS):
             at = position(stats, "correlation_id")
             return (_COPY, at, name) if at >= 0 else (_OTHER,)
-        ordinal, operation = values.get("device_ordinal"), values.get("hlo_op")
+        ordinal, operation, module = (
+            values.get("device_ordinal"),
+            text_of(values, "hlo_op"),
+            text_of(values, "hlo_module"),
+        )
         # Launches of kernels on the host have an hlo_op too, and no device_ordinal.
-        if isinstance(operation, str) and operation and isinstance(ordinal, int):
-            program = values.get("program_id")
-            program = unsigned(program) if isinstance(program, int) else None
-            module = values.get("hlo_module")
-            module = module if isinstance(module, str) else None
-            program = self._foreign.program_id(program, module)
+        if operation and isinstance(ordinal, int):
+            program = self._foreign.program_id(program_of(values), module)
             device = self._device(ordinal)
             index = device.operation(name, program, instruction=operation, module=module)
             add_ending: Callable[[tuple[bytes | None, bytes]], None] = self._endings[ordinal].flows.append

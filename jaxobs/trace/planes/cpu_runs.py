@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxobs.trace.planes.cpu_endings import Endings
-from jaxobs.trace.timeline import Timeline
+from jaxobs.trace.timeline import Run, Timeline
 
 
 def add_runs(device: Timeline, endings: Endings) -> None:
@@ -28,9 +28,7 @@ def add_runs(device: Timeline, endings: Endings) -> None:
     for program, runs in by_program.items():
         cut |= _cut(device, program, runs, seen)
     for run in ordered:
-        device.run_spans.append(spans[run])
-        device.run_programs.append(programs[run])
-        device.run_is_whole.append(run not in cut)
+        (device.cut_runs if run in cut else device.whole_runs).append(Run(spans[run], programs[run]))
 
 
 def _cut(

@@ -53,9 +53,7 @@ class EventStats:
             if raw in self._known:
                 continue
             name = self._name(raw)
-            if (
-                name in self._distinct
-            ):  # above the limit too: without codes, events would be taken for each other
+            if name in self._distinct:  # above the limit too, or events would be taken for each other
                 self._known[bytes(raw)] = len(self._known) + 1
             elif name not in _UNIQUE and len(self._known) < MOST_KNOWN:
                 self._known[bytes(raw)] = 0

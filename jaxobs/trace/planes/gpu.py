@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from jaxobs.trace.modules import ModuleIndex, unsigned
+from jaxobs.trace.modules import ModuleIndex, program_of, text_of
 from jaxobs.trace.operation_kinds import kind_of_event
 from jaxobs.trace.planes.event_stats import EventStats, payload
 from jaxobs.trace.planes.lines import Line, lines_of
@@ -110,16 +110,14 @@ class _GpuPlane:
         if name.startswith(_MEMORY):
             return _SKIPPED
         values = self._stats.read(stats)
-        instruction, module = values.get("hlo_op"), values.get("hlo_module")
-        program = values.get("program_id")
-        details = values.get("memcpy_details")
-        kind = kind_of_event(name, details if isinstance(details, str) else None)
+        details = text_of(values, "memcpy_details")
+        kind = kind_of_event(name, details)
         hidden = _GRAPH in values or name == "CudaGraph"
         index = self.device.operation(
             name,
-            unsigned(program) if isinstance(program, int) else None,
-            instruction=instruction if isinstance(instruction, str) and instruction and not hidden else None,
-            module=module if isinstance(module, str) else None,
+            program_of(values),
+            instruction=None if hidden else text_of(values, "hlo_op") or None,
+            module=text_of(values, "hlo_module"),
             kind="command_buffer" if hidden else kind if kind != "compute" else None,
             category="command-buffer" if hidden else None,
         )

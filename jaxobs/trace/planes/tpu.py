@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from jaxobs.trace.modules import ModuleIndex, unsigned
+from jaxobs.trace.modules import ModuleIndex, program_of, text_of, unsigned
 from jaxobs.trace.planes.event_stats import EventStats
 from jaxobs.trace.planes.lines import Line, lines_of
 from jaxobs.trace.planes.metadata import PlaneMetadata
 from jaxobs.trace.protobuf_fields import Plane
-from jaxobs.trace.timeline import LONGEST, Timeline
+from jaxobs.trace.timeline import LONGEST, Run, Timeline
 
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
@@ -57,9 +57,7 @@ class _TpuPlane:
                 self.device.runs.setdefault(program, set()).add(line.base + event.offset_ps)
                 start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + LONGEST:
-                    self.device.run_spans.append((start, end))
-                    self.device.run_programs.append(program)
-                    self.device.run_is_whole.append(True)
+                    self.device.whole_runs.append(Run((start, end), program))
         self.events += line.count
 
     def read_operations(self, line: Line) -> None:
@@ -108,8 +106,7 @@ class _TpuPlane:
         if known is None:
             return self.device.operation(f"event {metadata_id}", None, instruction=None, module=None)
         stats = self._metadata.stats_of(known.stats)
-        program, category = stats.get("program_id"), stats.get("hlo_category")
-        program = unsigned(program) if isinstance(program, int) else None
+        program = program_of(stats)
         # The name is the instruction's whole text, "%fusion.1 = …", where the display name is the name alone.
         written = _INSTRUCTION.match(known.display_name or known.name)
         return self.device.operation(
@@ -117,5 +114,5 @@ class _TpuPlane:
             program,
             instruction=written[1] if written else None,
             module=self._module_names.get(program) if program is not None else None,
-            category=category if isinstance(category, str) else None,
+            category=text_of(stats, "hlo_category"),
         )

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from jaxobs.derive.loops.found.candidate import LONG_TURN, TURNS, Call, Candidate, Followed
-from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import ROW_LENGTH, StepCompleted, StepRows
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import LONGEST_GAP, ROW_LENGTH, StepCompleted, StepRows
 
 REPEATED = 3
 """Calls within one turn that make a function the main one of another loop. Two may be a value and a check of it."""
@@ -27,9 +27,6 @@ CANDIDATES = 64
 
 HELD = 20_000
 """Turns kept of a candidate: a second of turns that take 50 µs."""
-
-FORGOTTEN = 60 * NANOSECONDS
-"""A candidate not called for this long is given up, so that its calls belong to no loop. As long as `LONGEST_GAP`."""
 
 CALLS_REMEMBERED = 10_000
 """Calls whose completion may still arrive: completions are seconds late at most."""
@@ -110,7 +107,7 @@ class InferredLoops:
     def settle(self, now: int) -> Followed:
         """Give up candidates not called for long, but not the active one, whose call may be a whole training."""
         for name, each in list(self._candidates.items()):
-            if not each.found and each is not self._active and now - each.last_call > FORGOTTEN:
+            if not each.found and each is not self._active and now - each.last_call > LONGEST_GAP:
                 self._give_up(name)
         return self._take()
 

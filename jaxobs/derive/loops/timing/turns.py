@@ -8,16 +8,10 @@ from typing import NamedTuple
 
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.events import StepEnded
+from jaxobs.model.intervals import Span
 
 STEPS_REMEMBERED = 20_000
 """Steps whose turns are kept until the completions around them are known: between two samples lie 5 000 of 0.1 ms."""
-
-
-class Pause(NamedTuple):
-    """Time that belongs to no step of the loop: between epochs, or in the loop around it."""
-
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +21,8 @@ class Turns:
     first: int
     last: int
     excluded: int
-    pauses: tuple[Pause, ...]
+    pauses: tuple[Span, ...]
+    """Time that belongs to no step of the loop: between epochs, or in the loop around it."""
     runs: tuple[int, ...] | None
     """What each step ran; None where that is not the same for all."""
     durations: list[int]
@@ -112,9 +107,9 @@ class TurnLog:
         for turns in reversed(self._turns):
             if turns.first <= step <= turns.last:
                 end = turns.end - sum(turns.durations[step - turns.first + 1 :])
-                for pause in reversed(turns.pauses):
-                    if end - (pause.end - pause.begin) <= pause.begin:
-                        end -= pause.end - pause.begin
+                for start, stop in reversed(turns.pauses):
+                    if end - (stop - start) <= start:
+                        end -= stop - start
                 return end
         return None
 
@@ -143,5 +138,5 @@ class TurnLog:
         self._steps -= len(self._turns.popleft().durations)
 
 
-def _pauses(before: int | None, begin: int) -> tuple[Pause, ...]:
-    return (Pause(before, begin),) if before is not None and before < begin else ()
+def _pauses(before: int | None, begin: int) -> tuple[Span, ...]:
+    return ((before, begin),) if before is not None and before < begin else ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
 from jaxobs.report.units import rough
-from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict
+from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict, confidence, margin
 from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
 
 ENOUGH_STEPS = 5
@@ -87,16 +87,16 @@ def decide(
         return Verdict("unknown", 0.0, None, shares, reason)
     ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
     first, second = ranked[0], ranked[1]
-    margin = min(_margin(shares, first, other, doubtful / wall) for other in ranked[1:])
+    lead = min(_lead(shares, first, other, doubtful / wall) for other in ranked[1:])
     device = sum(components.get(word, 0.0) for word in DEVICE)
     as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
     explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
-    confidence = margin * steps / (steps + HALF_SURE_STEPS) * max(0.0, explained)
-    return Verdict(first, confidence, second if shares[second] > 0 else None, shares)
+    sure = confidence(lead, steps, HALF_SURE_STEPS, explained)
+    return Verdict(first, sure, second if shares[second] > 0 else None, shares)
 
 
-def _margin(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
-    """(first - other) / (first + other), as small as it is if the doubtful share belongs to the other side."""
+def _lead(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
+    """The margin of `first` over `other`, as small as it is if the doubtful share belongs to the other side."""
     both = first in BUSY and other in BUSY
     moved = 0.0 if both else doubtful * sum(word in BUSY or word in REST for word in (first, other))
-    return max(0.0, shares[first] - shares[other] - moved) / (shares[first] + shares[other])
+    return margin(shares[first], shares[other], moved)

@@ -82,7 +82,7 @@ def components_of(
         input_wait=idle_wait if steady else piece.input_wait, idle_wait=idle_wait, host=host,
     )  # fmt: skip
     total = sum(busy.values())
-    device = _device_time(components, busy) - (unexplained if "unknown" in busy else 0.0)
+    device = sum(components[word] for word in busy) - (unexplained if "unknown" in busy else 0.0)
     charged = device / total if total > 0 else 0.0
     return Charged(
         components, charged * min(by_operation, total), charged * sampled, charged * min(doubtful, total),
@@ -142,8 +142,3 @@ def _label_of_whole(executable: Executable, per_run: float) -> str:
     if label == "latency" and per_run < TOO_LONG:
         return "unknown"  # only a profiler window distinguishes the latency of the run from that of its call
     return label
-
-
-def _device_time(components: Mapping[str, float], busy: Mapping[str, float]) -> float:
-    """Seconds charged to components that device time was charged to."""
-    return sum(components[word] for word in busy if word not in {"host", "input", "checkpoint", "compile"})

@@ -87,16 +87,13 @@ class Window:
 
     def __init__(self) -> None:
         self._slices: deque[Slice] = deque()
-        self._paces: deque[float | None] = deque()
 
     def append(self, piece: Slice) -> None:
         """Add a slice, which must not change any more."""
         self._slices.append(piece)
-        self._paces.append(piece.pace)
         # The last slice is kept however old it is: a loop of minutes a step still has rates.
         while len(self._slices) > 1 and self._is_too_old(self._slices[0], piece.end):
             self._slices.popleft()
-            self._paces.popleft()
 
     def _is_too_old(self, first: Slice, now: int) -> bool:
         """Whether the first slice lies before the window, and is no longer needed or longer ago than `LATE` of its steps.
@@ -111,28 +108,19 @@ class Window:
 
     def pace(self) -> float | None:
         """The median pace of the slices; None where no slice has one."""
-        known = [pace for pace in self._paces if pace is not None]
+        known = [pace for piece in self._slices if (pace := piece.pace) is not None]
         return statistics.median(known) if known else None
 
     def total(self) -> Slice:
         """The sum of all slices. As old slices are dropped, so are the first steps with their compiles."""
-        slices = self._slices
-        whole = Slice(
-            slices[-1].end if slices else 0,
-            sum([piece.wall for piece in slices], 0.0),
-            sum([piece.steps for piece in slices]),
-            sum([piece.compiling for piece in slices], 0.0),
-            checkpoint=sum([piece.checkpoint for piece in slices], 0.0),
-            input_wait=sum([piece.input_wait for piece in slices], 0.0),
-            examples=min(sum([piece.examples for piece in slices], 0.0), LARGEST),
-            tokens=min(sum([piece.tokens for piece in slices], 0.0), LARGEST),
-        )
-        for piece in slices:
+        whole = Slice(self._slices[-1].end if self._slices else 0)
+        for piece in self._slices:
+            whole.add(piece)
+            whole.checkpoint += piece.checkpoint
+            whole.input_wait += piece.input_wait
             if piece.start is not None:
                 whole.start = whole.start or Slice(whole.end)
                 whole.start.add(piece.start)
-            for run, count in piece.runs.items():
-                whole.runs[run] += count
             for activity, sampled in piece.host.items():
                 whole.host[activity] = whole.host.get(activity, 0.0) + sampled
             for run, spent in piece.spent.items():
