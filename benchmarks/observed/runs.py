@@ -59,8 +59,9 @@ class Run:
 
     @property
     def own_stderr(self) -> str:
-        """What the script itself wrote there."""
-        return self.stderr.removesuffix(self.summary)
+        """What the script itself wrote there: neither the summary nor lines of the logger `jaxobs`."""
+        lines = self.stderr.removesuffix(self.summary).splitlines(keepends=True)
+        return "".join(line for line in lines if " jaxobs: " not in line)
 
 
 NO_BOUND = 1e300

@@ -15,7 +15,7 @@ from jaxobs.derive.loops.found.inferred import InferredLoops
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
 
-FUNCTIONS = {1: "train", 2: "evaluate", 3: "loss", 4: "setup", 5: "sample"}
+FUNCTIONS = {1: "train", 2: "evaluate", 3: "loss", 4: "setup", 5: "sample", 6: "train"}
 THREAD = 7
 
 
@@ -68,6 +68,8 @@ def test_a_loop_is_named_after_the_function_on_which_the_device_works_far_longer
     assert {turn.runs for turn in found["train"]} == {(1, 3)}
     unseen = steps(inferred(took={3: 0.02}).follow(calls([3, *[1, 3] * 20])))
     assert list(unseen) == ["train"]
+    once_timed = inferred(took={1: 0.16})  # no run of its other executable was timed
+    assert list(steps(once_timed.follow(calls([3, 1, *[3, 6] * 20])))) == ["train"]
     alike = steps(inferred(took={3: 0.05, 1: 0.07}).follow(calls([3, *[1, 3] * 20])))
     assert list(alike) == [FUNCTIONS[3]]
 
@@ -232,3 +234,14 @@ def test_a_checkpoint_between_two_calls_is_part_of_the_step_and_another_phase_en
     (step,) = steps(followed)["train"]
     assert step.end == round(4.15 * NANOSECONDS)
     assert not followed.saved
+
+
+def test_a_checkpoint_in_a_turn_before_the_loop_was_found_is_part_of_it() -> None:
+    """Saved at the first step, as `save_interval_steps` of Orbax does."""
+    loops = inferred()
+    loops.follow(calls([1], every=3.0))
+    loops.phase_ended(round(0.5 * NANOSECONDS), round(2.9 * NANOSECONDS), checkpoint=True)
+    followed = loops.follow(calls([1] * 40, start=3.0, first=2))
+    first = steps(followed)["train"][0]
+    assert (first.start, first.end) == (0, 3 * NANOSECONDS)
+    assert followed.saved == {("train", 0): round(2.4 * NANOSECONDS)}

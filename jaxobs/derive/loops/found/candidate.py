@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import NamedTuple
 
 from jaxobs.model.events import StepRows
@@ -13,6 +15,10 @@ TURNS, TURNS_SECONDS = 2, 1.0
 
 LONG_TURN = 2.0
 """Seconds of a single turn, without compiles, that are enough for a loop: an epoch in one call is called few times."""
+
+FAR_LONGER = 2.0
+"""Times the device's seconds on the first function of each turn from which on another is the main one: an evaluation
+that a library makes before each epoch is not what is trained."""
 
 
 class Call(NamedTuple):
@@ -46,6 +52,27 @@ class Candidate:
     def is_loop(self, newest: float) -> bool:
         """Whether its turns so far make a loop; `newest`: seconds of the newest turn."""
         return (self.turns >= TURNS and self.seconds >= TURNS_SECONDS) or newest >= LONG_TURN
+
+    def is_minor(self, seconds_of: Callable[[int], float | None]) -> bool:
+        """Whether each of its turns calls another function, too, on which the device works far longer.
+
+        An untimed run takes as long as the function's timed ones do on average. Where the runs of one function alone
+        are untimed, it may have all seconds of the turns but the others'.
+        """
+        calls_of, timed = Counter[str](), defaultdict[str, list[float]](list)
+        for call in (call for calls, _ in self.held for call in calls):
+            calls_of[call.function] += 1
+            if one := seconds_of(call.run):
+                timed[call.function].append(one)
+        device_seconds = {
+            function: count * fmean(timed[function] or (0.0,)) for function, count in calls_of.items()
+        }
+        in_each = set.intersection(*({call.function for call in calls} for calls, _ in self.held))
+        untimed = [function for function in in_each if not device_seconds[function]]
+        if len(untimed) == 1:
+            device_seconds[untimed[0]] = self.seconds - sum(device_seconds.values())
+        others = [device_seconds[function] for function in in_each - {self.function}]
+        return 0.0 < FAR_LONGER * device_seconds[self.function] < max(others, default=0.0)
 
 
 class Followed(NamedTuple):

@@ -8,8 +8,8 @@ an evaluation between epochs is. Turns that make a loop are reported as rows of 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from jaxobs.derive.loops.found.candidate import LONG_TURN, TURNS, Call, Candidate, Followed
@@ -30,10 +30,6 @@ HELD = 20_000
 
 CALLS_REMEMBERED = 10_000
 """Calls whose completion may still arrive: completions are seconds late at most."""
-
-FAR_LONGER = 2.0
-"""Times the device's seconds on the first function of each turn from which on another is the main one: an evaluation
-that a library makes before each epoch is not what is trained."""
 
 PHASES = 100
 """Newest phases kept: those that may lie in the turn under way."""
@@ -191,9 +187,11 @@ class InferredLoops:
         active, turn, self._turn = self._active, self._turn, []
         assert active is not None
         start = turn[0].start
-        cuts = self._phases if active.found else (*self._phases, *self._checkpoints)
-        end = min([end, *(begin for begin, _ in cuts if start < begin < end)])
-        lasted = seconds(end - start - min(end - start, self._compiling(turn[0].thread, start, end)))
+        end = _cut(start, end, self._phases)
+        saved = (
+            end if active.found else _cut(start, end, self._checkpoints)
+        )  # a save makes no loop of two calls
+        lasted = seconds(saved - start - min(saved - start, self._compiling(turn[0].thread, start, saved)))
         active.turns += 1
         active.seconds += lasted
         for function, count in self._counts.items():
@@ -202,7 +200,7 @@ class InferredLoops:
             self._report(active, turn, end)
             return
         active.held.append((turn, end))
-        if active.is_loop(lasted) and by_next_call and self._is_minor(active):
+        if active.is_loop(lasted) and by_next_call and active.is_minor(self._seconds_of):
             self._replay_as_minor(active)
         elif active.is_loop(lasted) and len(self.names) < LOOPS:
             active.found = True
@@ -212,22 +210,6 @@ class InferredLoops:
             active.held.clear()
         elif len(active.held) > HELD:
             self._leave_out(active.held.pop(0)[0])
-
-    def _is_minor(self, first: Candidate) -> bool:
-        """Whether each turn that `first` begins calls another function, too, on which the device works far longer.
-
-        Where the runs of one function alone are untimed, it may have all seconds of the turns but the others'.
-        """
-        device_seconds: defaultdict[str, float] = defaultdict(float)
-        for calls, _ in first.held:
-            for call in calls:
-                device_seconds[call.function] += self._seconds_of(call.run) or 0.0
-        in_each = set.intersection(*({call.function for call in calls} for calls, _ in first.held))
-        untimed = [function for function in in_each if not device_seconds[function]]
-        if len(untimed) == 1:
-            device_seconds[untimed[0]] = first.seconds - sum(device_seconds.values())
-        others = [device_seconds[function] for function in in_each - {first.function}]
-        return 0.0 < FAR_LONGER * device_seconds[first.function] < max(others, default=0.0)
 
     def _replay_as_minor(self, first: Candidate) -> None:
         """Find turns in these calls anew, with another function as the main one."""
@@ -239,7 +221,6 @@ class InferredLoops:
             self._add_call(call)
 
     def _report(self, loop: Candidate, turn: list[Call], end: int) -> None:
-
         runs = turn[0].run if len(turn) == 1 else tuple(call.run for call in turn)
         dispatch = min(sum(call.dispatch for call in turn), end - turn[0].start)
         self._rows += (
@@ -285,10 +266,14 @@ class InferredLoops:
         self._active, self._turn = None, []
 
     def _leave_out(self, turn: list[Call]) -> None:
-
         self._outside.update(call.run for call in turn)
 
     def _take(self) -> Followed:
         taken = Followed(self._rows, self._outside, self._saved)
         self._rows, self._outside, self._saved = [], Counter(), {}
         return taken
+
+
+def _cut(start: int, end: int, phases: Iterable[tuple[int, int]]) -> int:
+    """Where a turn from `start` to `end` ends if it ends where the first of these phases begins."""
+    return min([end, *(begin for begin, _ in phases if start < begin < end)])
