@@ -1,7 +1,7 @@
 """The loops of the labels, each run in a process of its own: prints what jaxobs says of it, as JSON.
 
 python -m benchmarks.labels.loops --loop input --seconds 7 [--steps 3] [--every 10] [--watched]
-python -m benchmarks.labels.loops --loop compute --unobserved    # calls nothing of jaxobs and prints nothing
+python -m benchmarks.labels.loops --loop compute --unobserved    # calls nothing of jaxobs
 python -m benchmarks.labels.loops --inject checkpoint --seconds 7
 """
 
@@ -83,15 +83,21 @@ def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool
 
 
 def unobserved(name: str, seconds: float, every: int) -> None:
-    """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep."""
+    """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep.
+
+    Printed is the share that the first turn took, which compiles: in a loop that was found it is part of the loop.
+    """
     turn = TURNS.get(name, waiting)(lambda function: function)
+    began = time.perf_counter()
     turn(0).block_until_ready()
+    first = time.perf_counter() - began
     for number in numbers(name, seconds):
         made = turn(number)
         if name == "host":
             work_in_python(4 * PAUSE)
         if number % every == 0:
             made.block_until_ready()
+    print(first / (time.perf_counter() - began))
 
 
 def inject(name: str, seconds: float, every: int) -> None:

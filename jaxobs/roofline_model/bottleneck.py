@@ -12,6 +12,10 @@ LATENCY_FACTOR = 10.0
 not by a unit or memory. Measured kernels of real models reach 10 % of the roof or more; chains of small ones come out
 at 1 % and below."""
 
+LONGEST_LATENCY = 100e-6
+"""Longest execution, s, that can be `latency`: ten times the most that launching takes. A jitted call takes 5 µs of the
+host, launching a GPU's kernel some 2 to 10 µs, an operation of a CPU 0.3 to 0.7 µs (measured with an 8 × 8 product)."""
+
 HALF_SURE_STEPS = 10
 """With this many steps the small number of samples halves the confidence: n / (n + 10)."""
 
@@ -40,31 +44,50 @@ class Verdict:
         }
 
 
-def label_of_busy(bound: Bound | None, measured_seconds: float | None, *, complete: bool = True) -> str:
+def label_of_busy(
+    bound: Bound | None,
+    measured_seconds: float | None,
+    *,
+    complete: bool = True,
+    operations: float | None = None,
+) -> str:
     """The label that the device's time in an executable is charged to, by its measured time and its bound time.
 
     `complete`: the bound includes all work. Where it does not, time far above it may be spent on the rest of the work.
+    `operations`: how many a run executes, None where they are not counted. Where it takes longer than launching so many
+    can, it waits for something else, such as processors that other programs use.
     """
     if bound is None:
         return "unmodelled"
     if bound.seconds is None or bound.limit is None or measured_seconds is None:
         return "unknown"
-    if measured_seconds > LATENCY_FACTOR * bound.seconds:
-        return "latency" if complete else "unmodelled"
-    return bound.limit
+    if measured_seconds <= LATENCY_FACTOR * bound.seconds:
+        return bound.limit
+    if not complete:
+        return "unmodelled"
+    launched = operations is None or measured_seconds - bound.seconds <= LONGEST_LATENCY * max(
+        1.0, operations
+    )
+    return "latency" if launched else "unknown"
 
 
 def of_executable(
-    bound: Bound | None, measured_seconds: float | None, samples: int, *, complete: bool = True
+    bound: Bound | None,
+    measured_seconds: float | None,
+    samples: int,
+    *,
+    complete: bool = True,
+    operations: float | None = None,
 ) -> Verdict:
-    """The bottleneck of one executable as a whole."""
-    label = label_of_busy(bound, measured_seconds, complete=complete)
+    """The bottleneck of one executable as a whole; see `label_of_busy`."""
+    label = label_of_busy(bound, measured_seconds, complete=complete, operations=operations)
     if measured_seconds is None:
         return Verdict(label, 0.0, None, reason="its device time is not known")
     if bound is None or bound.seconds is None:
         return Verdict(label, 0.0, None, reason="its bound time is not known")
     if label in {"unknown", "unmodelled"}:
-        return Verdict(label, 0.0, None, reason="it took far longer than the work that is modelled")
+        work = "the work that is modelled" if label == "unmodelled" else "its work, and launching it, can"
+        return Verdict(label, 0.0, None, reason=f"it took far longer than {work}")
     compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
     beyond = max(0.0, measured_seconds - bound.seconds)
     weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}

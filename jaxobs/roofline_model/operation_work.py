@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
-from jaxobs.roofline_model.bottleneck import label_of_busy
+from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY, label_of_busy
 from jaxobs.roofline_model.bounds import PARTS, Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
@@ -19,10 +19,6 @@ BESIDE_OTHERS: Final = (
     "than what the device gave it"
 )
 HIDDEN_BEHIND_OTHERS: Final = "it ran only beside operations to which that time is charged"
-
-LONGEST_LATENCY = 100e-6
-"""Longest execution, s, that can be `latency`: ten times the most that launching takes. A jitted call takes 5 µs of the
-host, launching a GPU's kernel some 2 to 10 µs, an operation of a CPU 0.3 to 0.7 µs (measured with an 8 × 8 product)."""
 
 
 @dataclass(slots=True)

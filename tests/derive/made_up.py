@@ -122,10 +122,12 @@ def created(
     return ExecutableCreated(number, function, at(0.2), proto, reason, (("argument", 64),), devices)
 
 
-def module(matrix: float = 1e9, moved: float = 1e6, fingerprint: str = "abc", **more: Any) -> ModuleCost:
+def module(
+    matrix: float = 1e9, moved: float = 1e6, fingerprint: str = "abc", operations: int = 1, **more: Any
+) -> ModuleCost:
     cost = Cost(matrix_flops_by_type={"float32": matrix}, bytes=moved, **more)
-    whole = OperationCost("dot", "dot", "", "", "", 1.0, cost)
-    return ModuleCost(fingerprint, cost, (whole,))
+    part = OperationCost("dot", "dot", "", "", "", operations, cost.scaled(1 / operations))
+    return ModuleCost(fingerprint, cost, (part,))
 
 
 def applied(fold: Fold, events: Iterable[Event]) -> Fold:

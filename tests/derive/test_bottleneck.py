@@ -113,6 +113,9 @@ def test_time_far_above_the_bound_is_latency_only_where_the_bound_holds_all_work
     assert label_of_busy(bound, 0.005) == "compute"
     assert label_of_busy(bound, 0.05) == "latency"
     assert label_of_busy(bound, 0.05, complete=False) == "unmodelled"
+    assert label_of_busy(bound, 0.05, operations=2000) == "latency"
+    assert label_of_busy(bound, 0.05, operations=8) == "unknown", "no launch takes milliseconds"
+    assert "launching" in (of_executable(bound, 0.05, 20, operations=8).reason or "")
     verdict = of_executable(bound, 0.05, 20, complete=False)
     assert (verdict.label, verdict.confidence) == ("unmodelled", 0.0)
     assert verdict.reason == "it took far longer than the work that is modelled"

@@ -65,6 +65,8 @@ class Executable:
     donatable_bytes: float | None = None
     iterations: int | None = None
     """Iterations of the loop in which a run does most of its work."""
+    operations: float | None = None
+    """Operations that a run executes, those of a loop in each of its iterations."""
     cost: Cost | None = None
     bound: Bound | None = None
     title: str = ""

@@ -74,6 +74,7 @@ class Executables:
             return
         executable.cost, executable.cost_reason, executable.fingerprint = module.cost, "", module.fingerprint
         executable.donatable_bytes, executable.iterations = module.donatable_bytes, module.iterations
+        executable.operations = sum(operation.executions for operation in module.operations)
         self._by_fingerprint[executable.fingerprint] = executable
         self._operations.keep(executable.fingerprint, module.operations)
         self._bind(executable)

@@ -128,6 +128,7 @@ def _verdict(executable: Executable, peaks: Peaks | None) -> Verdict:
         executable.seconds_per_run,
         executable.sample_count,
         complete=executable.is_modelled,
+        operations=executable.operations,
     )
 
 

@@ -138,7 +138,9 @@ def _watched(
 def _label_of_whole(executable: Executable, per_run: float) -> str:
     if not executable.is_analysed or (executable.work is not None and executable.bound is None):
         return "unknown"  # not analysed yet, or no peaks to compare with
-    label = label_of_busy(executable.bound, per_run, complete=executable.is_modelled)
+    label = label_of_busy(
+        executable.bound, per_run, complete=executable.is_modelled, operations=executable.operations
+    )
     if label == "latency" and per_run < TOO_LONG:
         return "unknown"  # only a profiler window distinguishes the latency of the run from that of its call
     return label
