@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxobs.derive.executables.executable import Executable
@@ -84,6 +84,9 @@ def test_a_run_is_split_without_loss(part: Part, per_run: float) -> None:
 
 
 @given(profiles(), st.floats(0, 1e3), st.integers(0, 100))
+@example(
+    LoopProfile(time=at(1), windows=1, steps=1.0, seconds=0.0, gap_seconds=5e-324, operations=1.0), 0.0, 1
+)
 def test_untraced_steps_take_no_longer_than_traced_ones(
     profile: LoopProfile, wall: float, steps: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
@@ -102,7 +103,7 @@ def untraced(profile: LoopProfile, piece: Slice) -> float:
     a slow moment of the machine: then the device keeps its share of a step's time, not counting idle waits for input.
     """
     device = profile.device_seconds / profile.steps
-    if device <= 0 or piece.steps == 0:
+    if device < sys.float_info.min or piece.steps == 0:  # a tenth of a smaller float may be 0
         return 1.0
     waiting = idle_in_waits(profile, profile.input_seconds, profile.steps)
     traced = max(device, (profile.active_seconds - waiting) / profile.steps)
