@@ -70,6 +70,12 @@ def test_a_loop_is_named_after_the_function_on_which_the_device_works_far_longer
     assert list(unseen) == ["train"]
     once_timed = inferred(took={1: 0.16})  # no run of its other executable was timed
     assert list(steps(once_timed.follow(calls([3, 1, *[3, 6] * 20])))) == ["train"]
+    took: dict[int, float] = {}
+    late = inferred(took=took)  # the run of an epoch is timed after the next call has begun
+    assert not steps(late.follow(calls([3, 1, 3], every=3.0)))
+    took[1] = 6.5
+    found = steps(late.follow(calls([1, 3, 1, 3], every=3.0, start=9.0, first=4)))
+    assert list(found) == ["train"]
     alike = steps(inferred(took={3: 0.05, 1: 0.07}).follow(calls([3, *[1, 3] * 20])))
     assert list(alike) == [FUNCTIONS[3]]
 

@@ -16,6 +16,12 @@ TURNS, TURNS_SECONDS = 2, 1.0
 LONG_TURN = 2.0
 """Seconds of a single turn, without compiles, that are enough for a loop: an epoch in one call is called few times."""
 
+UNTIMED_TURNS = 3
+"""Turns for which it is waited until runs have been timed: the first compile, and later ones may be sampled."""
+
+NEXT_TO_NOTHING = 1e-9
+"""Seconds of a function for whose runs the others' left no time."""
+
 FAR_LONGER = 2.0
 """Times the device's seconds on the first function of each turn from which on another is the main one: an evaluation
 that a library makes before each epoch is not what is trained."""
@@ -53,11 +59,12 @@ class Candidate:
         """Whether its turns so far make a loop; `newest`: seconds of the newest turn."""
         return (self.turns >= TURNS and self.seconds >= TURNS_SECONDS) or newest >= LONG_TURN
 
-    def is_minor(self, seconds_of: Callable[[int], float | None]) -> bool:
+    def is_minor(self, seconds_of: Callable[[int], float | None]) -> bool | None:
         """Whether each of its turns calls another function, too, on which the device works far longer.
 
-        An untimed run takes as long as the function's timed ones do on average. Where the runs of one function alone
-        are untimed, it may have all seconds of the turns but the others'.
+        None where more than one function of each turn has no timed run yet, for a few turns: a run that lasts is timed
+        up to a second after its end. An untimed run takes as long as the function's timed ones do on average. Where the
+        runs of one function alone are untimed, it may have all seconds of the turns but the others'.
         """
         calls_of, timed = Counter[str](), defaultdict[str, list[float]](list)
         for call in (call for calls, _ in self.held for call in calls):
@@ -70,7 +77,10 @@ class Candidate:
         in_each = set.intersection(*({call.function for call in calls} for calls, _ in self.held))
         untimed = [function for function in in_each if not device_seconds[function]]
         if len(untimed) == 1:
-            device_seconds[untimed[0]] = self.seconds - sum(device_seconds.values())
+            left = self.seconds - sum(device_seconds.values())
+            device_seconds[untimed[0]] = max(left, NEXT_TO_NOTHING)
+        elif untimed and self.turns < UNTIMED_TURNS:
+            return None
         others = [device_seconds[function] for function in in_each - {self.function}]
         return 0.0 < FAR_LONGER * device_seconds[self.function] < max(others, default=0.0)
 

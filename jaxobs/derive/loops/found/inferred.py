@@ -200,9 +200,11 @@ class InferredLoops:
             self._report(active, turn, end)
             return
         active.held.append((turn, end))
-        if active.is_loop(lasted) and by_next_call and active.is_minor(self._seconds_of):
+        is_loop = active.is_loop(lasted)
+        minor = active.is_minor(self._seconds_of) if is_loop and by_next_call else False
+        if minor:
             self._replay_as_minor(active)
-        elif active.is_loop(lasted) and len(self.names) < LOOPS:
+        elif is_loop and minor is not None and len(self.names) < LOOPS:
             active.found = True
             for calls, ended in active.held:
                 self._remember(calls[0], active)
