@@ -200,8 +200,9 @@ class InferredLoops:
             self._report(active, turn, end)
             return
         active.held.append((turn, end))
-        is_loop = active.is_loop(lasted)
-        minor = active.is_minor(self._seconds_of) if is_loop and by_next_call else False
+        # Where a function began to repeat in a turn of several, the next call decides which is the main one.
+        is_loop = active.is_loop(lasted) and (by_next_call or len(turn) == 1)
+        minor = is_loop and active.is_minor(self._seconds_of)
         if minor:
             self._replay_as_minor(active)
         elif is_loop and minor is not None and len(self.names) < LOOPS:
