@@ -60,9 +60,8 @@ UNMARKED = ("compute", "memory", "latency", "input", "host", "compile", "large")
 UNMARKED_SECONDS = 8.0
 """Seconds that they run longer: a loop is found after some turns, and the first window comes after it."""
 
-COMPILED = 0.4
-"""Share of an unmarked loop that its first turn takes, by its own clock, from which on `compile` is a right label too:
-of the rest much is `unknown` on a loaded machine."""
+COMPILED = 0.5
+"""Share of an unmarked loop that its first turn takes, by its own clock, from which on `compile` is a right label too."""
 
 LONG_SECONDS = 20.0
 """Seconds that steps of a second run longer: a label takes five of them, and the first window as long as they do."""

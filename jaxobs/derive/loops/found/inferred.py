@@ -188,9 +188,8 @@ class InferredLoops:
         assert active is not None
         start = turn[0].start
         end = _cut(start, end, self._phases)
-        saved = (
-            end if active.found else _cut(start, end, self._checkpoints)
-        )  # a save makes no loop of two calls
+        # The time of a save makes no loop of two calls.
+        saved = end if active.found else _cut(start, end, self._checkpoints)
         lasted = seconds(saved - start - min(saved - start, self._compiling(turn[0].thread, start, saved)))
         active.turns += 1
         active.seconds += lasted
