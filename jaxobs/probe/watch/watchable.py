@@ -13,7 +13,7 @@ MOST_WRAPPERS = 20
 """Most `__wrapped__` attributes that are followed, more than anybody nests: a proxy object may have one for ever."""
 
 FLAX_JITTED = "jitted_fn"
-"""The attribute in which what `flax.nnx.jit` returns holds the function of `jax.jit` that it calls (0.12.6 and 0.12.8)."""
+"""The attribute in which what `flax.nnx.jit` returns holds the function of `jax.jit` it calls (0.12.6 and 0.12.8)."""
 
 
 def name_of(function: Any) -> str:
