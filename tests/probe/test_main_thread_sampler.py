@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jaxobs.model.events import MainThreadSampled
-from jaxobs.probe.main_thread.sampler import MainThreadSampler
+from jaxobs.probe.main_thread.sampler import BEFORE, MainThreadSampler
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import ACTIVITIES
@@ -84,6 +84,33 @@ def sampled(sampler: MainThreadSampler, seconds: float) -> list[MainThreadSample
     thread.join(5.0)
     assert not thread.is_alive()
     return events
+
+
+def busy(seconds: float) -> None:
+    """Python that keeps the interpreter lock."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def test_python_that_ends_while_a_sample_waits_for_the_lock_is_told_at_its_own_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jaxobs.probe.main_thread.sampler.BUDGET", 0.1)
+    sampler = MainThreadSampler(*ITSELF, lambda: "", print)
+    thread = threading.Thread(target=sampler.run, daemon=True)
+    thread.start()
+    until = time.perf_counter() + 4.0
+    while time.perf_counter() < until:
+        busy(0.008)  # of which the last 5 ms cannot be sampled
+        time.sleep(0.008)
+    events = sampler.take()
+    sampler.stop()
+    thread.join(5.0)
+    rows = [row for event in events for row in event.rows]
+    at_its_line = sum(row[4] for row in rows if row[1].endswith(" busy"))
+    before_the_sleep = sum(row[4] for row in rows if row[2] == BEFORE)
+    assert at_its_line > before_the_sleep
 
 
 def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:

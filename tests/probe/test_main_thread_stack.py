@@ -61,6 +61,26 @@ def test_a_call_that_blocks_is_named_beside_the_users_line() -> None:
     assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
 
 
+def test_a_call_that_blocks_is_named_in_a_loop_that_the_interpreter_has_specialised() -> None:
+    items: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for item in range(100):
+        items.put(item)
+
+    def takes() -> None:
+        for _ in range(101):
+            items.get()
+
+    place = seen(takes, end=lambda: items.put(1))
+    assert (place.waits_in, place.activity) == ("items.get", INPUT)
+
+    def sleeps() -> None:
+        for turn in range(101):
+            time.sleep(0.4 if turn == 100 else 0)
+
+    place = seen(sleeps)
+    assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
+
+
 def test_python_that_runs_is_on_a_processor() -> None:
     ended = threading.Event()
 

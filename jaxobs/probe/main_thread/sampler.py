@@ -2,7 +2,8 @@
 
 A sample is due at a random moment, so that no loop is always met at the same line, and stands for the time since the
 one before. Taking it needs the interpreter lock, so it is late where the main thread runs Python: its lateness shows
-for how long the lock was held.
+for how long the lock was held. A sample due in the last milliseconds of a stretch of Python meets the call after it; the
+line that ran is known where an earlier sample met the stretch itself and was followed to that call.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FrameType
 
@@ -34,14 +36,24 @@ BEFORE = "Python before it"
 PROMPT = 0.0003
 """Seconds by which a sample may be late though the interpreter lock was free: timers and waking up take 0.1 ms."""
 
-FORCED = 0.9
+FORCED = 0.98
 """Share of the switch interval from which on a late sample got the lock because its holder was made to release it."""
 
 HELD = 0.8
 """Share of a sample's lateness for which the main thread must have run since the last sample to count as the holder."""
 
 SITES_KEPT = 500
-"""Most calls that are remembered as blocking."""
+"""Most calls that are remembered as blocking, or as the end of a stretch of Python."""
+
+LOOKS = 2
+"""Looks that follow a sample within a stretch of Python, each after a switch interval at most: the end of a stretch is
+met too late in its last switch interval alone."""
+
+FOLLOWED, OF_OTHERS = 5, 0.1
+"""Samples at a line of Python that are followed, and the share of further ones that is."""
+
+MOMENT = 0.00005
+"""Seconds until a look, in which the main thread gets the lock back."""
 
 COSTS_AVERAGED = 10
 
@@ -67,6 +79,8 @@ class MainThreadSampler:
         self._last = 0
         self._delay = 0.0
         self._blocking: set[tuple[str, str]] = set()
+        self._python_before: dict[tuple[str, str], Place] = {}
+        self._followed: Counter[Place] = Counter()
         self._processor_before = 0.0
 
     def run(self) -> None:
@@ -97,7 +111,8 @@ class MainThreadSampler:
         late = self._sleep(pause, waited)
         if late is None:
             return False
-        self._guard.call(self._sample, clock, late)
+        if (python := self._guard.call(self._sample, clock, late)) is not None:
+            self._guard.call(self._follow, clock, waited, python)
         self.cpu_seconds = thread_time()
         self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
         return True
@@ -113,36 +128,69 @@ class MainThreadSampler:
         # While this thread waits for a processor it is not the lock that it waits for.
         return late if late <= PROMPT else late - waited.seconds()
 
-    def _sample(self, clock: MainThreadClock, late: float) -> None:
+    def _sample(self, clock: MainThreadClock, late: float) -> Place | None:
+        """Take a sample. Returns its place where the main thread was met in a stretch of Python."""
         begin, self._last = self._last, now()
         spent = seconds(self._last - begin)
-        held, forced = self._held(clock, late)
-        on_processor = forced or clock.is_on_processor()
-        place = self._place(on_processor, in_python=forced)
+        met = self._meet(clock, late)
+        if met is None:
+            return None
+        place, on_processor, forced = met
+        self._tally.add(begin, self._last, Row(self._loop(), place, on_processor), spent)
+        return place if forced else None
+
+    def _meet(self, clock: MainThreadClock, late: float) -> tuple[Place, bool, bool] | None:
+        """Where the main thread was when the sample was due, whether on a processor, and whether in Python for sure."""
+        held = self._held(clock, late)
+        on_processor = clock.is_on_processor()
+        place = self._place(on_processor)
         if place is None:
-            return
-        held = held or self._has_just_let_go(place, on_processor)
-        if held and not forced:
-            # It ran Python for less than the switch interval, and is now in a call that releases the lock.
-            place, on_processor = Place(place.line, BEFORE, PROCESSOR), True
-        self._tally.add(begin, self._last, Row(self._loop(), place, bool(on_processor)), spent)
-
-    def _has_just_let_go(self, place: Place, on_processor: bool | None) -> bool:
-        """Whether the main thread has just entered a call that blocks, is still on a processor, and the sample is late.
-
-        Where every core is taken, the sampler gets one when the main thread wakes it by releasing the lock. Calls that
-        block are those in which the main thread was seen off the processor before.
-        """
+            return None
         site = place.line, place.waits_in
-        if on_processor is False and place.waits_in and len(self._blocking) < SITES_KEPT:
+        if held and self._is_forced(site):
+            return self._place(True, in_python=True) or place, True, True
+        late = self._delay > PROMPT
+        if held or (late and on_processor and site in self._blocking):
+            # It ran Python for less than the switch interval, and is now in a call that releases the lock.
+            # Or, where every core is taken, this thread got one as the main thread woke it by releasing the lock.
+            return self._python_before.get(site) or Place(place.line, BEFORE, PROCESSOR), True, False
+        if on_processor is False and place.waits_in and not late and len(self._blocking) < SITES_KEPT:
             self._blocking.add(site)
-        return bool(on_processor) and self._delay > PROMPT and site in self._blocking
+        return place, bool(on_processor), False
 
-    def _held(self, clock: MainThreadClock, late: float) -> tuple[bool, bool]:
-        """Whether the main thread held the lock, and whether it was made to release it (else it did so in a call)."""
+    def _is_forced(self, site: tuple[str, str]) -> bool:
+        """Whether the main thread was made to release the lock at this place; else it is in a call that releases it.
+
+        A late sample alone does not say so: it may have waited for a processor until the call came. Calls that block
+        are those in which the main thread was seen off the processor before.
+        """
+        return self._delay >= FORCED * sys.getswitchinterval() and site not in self._blocking
+
+    def _follow(self, clock: MainThreadClock, waited: WaitForProcessor, python: Place) -> None:
+        """Look on until the main thread leaves the stretch of Python, and remember the call in which it is then."""
+        if len(self._followed) >= SITES_KEPT:
+            self._followed.clear()
+        self._followed[python] += 1
+        if self._followed[python] > FOLLOWED and self._random.random() > OF_OTHERS:
+            return
+        for _ in range(LOOKS):
+            if self._sleep(MOMENT, waited) is None:
+                return
+            place = self._place(clock.is_on_processor())
+            if place is None:
+                return
+            site = place.line, place.waits_in
+            if not self._is_forced(site):
+                if len(self._python_before) >= SITES_KEPT:
+                    self._python_before.clear()
+                self._python_before[site] = python
+                return
+            python = self._place(True, in_python=True) or place
+
+    def _held(self, clock: MainThreadClock, late: float) -> bool:
+        """Whether the main thread held the lock while the sample was late."""
         ran = self._ran(clock)
-        held = late > PROMPT and (ran is None or ran >= HELD * late)
-        return held, held and late >= FORCED * sys.getswitchinterval()
+        return late > PROMPT and (ran is None or ran >= HELD * late)
 
     def _ran(self, clock: MainThreadClock) -> float | None:
         """Processor seconds of the main thread since the last call; None if not known. It shows who held the lock."""
@@ -152,7 +200,7 @@ class MainThreadSampler:
         before, self._processor_before = self._processor_before, now_ran
         return now_ran - before
 
-    def _place(self, on_processor: bool | None, *, in_python: bool) -> Place | None:
+    def _place(self, on_processor: bool | None, *, in_python: bool = False) -> Place | None:
         frame: FrameType | None = sys._current_frames().get(self._main or 0)  # noqa: SLF001  # documented
         if frame is None:
             return None
