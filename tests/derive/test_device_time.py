@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -188,6 +189,32 @@ def test_a_loop_that_dispatches_ahead_and_waits_outside_lasts_until_the_device_i
     assert sum(loop["components"].values()) == pytest.approx(loop["wall_seconds"])
     assert loop["components"]["host"] == 0.0
     assert run["run_seconds"]["productive"] == pytest.approx(6.0, rel=0.1)
+
+
+@pytest.mark.parametrize("per_run", [0.014, 0.02])
+def test_what_was_dispatched_and_is_not_done_takes_time_too(per_run: float) -> None:
+    """A step takes the device 20 ms, also where timed runs took less. At last the host is 25 steps ahead."""
+    fold = watched({1: per_run})
+    starts = [1 + max(0.001 * number, 0.02 * (number - 25)) for number in range(201)]
+    for number, (start, end) in enumerate(pairwise(starts)):
+        fold.apply(step(number, start, end, runs=(1,)))
+        if number % 20 == 19 and number > 30:
+            done = number - 25
+            fold.apply(StepCompleted("train", done, at(1 + 0.02 * (done + 1)), MILLISECOND))
+        if number % 10 == 9:
+            fold.snapshot(at(end))
+    loop = fold.snapshot(at(1 + 0.02 * 175)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(50, rel=0.03)
+
+
+def test_the_queue_of_a_host_that_waited_in_its_newest_step_is_empty() -> None:
+    """Nothing shows when the device was done, and 32 steps may be in flight; but the last turn took longer than these."""
+    fold = watched({1: 0.03})
+    for number in range(60):
+        start = 1 + 0.01 * number
+        fold.apply(step(number, start, start + (0.01 if number < 59 else 1.0), runs=(1,)))
+    loop = fold.snapshot(at(2.7)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(60 / 1.59, rel=0.01)
 
 
 def test_a_burst_that_was_too_slow_makes_no_epoch_longer_that_waits_for_its_device() -> None:

@@ -64,7 +64,8 @@ def stretches(draw: st.DrawFn) -> list[Any]:
         items.append(rows)
         what = draw(st.sampled_from(["nothing", "completed", "compiled", "ended", "ran"]))
         if what == "completed":
-            items.append(StepCompleted(loop, max(0, numbers[loop] - draw(st.integers(0, 5))), time, 1000))
+            # Of a step that has begun: the device cannot be done with a later one.
+            items.append(StepCompleted(loop, max(0, numbers[loop] - draw(st.integers(1, 5))), time, 1000))
         elif what == "compiled":
             items.append(compiled((time - BEGAN) / SECOND, (time - BEGAN) / SECOND + 0.1, thread=1))
             time += SECOND // 20

@@ -192,6 +192,8 @@ class Loop:
             return
         piece, self._pending = self._pending, Slice(now)
         piece.end = now
+        if (step_seconds := self.times.completed_pace()) is not None:
+            piece.behind = self._device_time.behind(step_seconds)
         charged = self._charged(piece, self._unattributed)
         components, self._unattributed = charged.components, charged.unattributed
         self.wall += piece.wall
@@ -267,7 +269,12 @@ class Loop:
         wall, least = self.settled.wall, self.times.least_seconds(self.settled.steps)
         if least is None:
             return 0.0
-        return max(wall, least, min(self.did.device_seconds, wall + self._device_time.behind()))
+        pace = self.times.completed_pace()
+        if pace is None:
+            ended = min(self.did.device_seconds, wall + self._device_time.behind())
+            return max(wall, least, ended)
+        # Some work of the window is done after it, and in it some that was dispatched before.
+        return max(least, wall + self._device_time.behind(pace) - min(wall / 2, self.window.behind_before))
 
     def _unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""

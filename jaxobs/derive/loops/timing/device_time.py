@@ -8,7 +8,8 @@ loop's own time goes on until the device is done.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
+from itertools import pairwise
 
 from jaxobs.derive.executables.executable import SAMPLES_AT_A_TIME
 from jaxobs.derive.loops.collaborators import Runs
@@ -66,11 +67,14 @@ class LoopDeviceTime:
         self._completed: StepCompleted | None = None
         """The newest completion, until `_fit` has used it."""
         self._newest_completed: StepCompleted | None = None
+        self._ends: deque[int] = deque(maxlen=2 * IN_FLIGHT)
+        """When the host ended the newest steps."""
 
     def step_ended(self, event: StepEnded) -> None:
         self._step_began(event.start - event.gap)
         self._elsewhere += seconds(event.nested)
         self._last = (event.step, event.end)
+        self._ends.append(event.end)
         self._steps += 1
         self._untimed.update(event.runs)
 
@@ -78,6 +82,7 @@ class LoopDeviceTime:
         """Add many steps at once."""
         self._step_began(steps.starts[0] - steps.gaps[0])
         self._last = (steps.last, steps.ends[-1])
+        self._ends.extend(steps.ends[-2 * IN_FLIGHT :])
         self._steps += len(steps)
         self._untimed.update(steps.runs)
 
@@ -110,16 +115,22 @@ class LoopDeviceTime:
         self._count_outside(now)
         self._attribute()
 
-    def behind(self) -> float:
-        """Seconds of the loop's work that the device still had before it when the host ended the newest step."""
+    def behind(self, per_step: float | None = None) -> float:
+        """Seconds of the loop's work that the device still had before it when the host ended the newest step.
+
+        `per_step`: the device's seconds a step, where completions show them; else those of the runs that were timed.
+        """
         if self._last is None or self._ended is not None:
             return 0.0
-        per_step = self._dispatched / self._steps
+        per_step = self._dispatched / self._steps if per_step is None else per_step
         step, ended = self._last
         most, done = IN_FLIGHT * per_step, self._newest_completed
+        queued = most
+        for begin, end in pairwise(self._ends):  # in each turn the device did as much of its queue as found room
+            queued = min(most, max(0.0, queued + per_step - seconds(end - begin)))
         if done is None:
-            return most
-        return max(0.0, min(most, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
+            return queued
+        return max(0.0, min(queued, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
 
     def take(self, spent: dict[int, float]) -> float:
         """Add to `spent` the seconds by run attributed since the last call; returns those after the loop."""

@@ -152,6 +152,11 @@ class StepTimes:
             return known.seconds / known.steps, "host", known.steps
         return None, None, 0
 
+    def completed_pace(self) -> float | None:
+        """Seconds between completions of steps where the host runs ahead; None where it waits, or they are not known."""
+        step_seconds, source, _ = self.step_seconds()
+        return step_seconds if source == "completions" and not self._synchrony.host_waits else None
+
     def _device_pace(self) -> Block | None:
         """The device's pace, by turns of a host that waits for room in its queue; None where they do not show it."""
         known = self._behind_full_queue.all()

@@ -42,6 +42,8 @@ class Slice:
     """How many runs were timed by polling."""
     host: dict[str, float] = field(default_factory=dict)
     """Sampled seconds of the main thread by what it did."""
+    behind: float = 0.0
+    """Seconds of work that the device still had before it at the end, by completions."""
     apart: float | None = None
     """Seconds charged to compiles, checkpoints and waits for input, with the device idle; None before the charge."""
 
@@ -87,13 +89,15 @@ class Window:
 
     def __init__(self) -> None:
         self._slices: deque[Slice] = deque()
+        self.behind_before = 0.0
+        """Seconds of work that the device still had before it when the first slice began."""
 
     def append(self, piece: Slice) -> None:
         """Add a slice, which must not change any more."""
         self._slices.append(piece)
         # The last slice is kept however old it is: a loop of minutes a step still has rates.
         while len(self._slices) > 1 and self._is_too_old(self._slices[0], piece.end):
-            self._slices.popleft()
+            self.behind_before = self._slices.popleft().behind
 
     def _is_too_old(self, first: Slice, now: int) -> bool:
         """Whether the first slice lies before the window, and is no longer needed or longer ago than `LATE` of its steps.
