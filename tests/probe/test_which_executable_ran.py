@@ -84,6 +84,23 @@ def test_arguments_of_any_structure_are_told_apart(observed: Any) -> None:
     assert runs(observed) == {first: 3, second: 3}
 
 
+def test_arguments_that_differ_in_their_partition_alone_are_told_apart(observed: Any) -> None:
+    mesh = jax.make_mesh((1,), ("data",))
+    x = jnp.ones((4, 4))
+    placed = [
+        jax.device_put(x, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))
+        for spec in (("data",), ())
+    ]
+    watched = observed.side.watching.watch(jax.jit(a_function("partitioned", 2.0)))
+    for value in placed:
+        watched(value)
+    for _ in range(3):
+        for value in placed:
+            watched(value)
+    first, second = executables(observed, "partitioned")
+    assert runs(observed) == {first: 4, second: 4}
+
+
 def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: Any) -> None:
     @functools.partial(jax.jit, static_argnums=1)
     def scaled(x: Any, factor: int) -> Any:

@@ -106,5 +106,9 @@ def _memory(sharding: Any) -> str:
 
 
 def committed_to(array: Any) -> str:
-    """The name of the sharding type that an array is committed to; empty if uncommitted, or no array of JAX's."""
-    return type(array.sharding).__name__ if getattr(array, "_committed", False) else ""
+    """The sharding type an array is committed to, with its partition; empty if uncommitted, or no array of JAX's."""
+    if not getattr(array, "_committed", False):
+        return ""
+    kind = type(array.sharding)
+    spec = getattr(array.sharding, "spec", None) if is_of(kind, "jax", "jaxlib") else None
+    return kind.__name__ if spec is None else f"{kind.__name__} {spec_text(spec)}"

@@ -5,8 +5,9 @@ the signatures differ are found once; from then on each call reads those leaves 
 whole tree, whose flattening costs 85 µs for 200 leaves. Values are never read, and no object of the user's is compared,
 hashed or printed.
 
-Where shapes and types are the same, executables may differ by whether the arrays are committed to devices: those that a
-job makes at first are not, and the outputs of a sharded or pmapped step are, so the second turn compiles once more.
+Where shapes and types are the same, executables may differ by whether and how the arrays are committed to devices: those
+that a job makes at first are not, and the outputs of a sharded or pmapped step are, so the second turn compiles once
+more.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def leaf_signature(leaf: Any) -> tuple[Any, ...]:
 
 
 def placed_signature(leaf: Any) -> tuple[Any, ...]:
-    """What `leaf_signature` gives, and the type of sharding that the array is committed to, empty if it is not."""
+    """What `leaf_signature` gives, and the sharding that the array is committed to, empty if it is not."""
     where = committed_to(leaf) if is_array_kind(type(leaf)) else ""
     return (*leaf_signature(leaf), where)
 
