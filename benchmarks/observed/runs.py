@@ -59,9 +59,9 @@ class Run:
 
     @property
     def own_stderr(self) -> str:
-        """What the script itself wrote there: neither the summary nor where our metrics are, which INFO shows."""
+        """What the script itself wrote there: neither the summary nor our own log, which INFO shows."""
         lines = self.stderr.removesuffix(self.summary).splitlines(keepends=True)
-        return "".join(line for line in lines if " jaxobs: metrics at " not in line)
+        return "".join(line for line in lines if " jaxobs: " not in line)
 
 
 NO_BOUND = 1e300

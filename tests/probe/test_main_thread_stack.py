@@ -284,4 +284,6 @@ def test_whose_code_a_file_is() -> None:
     assert owner_of(queue.__file__) == STANDARD_LIBRARY
     assert owner_of("<frozen importlib._bootstrap>") == STANDARD_LIBRARY
     assert owner_of(Stack.place.__code__.co_filename) == OWN
+    assert owner_of("/env/lib/python3.11/site-packages/jaxobs_plugins/probes/wrapping.py") == OWN
+    assert owner_of("/home/me/jaxobs/plugins/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/tmp/ipykernel_7/1.py") == USER

@@ -16,13 +16,15 @@ FILES_KEPT = 4_096
 
 _OWN_FILES = tuple(str(Path(__file__).parents[2] / room) + "/" for room in ("probe", "jax_compat", "measure"))
 """Folders of our own code. The commands are not among them: the model that `jaxobs demo` trains counts as a user's."""
+PLUGINS = "/jaxobs_plugins/"
+"""In the path of our plugins' files, which lie in another folder in a checkout: some wrap what a library calls."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 @functools.lru_cache(FILES_KEPT)
 def owner_of(file: str) -> str:
     """The owner of a file, by its name alone: USER, STANDARD_LIBRARY, or the name of the package. No file is opened."""
-    if file.startswith(_OWN_FILES):
+    if file.startswith(_OWN_FILES) or PLUGINS in file:
         return OWN
     if not is_installed(file):
         return USER

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 from truth import dense_flops, report, steps, watch
 
-BATCH, TRAINING, EVERY, TESTS = 128, 250, 50, 8
+BATCH, TRAINING, EVERY, TESTS = 128, 1000, 50, 8
 
 
 class MLP(nnx.Module):
