@@ -39,6 +39,9 @@ PROMPT = 0.0003
 FORCED = 0.98
 """Share of the switch interval from which on a late sample got the lock because its holder was made to release it."""
 
+FOR_THE_LOCK = 0.5
+"""Share of the switch interval for which such a sample must have waited for the lock, and not for a processor."""
+
 HELD = 0.8
 """Share of a sample's lateness for which the main thread must have run since the last sample to count as the holder."""
 
@@ -112,7 +115,7 @@ class MainThreadSampler:
         if late is None:
             return False
         if (python := self._guard.call(self._sample, clock, late)) is not None:
-            self._guard.call(self._follow, clock, waited, python)
+            self._guard.call(self._follow, waited, python)
         self.cpu_seconds = thread_time()
         self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
         return True
@@ -141,32 +144,34 @@ class MainThreadSampler:
 
     def _meet(self, clock: MainThreadClock, late: float) -> tuple[Place, bool, bool] | None:
         """Where the main thread was when the sample was due, whether on a processor, and whether in Python for sure."""
-        held = self._held(clock, late)
+        held, prompt = self._held(clock, late), self._delay <= PROMPT
+        if held and self._is_forced(late):
+            place = self._place(True, in_python=True)
+            return None if place is None else (place, True, True)
         on_processor = clock.is_on_processor()
         place = self._place(on_processor)
         if place is None:
             return None
         site = place.line, place.waits_in
-        if held and self._is_forced(site):
-            return self._place(True, in_python=True) or place, True, True
-        late = self._delay > PROMPT
-        if held or (late and on_processor and site in self._blocking):
+        if held or (not prompt and on_processor and site in self._blocking):
             # It ran Python for less than the switch interval, and is now in a call that releases the lock.
             # Or, where every core is taken, this thread got one as the main thread woke it by releasing the lock.
             return self._python_before.get(site) or Place(place.line, BEFORE, PROCESSOR), True, False
-        if on_processor is False and place.waits_in and not late and len(self._blocking) < SITES_KEPT:
+        if on_processor is False and place.waits_in and prompt and len(self._blocking) < SITES_KEPT:
             self._blocking.add(site)
         return place, bool(on_processor), False
 
-    def _is_forced(self, site: tuple[str, str]) -> bool:
-        """Whether the main thread was made to release the lock at this place; else it is in a call that releases it.
+    def _is_forced(self, late: float) -> bool:
+        """Whether the main thread was made to release the lock where it is; else it is in a call that releases it.
 
         A late sample alone does not say so: it may have waited for a processor until the call came. Calls that block
         are those in which the main thread was seen off the processor before.
         """
-        return self._delay >= FORCED * sys.getswitchinterval() and site not in self._blocking
+        interval = sys.getswitchinterval()
+        overdue = self._delay >= FORCED * interval and late >= FOR_THE_LOCK * interval
+        return overdue and self._call() not in self._blocking
 
-    def _follow(self, clock: MainThreadClock, waited: WaitForProcessor, python: Place) -> None:
+    def _follow(self, waited: WaitForProcessor, python: Place) -> None:
         """Look on until the main thread leaves the stretch of Python, and remember the call in which it is then."""
         if len(self._followed) >= SITES_KEPT:
             self._followed.clear()
@@ -174,18 +179,16 @@ class MainThreadSampler:
         if self._followed[python] > FOLLOWED and self._random.random() > OF_OTHERS:
             return
         for _ in range(LOOKS):
-            if self._sleep(MOMENT, waited) is None:
+            late = self._sleep(MOMENT, waited)
+            if late is None:
                 return
-            place = self._place(clock.is_on_processor())
-            if place is None:
-                return
-            site = place.line, place.waits_in
-            if not self._is_forced(site):
+            if not self._is_forced(late):
                 if len(self._python_before) >= SITES_KEPT:
                     self._python_before.clear()
-                self._python_before[site] = python
+                if (call := self._call()) is not None:
+                    self._python_before[call] = python
                 return
-            python = self._place(True, in_python=True) or place
+            python = self._place(True, in_python=True) or python
 
     def _held(self, clock: MainThreadClock, late: float) -> bool:
         """Whether the main thread held the lock while the sample was late."""
@@ -201,10 +204,20 @@ class MainThreadSampler:
         return now_ran - before
 
     def _place(self, on_processor: bool | None, *, in_python: bool = False) -> Place | None:
-        frame: FrameType | None = sys._current_frames().get(self._main or 0)  # noqa: SLF001  # documented
-        if frame is None:
-            return None
+        frame = self._frame()
         try:
+            if frame is None:
+                return None
             return self._stack.place(frame, on_processor=on_processor, in_python=in_python)
         finally:
             del frame
+
+    def _call(self) -> tuple[str, str] | None:
+        frame = self._frame()
+        try:
+            return None if frame is None else self._stack.call(frame)
+        finally:
+            del frame
+
+    def _frame(self) -> FrameType | None:
+        return sys._current_frames().get(self._main or 0)  # noqa: SLF001  # documented

@@ -112,6 +112,15 @@ class Stack:
 
         `in_python`: it held the interpreter lock, so it ran Python, or C code that does not release the lock.
         """
+        return self._known_place(frame, on_processor, in_python)
+
+    def call(self, frame: FrameType) -> tuple[str, str]:
+        """The line and `waits_in` of a place, if the innermost frame is in a call: nothing is learned of its activity."""
+        place = self._known_place(frame, None, None)
+        return place.line, place.waits_in
+
+    def _known_place(self, frame: FrameType, on_processor: bool | None, in_python: bool | None) -> Place:
+        """`in_python` is None where the activity is not asked for."""
         frames, owners, positions = self._outward(frame)
         key = (on_processor, in_python, *positions)
         known = self._known.get(key)
@@ -121,8 +130,10 @@ class Stack:
             self._known.clear()
         mine = next((index for index, owner in enumerate(owners) if owner == USER), None)
         site = NOWHERE if in_python else self._sites.at(frame)
-        seen = _Seen(frames, owners, mine, site, on_processor, in_python)
-        found = self._known[key] = self._in_words(seen)
+        seen = _Seen(frames, owners, mine, site, on_processor, bool(in_python))
+        found = self._known[key] = self._in_words(
+            seen, UNKNOWN if in_python is None else self._activity(seen)
+        )
         return found
 
     def _outward(self, frame: FrameType) -> tuple[list[FrameType], list[str], list[object]]:
@@ -143,9 +154,9 @@ class Stack:
             outer = outer.f_back
         return frames, owners, positions
 
-    def _in_words(self, seen: _Seen) -> Place:
+    def _in_words(self, seen: _Seen, activity: str) -> Place:
         line = _line(seen.frames[seen.mine] if seen.mine is not None else _nearest(seen))
-        activity, below = self._activity(seen), _waits_in(seen)
+        below = _waits_in(seen)
         return Place(line, "" if below == line else below, activity)
 
     def _activity(self, seen: _Seen) -> str:  # noqa: PLR0911  # a list of cases, first come
