@@ -111,4 +111,9 @@ def committed_to(array: Any) -> str:
         return ""
     kind = type(array.sharding)
     spec = getattr(array.sharding, "spec", None) if is_of(kind, "jax", "jaxlib") else None
-    return kind.__name__ if spec is None else f"{kind.__name__} {spec_text(spec)}"
+    if spec is None:
+        return kind.__name__
+    parts = tuple(spec)
+    while parts and parts[-1] is None:  # P('data', None) is P('data')
+        parts = parts[:-1]
+    return f"{kind.__name__} {spec_text(parts)}"
