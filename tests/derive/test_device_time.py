@@ -207,6 +207,18 @@ def test_what_was_dispatched_and_is_not_done_takes_time_too(per_run: float) -> N
     assert loop["steps_per_second"] == pytest.approx(50, rel=0.03)
 
 
+def test_steps_that_were_only_dispatched_show_no_rate() -> None:
+    """An epoch of 30 steps is dispatched in 10 ms, and its losses are read after it."""
+    fold = watched({1: 0.014})
+    for number in range(30):
+        start = 1 + number / 3_000
+        fold.apply(step(number, start, start + 1 / 3_000, runs=(1,)))
+    fold.apply(LoopEnded("train", at(1.01), 0))
+    loop = fold.snapshot(at(1.02)).to_dict()["loops"]["train"]
+    assert (loop["steps_per_second"], loop["mfu"]) == (None, None)
+    assert "may be ahead" in loop["steps_per_second_reason"]
+
+
 def test_the_queue_of_a_host_that_waited_in_its_newest_step_is_empty() -> None:
     """Nothing shows when the device was done, and 32 steps may be in flight; but the last turn took longer than these."""
     fold = watched({1: 0.03})

@@ -12,7 +12,7 @@ from jaxobs.derive.loops.amounts import Amounts
 from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
+from jaxobs.derive.loops.timing.device_time import LEAST_FIT, LoopDeviceTime
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.utilization import NO_END_SEEN, LoopWork, Work, work_of
 from jaxobs.derive.loops.wall_time import bottleneck
@@ -32,6 +32,10 @@ from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorde
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
+
+DISPATCHED_ALONE = 1.0
+"""Seconds of a loop below which its steps may only have been dispatched, if their runs are known to take far longer: of a
+loop that was left it is not seen at first when the device was done."""
 
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its
@@ -267,14 +271,17 @@ class Loop:
         0 where it is not known how far the device was behind.
         """
         wall, least = self.settled.wall, self.times.least_seconds(self.settled.steps)
+        pace = self.times.completed_pace()
+        if pace is not None and least is not None:
+            # Some work of the window is done after it, and in it some that was dispatched before.
+            return max(
+                least, wall + self._device_time.behind(pace) - min(wall / 2, self.window.behind_before)
+            )
         if least is None:
             return 0.0
-        pace = self.times.completed_pace()
-        if pace is None:
-            ended = min(self.did.device_seconds, wall + self._device_time.behind())
-            return max(wall, least, ended)
-        # Some work of the window is done after it, and in it some that was dispatched before.
-        return max(least, wall + self._device_time.behind(pace) - min(wall / 2, self.window.behind_before))
+        worked = self.did.device_seconds
+        elapsed = max(wall, least, min(worked, wall + self._device_time.behind()))
+        return elapsed if elapsed >= min(DISPATCHED_ALONE, LEAST_FIT * worked) else 0.0
 
     def _unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""

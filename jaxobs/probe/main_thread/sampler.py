@@ -23,7 +23,7 @@ from jaxobs.probe.main_thread.stack import Place, Stack
 from jaxobs.probe.main_thread.tally import Row, Tally
 from jaxobs.vocabulary.activities import PROCESSOR
 
-BUDGET = 0.0008
+BUDGET = 0.0009
 """Share of a core that sampling may take. A sample costs 0.05 to 0.2 ms, half of it for waking up
 (`make benchmark NAME=host_lines`)."""
 
