@@ -72,9 +72,8 @@ def test_a_job_that_is_suspended_was_last_heard_of_when_it_was(
     def last_heard() -> float:
         page = urllib.request.urlopen(address, timeout=10).read().decode()
         lines = [line for line in page.splitlines() if line.startswith("jaxobs_job_last_heard_timestamp")]
-        return (
-            float(lines[0].split()[1]) if lines else 0.0
-        )  # the first page may be older than the first report
+        # The first page may be older than the first report.
+        return float(lines[0].split()[1]) if lines else 0.0
 
     began = last_heard()
     wait_for(lambda: last_heard() > began, "the job is heard of again")

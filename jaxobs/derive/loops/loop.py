@@ -273,7 +273,7 @@ class Loop:
         wall, least = self.settled.wall, self.times.least_seconds(self.settled.steps)
         pace = self.times.completed_pace()
         if pace is not None and least is not None:
-            # Some work of the window is done after it, and in it some that was dispatched before.
+            # Some work of the window is done after it, and in it some that was dispatched before: half of it at most.
             return max(
                 least, wall + self._device_time.behind(pace) - min(wall / 2, self.window.behind_before)
             )

@@ -24,7 +24,7 @@ from jaxobs.probe.main_thread.tally import Row, Tally
 from jaxobs.vocabulary.activities import PROCESSOR
 
 BUDGET = 0.0009
-"""Share of a core that sampling may take. A sample costs 0.05 to 0.2 ms, half of it for waking up
+"""Share of a core that sampling may take. A sample costs 0.05 to 0.3 ms, half of it for waking up
 (`make benchmark NAME=host_lines`)."""
 
 SHORTEST, LONGEST = 0.03, 1.0
@@ -49,8 +49,8 @@ SITES_KEPT = 500
 """Most calls that are remembered as blocking, or as the end of a stretch of Python."""
 
 LOOKS = 2
-"""Looks that follow a sample within a stretch of Python, each after a switch interval at most: the end of a stretch is
-met too late in its last switch interval alone."""
+"""Looks that follow a sample within a stretch of Python, each a switch interval after the one before at most. Of a longer
+stretch few samples fall into its last interval, and those alone are told at the call after it."""
 
 FOLLOWED, OF_OTHERS = 5, 0.1
 """Samples at a line of Python that are followed, and the share of further ones that is."""

@@ -126,9 +126,8 @@ class LoopDeviceTime:
         step, ended = self._last
         most, done = IN_FLIGHT * per_step, self._newest_completed
         queued = most
-        for begin, end in pairwise(
-            self._ends
-        ):  # in each turn the device did as much of its queue as found room
+        # In each turn the device did as much of its queue as found room.
+        for begin, end in pairwise(self._ends):
             queued = min(most, max(0.0, queued + per_step - seconds(end - begin)))
         if done is None:
             return queued
