@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
 from jaxobs.derive.loops.wall_time.components import components_of
 from jaxobs.derive.loops.wall_time.host_evidence import HostShares
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead

@@ -49,9 +49,14 @@ class RunLedger:
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
-        executable = self.ran_in_loop(run, calls)
-        if executable is not None:
+        if self.ran_in_loop(run, calls) is not None:
+            self.ran_untimed(run, calls)
+
+    def ran_untimed(self, run: int, calls: int) -> None:
+        """Note that no loop will report the seconds of these calls, which are counted already."""
+        if (executable := self._by_number.get(run)) is not None:
             executable.untimed += calls
+            self.changed.add(run)
 
     def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
         """Add calls whose seconds the loop reports by `spent`. Returns the executable, None where it is not visible."""

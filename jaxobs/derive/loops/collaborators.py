@@ -64,6 +64,9 @@ class Runs(Protocol):
     def ran_in_loop(self, run: int, calls: int = 1) -> object:
         """Add calls whose device seconds the loop will report by `spent`."""
 
+    def ran_untimed(self, run: int, calls: int) -> None:
+        """Note that the loop will not report the seconds of these calls."""
+
     def seconds_of(self, run: int) -> float | None:
         """Device seconds of one run; None where none was timed."""
 

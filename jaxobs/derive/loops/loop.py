@@ -12,7 +12,8 @@ from jaxobs.derive.loops.amounts import Amounts
 from jaxobs.derive.loops.collaborators import Collaborators
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.timing.device_time import LEAST_FIT, LoopDeviceTime
+from jaxobs.derive.loops.timing.device_time import LoopDeviceTime
+from jaxobs.derive.loops.timing.elapsed import elapsed_seconds
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.utilization import NO_END_SEEN, LoopWork, Work, work_of
 from jaxobs.derive.loops.wall_time import bottleneck
@@ -20,7 +21,7 @@ from jaxobs.derive.loops.wall_time.components import Charged, components_of
 from jaxobs.derive.loops.wall_time.host_evidence import host_shares
 from jaxobs.derive.loops.wall_time.stalls import STEPS_KEPT, Stalls
 from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
-from jaxobs.derive.loops.wall_time.window import LATE, WINDOW, Slice, Window
+from jaxobs.derive.loops.wall_time.window import Slice, Window, why_quiet
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
@@ -32,10 +33,6 @@ from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorde
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
-
-DISPATCHED_ALONE = 1.0
-"""Seconds of a loop below which its steps may only have been dispatched, if their runs are known to take far longer: of a
-loop that was left it is not seen at first when the device was done."""
 
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its
@@ -58,13 +55,13 @@ class Loop:
         self.wall = 0.0
         """Seconds of the host in the loop, and of the device after it with runs that the loop had dispatched."""
         self._host_wall = 0.0
+        """Seconds of the host in the loop, without compiles, up to the last `update`."""
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
         self.window = Window()
         self._pending = Slice(0)
         self.host = HostLines(name, series)
         self._work = LoopWork(name, series, collaborators.executables, collaborators.runs)
-        self._device_time = LoopDeviceTime(self._runs)
         self.recent, self.settled, self.did = Slice(0), Slice(0), Work()
         self.charged = Charged({}, 0.0, 0.0, 0.0)
         self._unattributed: Mapping[str, float] = {}
@@ -75,6 +72,7 @@ class Loop:
         self._compiled_here: set[str] = set()
         self.stalls = Stalls()
         self.times = StepTimes(name, series, self._runs.spaced)
+        self._device_time = LoopDeviceTime(self._runs, lambda: self.times.host_waits)
         self.last_end: int | None = None
         """When its last step ended, in monotonic nanoseconds."""
 
@@ -94,6 +92,8 @@ class Loop:
         self._windows.steps_ended(self.name, StepSpan.of(event, turn, compiling))
         self.steps += 1
         self.failed += event.failed
+        self._device_time.step_ended(event, self._host_seconds())
+        self._leave_doubtful_out()
         piece = Slice(event.end, seconds(turn), 1, seconds(compiling), runs=Counter(event.runs))
         piece.examples = self.amounts.take("examples", event.examples)
         piece.tokens = self.amounts.take("tokens", event.tokens)
@@ -114,7 +114,6 @@ class Loop:
         for run in event.runs:
             self._work.ran(run)
             self._runs.ran_in_loop(run)
-        self._device_time.step_ended(event)
         self.last_end = event.end
         self.times.step_ended(event, turn, compiling)
 
@@ -127,6 +126,8 @@ class Loop:
             raise NotPlainError
         examples, tokens = steps.total(7), steps.total(8)
         self._windows.steps_ended(self.name, steps)
+        self._device_time.steps_ended(steps, self._host_seconds())
+        self._leave_doubtful_out()
         self.steps += len(steps)
         self._pending.steps += len(steps)
         self._pending.wall += seconds(sum(steps.turns))
@@ -136,11 +137,20 @@ class Loop:
             self._pending.runs[run] += calls
             self._work.ran(run, calls)
             self._runs.ran_in_loop(run, calls)
-        self._device_time.steps_ended(steps)
         amounts = (self.amounts.take("examples", examples), self.amounts.take("tokens", tokens))
         self._pending.add(Slice(0, examples=amounts[0], tokens=amounts[1]))
         self.last_end = steps.ends[-1]
         self.times.steps_ended(steps)
+
+    def _host_seconds(self) -> float:
+        """Seconds of the host in the loop so far, without compiles, in which the device is mostly idle."""
+        return self._host_wall + self._pending.wall - self._pending.compiling
+
+    def _leave_doubtful_out(self) -> None:
+        """Take the steps since the loop was entered for doubtful where the newest, not added yet, shows them to be."""
+        if (since := self._device_time.doubtful_since()) is not None:
+            self.window.doubt(since)
+            self._pending.doubt()
 
     def _judge(self, event: StepEnded, own: int) -> None:
         """Add a step with `own` nanoseconds to the stalls. Its other time is explained, and may be silent, too."""
@@ -186,7 +196,7 @@ class Loop:
         """Close the slice since the last update: charge its wall time, count its work."""
         self.profile = self._windows.of(self.name, now)
         self.why_no_profile = self._windows.why_none(self.name)
-        self._host_wall += self._pending.wall
+        self._host_wall = self._host_seconds()
         self._device_time.count(self._host_wall, now)
         after = self._device_time.take(self._pending.spent)
         self._pending.wall += after
@@ -221,7 +231,7 @@ class Loop:
         self._work.count()
         self.host.update()
         self.recent = self.window.total()
-        self.quiet = _quiet(self.recent, now)
+        self.quiet = why_quiet(self.recent, now)
         if self.quiet is not None:
             self.recent = Slice(now)
         self.settled = self.recent.settled()
@@ -253,12 +263,17 @@ class Loop:
     def utilization(self) -> Utilization:
         if self.quiet is not None:
             return Utilization(None, None, self.quiet)
-        if self.settled.wall > 0 and not self.elapsed():
-            return Utilization(None, None, NO_END_SEEN)
-        return self._work.utilization(
-            self.settled, self.did, elapsed=self.elapsed(), profile=self.profile,
+        elapsed = self.elapsed()
+        used = self._work.utilization(
+            self.settled, self.did, elapsed=elapsed or self.settled.wall, profile=self.profile,
             unwatched=self._unwatched(), times=self.times,
         )  # fmt: skip
+        no_end = (
+            self.recent.doubtful is not None
+            if self.settled.wall <= 0
+            else not elapsed and used.mfu is not None
+        )
+        return Utilization(None, None, NO_END_SEEN) if no_end else used
 
     def ran(self) -> Iterator[Executable]:
         """The executables that ran in the last window, as far as it is visible which ones ran."""
@@ -270,30 +285,11 @@ class Loop:
 
         0 where it is not known how far the device was behind.
         """
-        wall, least = self.settled.wall, self.times.least_seconds(self.settled.steps)
-        pace = self.times.completed_pace()
-        if pace is not None and least is not None:
-            # Some work of the window is done after it, and in it some that was dispatched before: half of it at most.
-            return max(
-                least, wall + self._device_time.behind(pace) - min(wall / 2, self.window.behind_before)
-            )
-        if least is None:
-            return 0.0
-        worked = self.did.device_seconds
-        elapsed = max(wall, least, min(worked, wall + self._device_time.behind()))
-        return elapsed if elapsed >= min(DISPATCHED_ALONE, LEAST_FIT * worked) else 0.0
+        settled, before = self.settled, self.window.behind_before
+        return elapsed_seconds(settled.steps, settled.wall, self.did, before, self.times, self._device_time)
 
     def _unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""
         return next(
             (name for name in sorted(self._compiled_here) if not self._executables.is_watched(name)), None
         )
-
-
-def _quiet(recent: Slice, now: int) -> str | None:
-    """Why the last window is too old to describe the loop now; None where it is not."""
-    silence = now - recent.end
-    longest = LATE * recent.wall / recent.steps if recent.steps else 0.0
-    if recent.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
-        return None
-    return f"no step has ended for {seconds(silence):.0f} s"

@@ -3,16 +3,20 @@
 The time of a run is the median of sampled ones, a few per cent off; and a host that dispatches ahead has counted runs
 that the device has not begun. So the seconds for which the wall time has no room yet stay unattributed, and are
 attributed as time goes by. A host that leaves the loop while the device is behind waits for the device elsewhere: the
-loop's own time goes on until the device is done.
+loop's own time goes on until the device is done. Where nothing shows yet how long that is, as no run has been timed, the
+loop's time is in doubt, and so are its rates.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
-from itertools import pairwise
+from collections.abc import Callable
+from typing import NamedTuple
 
 from jaxobs.derive.executables.executable import SAMPLES_AT_A_TIME
 from jaxobs.derive.loops.collaborators import Runs
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT, queued_seconds
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
@@ -23,33 +27,46 @@ wall time since `_settled_wall`. Fewer may be the error of the samples, some per
 
 RUN_AHEAD_OF_FEW = 1.0
 """`RUN_AHEAD` where the only samples are those of one burst, the first after a compile: in a training that waits for
-its device at the end of each epoch they were 1.4 times too long, and its epochs came out longer by as much."""
-
-IN_FLIGHT = 32
-"""Steps by which a host can be ahead of the device: PJRT's clients allow this many computations in flight
-(`max_inflight_computations`)."""
+its device at the end of each epoch they were 1.4 times too long, and its epochs came out longer by as much. Between
+the two nothing is known."""
 
 LEAST_FIT = 0.5
 """Least share of the sampled seconds that must have fitted into the wall time for the share to correct the samples.
 These are not wrong by a factor of two: where they seem to be, what the device did is not known."""
 
 
-class LoopDeviceTime:
-    """The device time of one loop, attributed to its executables; `seconds` is the sum so far."""
+class Entry(NamedTuple):
+    """When the loop was entered last, in nanoseconds, and the host's seconds and the steps in it before that."""
 
-    def __init__(self, runs: Runs) -> None:
+    time: int = 0
+    wall: float = 0.0
+    steps: int = 0
+
+
+class LoopDeviceTime:
+    """The device time of one loop, attributed to its executables; `seconds` is the sum so far.
+
+    `host_waits` tells whether completions show that the host waits for the device in each step.
+    """
+
+    def __init__(self, runs: Runs, host_waits: Callable[[], bool]) -> None:
         self._runs = runs
+        self._host_waits = host_waits
         self.seconds = 0.0
         self._wall = self._settled_wall = 0.0
         """The host's seconds in the loop so far, and their number when the unattributed seconds were last checked
         against a completion, or the loop was entered anew."""
         self._after = 0.0
         """Seconds outside the loop in which the device worked on runs that the loop had dispatched."""
+        self._worked_outside = 0.0
+        """How many of them since the host left the loop last."""
         self._elsewhere = 0.0
         """Seconds since the last `_fit` that are not in the wall time: inner loops, phases, between epochs."""
         self._untimed: Counter[int] = Counter()
         """Runs that are not counted in seconds yet."""
         self._unattributed: defaultdict[int, float] = defaultdict(float)
+        self._per_run: dict[int, float] = {}
+        """Seconds of a run by which they were counted."""
         self._dispatched = 0.0
         """Device seconds of all timed runs so far, attributed or not."""
         self._recently_attributed: defaultdict[int, float] = defaultdict(float)
@@ -59,9 +76,14 @@ class LoopDeviceTime:
         """Attributed seconds by run, since the last `take`."""
         self._untaken_after = 0.0
         """How many of them lie after the host left the loop."""
-        self._steps = 0
+        self._steps = self._steps_left_out = 0
+        self._entry = Entry()
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
+        """Whether the device works on for the loop that the host has left; None before anything shows it."""
+        self.in_doubt = False
+        """Whether the host has left the loop, and the device may work on for much longer than the host was in it."""
+        self._doubtful_since: int | None = None
         self._last: tuple[int, int] | None = None
         """The number of the newest step, and when it ended on the host."""
         self._completed: StepCompleted | None = None
@@ -70,30 +92,55 @@ class LoopDeviceTime:
         self._ends: deque[int] = deque(maxlen=2 * IN_FLIGHT)
         """When the host ended the newest steps."""
 
-    def step_ended(self, event: StepEnded) -> None:
-        self._step_began(event.start - event.gap)
+    def step_ended(self, event: StepEnded, wall: float) -> None:
+        """Add a step, before which the host has been in the loop for `wall` seconds."""
+        self._step_began(event.start - event.gap, wall)
         self._elsewhere += seconds(event.nested)
         self._last = (event.step, event.end)
         self._ends.append(event.end)
         self._steps += 1
         self._untimed.update(event.runs)
 
-    def steps_ended(self, steps: PlainSteps) -> None:
-        """Add many steps at once."""
-        self._step_began(steps.starts[0] - steps.gaps[0])
+    def steps_ended(self, steps: PlainSteps, wall: float) -> None:
+        """Add many steps at once; `wall` as above."""
+        self._step_began(steps.starts[0] - steps.gaps[0], wall)
         self._last = (steps.last, steps.ends[-1])
         self._ends.extend(steps.ends[-2 * IN_FLIGHT :])
         self._steps += len(steps)
         self._untimed.update(steps.runs)
 
-    def _step_began(self, time: int) -> None:
+    def _step_began(self, time: int, wall: float) -> None:
         """The loop goes on; where the previous step ended before `time`, the host was elsewhere in between."""
         if self._ended is None and self._last is not None and time > self._last[1]:
             self._ended = self._last[1]
         if self._ended is not None:
-            self._count_outside(time)
-            self._settled_wall = self._wall
+            self._take_stock(wall)
+            self._count_outside(time, back=True)
+            self._attribute()
+            if self._ran_ahead is None:
+                self._leave_out(time)
+            elif self._worked_outside >= LEAST_FIT * (
+                self._worked_outside + sum(self._unattributed.values())
+            ):
+                self._unattributed.clear()  # the samples were too long by as much, or the rest is little
+            self._settled_wall = wall
+        if self._ended is not None or self._last is None:
+            self._entry = Entry(time, wall, self._steps)
         self._ended = self._ran_ahead = None
+        self.in_doubt, self._worked_outside = False, 0.0
+
+    def _leave_out(self, time: int) -> None:
+        """The loop is entered anew at `time`, before anything has shown how long the device worked on for it."""
+        if self.in_doubt and self._doubtful_since is None:
+            self._doubtful_since = self._entry.time
+        if self._untimed:
+            self._steps_left_out += self._steps - self._entry.steps
+        for run, calls in self._untimed.items():
+            self._runs.ran_untimed(run, calls)
+        self._untimed.clear()
+        self._unattributed.clear()
+        if self._ended is not None:
+            self._elsewhere += seconds(max(0, time - self._ended))
 
     def completed(self, event: StepCompleted) -> None:
         self._completed = self._newest_completed = event
@@ -103,35 +150,41 @@ class LoopDeviceTime:
 
     def count(self, wall: float, now: int) -> None:
         """Attribute the device time that is known at `now`, when the host has been in the loop for `wall` seconds."""
-        self._wall = wall
-        for run in list(self._untimed):
-            per_run = self._runs.seconds_of(run)
-            if per_run is not None:
-                amount = per_run * self._untimed.pop(run)
-                self._unattributed[run] += amount
-                self._dispatched += amount
-        self._attribute()
+        self._take_stock(wall)
         self._fit()
         self._count_outside(now)
         self._attribute()
 
+    def _take_stock(self, wall: float) -> None:
+        """Turn runs into seconds, as far as some of them were timed, and attribute those that the loop has room for."""
+        self._wall = wall
+        for run in list(self._untimed):
+            per_run = self._runs.seconds_of(run)
+            if per_run is not None:
+                self._per_run[run] = per_run
+                amount = per_run * self._untimed.pop(run)
+                self._unattributed[run] += amount
+                self._dispatched += amount
+        self._attribute()
+
     def behind(self, per_step: float | None = None) -> float:
-        """Seconds of the loop's work that the device still had before it when the host ended the newest step.
+        """Seconds of the loop's work that the device still has before it, or had when the host ended the newest step.
+
+        The latter is meant where the host is in the loop.
 
         `per_step`: the device's seconds a step, where completions show them; else those of the runs that were timed.
         """
-        if self._last is None or self._ended is not None:
+        if self._last is None:
             return 0.0
-        per_step = self._dispatched / self._steps if per_step is None else per_step
-        step, ended = self._last
-        most, done = IN_FLIGHT * per_step, self._newest_completed
-        queued = most
-        # In each turn the device did as much of its queue as found room.
-        for begin, end in pairwise(self._ends):
-            queued = min(most, max(0.0, queued + per_step - seconds(end - begin)))
-        if done is None:
-            return queued
-        return max(0.0, min(queued, max(0, step - done.step) * per_step - seconds(max(0, ended - done.time))))
+        if self._ended is not None:
+            return sum(self._unattributed.values()) if self._ran_ahead else 0.0
+        per_step = self._per_step() if per_step is None else per_step
+        return queued_seconds(per_step, *self._last, self._newest_completed, self._ends)
+
+    def doubtful_since(self) -> int | None:
+        """When the steps began for which the device worked on for a time that is not known, and that is past; once."""
+        since, self._doubtful_since = self._doubtful_since, None
+        return since
 
     def take(self, spent: dict[int, float]) -> float:
         """Add to `spent` the seconds by run attributed since the last call; returns those after the loop."""
@@ -166,7 +219,7 @@ class LoopDeviceTime:
         if done is None or last is None or done.time > last[1]:
             return  # what the device did since the last step's end is not in the wall time yet
         self._completed, self._settled_wall = None, self._wall
-        kept = max(0, last[0] - done.step) * self._dispatched / self._steps
+        kept = max(0, last[0] - done.step) * self._per_step()
         self._after += max(0.0, min(sum(self._unattributed.values()) - kept, self._elsewhere))
         self._elsewhere = 0.0
         self._attribute()
@@ -179,23 +232,65 @@ class LoopDeviceTime:
         self._recently_attributed.clear()
         self._keep(kept / unattributed if unattributed > 0 else 0.0)
 
-    def _count_outside(self, now: int) -> None:
-        """Count the time up to `now` since the host left the loop: as the loop's if the device still works for it."""
+    def _count_outside(self, now: int, *, back: bool = False) -> None:
+        """Count the time up to `now` since the host left the loop: as the loop's if the device still works for it.
+
+        `back`: the host has come back now.
+        """
         if self._ended is None or now <= self._ended:
             return
-        unattributed = sum(self._unattributed.values())
-        if self._ran_ahead is None:
-            recent = self._wall - self._settled_wall
-            samples = min(map(self._runs.samples_of, self._unattributed), default=0)
-            least = RUN_AHEAD if samples > SAMPLES_AT_A_TIME else RUN_AHEAD_OF_FEW
-            self._ran_ahead = samples > 0 and unattributed > least * recent
         elapsed = seconds(now - self._ended)
-        worked = min(unattributed, elapsed) if self._ran_ahead else 0.0
+        if self._ran_ahead is None:
+            self._time_anew()
+            self._ran_ahead = self._works_on()
+            self.in_doubt = self._ran_ahead is None and self._may_hide(elapsed)
+            most = IN_FLIGHT * self._per_step()
+            self._keep(min(1.0, most / (sum(self._unattributed.values()) or math.inf)))
+        if self._ran_ahead is None:
+            return  # all of it is counted once that is known
+        unattributed = sum(self._unattributed.values()) if self._ran_ahead else 0.0
+        if back and 0 < elapsed - unattributed <= RUN_AHEAD * (self._worked_outside + unattributed):
+            # The host was waiting for the device, as far as samples can tell: these were too short.
+            self._keep(elapsed / unattributed if unattributed > 0 else 0.0)
+            unattributed = sum(self._unattributed.values())
+        worked = min(unattributed, elapsed)
         self._after += worked
+        self._worked_outside += worked
         self._elsewhere += elapsed - worked
         if not self._ran_ahead:
             self._unattributed.clear()
         self._ended = now
+
+    def _time_anew(self) -> None:
+        """Count unattributed runs by what is known of them now: a first call may take 1.6 times as long as the next."""
+        for run in self._unattributed:
+            per_run = self._runs.seconds_of(run)
+            if per_run is not None:
+                self._unattributed[run] *= per_run / self._per_run[run]
+                self._per_run[run] = per_run
+
+    def _works_on(self) -> bool | None:
+        """Whether the device works on now that the host has left the loop; None where that is not known yet."""
+        runs = self._untimed.keys() | self._unattributed.keys()
+        if not runs or self._host_waits():
+            return False
+        unattributed, recent = sum(self._unattributed.values()), self._wall - self._settled_wall
+        samples = min(map(self._runs.samples_of, runs))
+        if samples > SAMPLES_AT_A_TIME:
+            return unattributed > RUN_AHEAD * recent
+        if samples < SAMPLES_AT_A_TIME or RUN_AHEAD * recent < unattributed <= RUN_AHEAD_OF_FEW * recent:
+            return None
+        return unattributed > RUN_AHEAD * recent
+
+    def _may_hide(self, elapsed: float) -> bool:
+        """Whether runs in flight can be much of the loop's time since it was entered: in `elapsed` seconds after it."""
+        entry = self._entry
+        few = RUN_AHEAD * (self._steps - entry.steps) < IN_FLIGHT
+        return few and elapsed > RUN_AHEAD * (self._wall - entry.wall)
+
+    def _per_step(self) -> float:
+        """Device seconds of a step, of those that were timed."""
+        return self._dispatched / max(1, self._steps - self._steps_left_out)
 
     def _keep(self, share: float) -> None:
         """Keep this share of the unattributed seconds, and drop the rest."""

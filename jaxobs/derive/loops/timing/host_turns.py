@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
 from jaxobs.model.clock import NANOSECONDS, seconds
 
 HOST_TURNS = NANOSECONDS

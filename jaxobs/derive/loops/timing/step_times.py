@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
 from jaxobs.derive.loops.timing.host_turns import HOST_TURNS, Block, HostTurns
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
 from jaxobs.derive.loops.timing.synchrony import Synchrony
 from jaxobs.derive.loops.timing.turns import TurnLog, Turns
 from jaxobs.derive.metrics.catalogue import loop_metrics
@@ -72,6 +72,16 @@ class StepTimes:
         """The newest turns, each without its compiles, s."""
         self._interrupted = False
         """Whether any turn had an inner loop or a phase in it, during which the device may have worked on."""
+
+    @property
+    def host_waits(self) -> bool:
+        """Whether completions show that the host waits for the device in each step."""
+        return self._synchrony.host_waits
+
+    @property
+    def host_seems_to_wait(self) -> bool:
+        """Whether each completion so far, one at least, came within its own step."""
+        return self._synchrony.host_seems_to_wait
 
     @property
     def watched(self) -> bool:

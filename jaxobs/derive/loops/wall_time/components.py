@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxobs.derive.executables.executable import Executable
-from jaxobs.derive.loops.timing.device_time import IN_FLIGHT
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
 from jaxobs.derive.loops.wall_time import bottleneck
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
 from jaxobs.derive.loops.wall_time.traced_steps import idle_in_waits, split, unwatched_device_time

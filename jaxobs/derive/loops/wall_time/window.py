@@ -31,6 +31,8 @@ class Slice:
     compiling: float = 0.0
     start: Slice | None = None
     """The part of this slice that belongs to the loop's first steps, where these compiled; None without such steps."""
+    doubtful: Slice | None = None
+    """The part in which the device worked on after the host had left the loop, for a time that is not known."""
     checkpoint: float = 0.0
     input_wait: float = 0.0
     examples: float = 0.0
@@ -48,20 +50,33 @@ class Slice:
     """Seconds charged to compiles, checkpoints and waits for input, with the device idle; None before the charge."""
 
     def settled(self) -> Slice:
-        """The slice that rates and MFU are computed over: without the first steps that compiled, as they show no pace.
+        """The slice that rates and MFU are computed over: without what is doubtful, and the first steps that compiled.
 
-        Where there are no other steps, it is those first steps without their compiles.
+        Where there are no other steps than the first ones, it is those without their compiles.
         """
-        start = self.start
+        known = self if self.doubtful is None else self.without(self.doubtful)
+        start = known.start
         if start is None:
-            return self
-        if start.steps >= self.steps:
-            return replace(self, wall=self.wall - start.compiling, compiling=self.compiling - start.compiling)
+            return known
+        if start.steps >= known.steps:
+            return replace(
+                known, wall=known.wall - start.compiling, compiling=known.compiling - start.compiling
+            )
+        return known.without(start)
+
+    def without(self, part: Slice) -> Slice:
+        """What is left of this slice; an empty one where no step is left."""
+        if part.steps >= self.steps:
+            return Slice(self.end)
         return replace(
             self,
-            wall=self.wall - start.wall, steps=self.steps - start.steps, compiling=self.compiling - start.compiling,
-            examples=self.examples - start.examples, tokens=self.tokens - start.tokens, runs=self.runs - start.runs,
+            wall=self.wall - part.wall, steps=self.steps - part.steps, compiling=self.compiling - part.compiling,
+            examples=self.examples - part.examples, tokens=self.tokens - part.tokens, runs=self.runs - part.runs,
         )  # fmt: skip
+
+    def doubt(self) -> None:
+        """Take all of this slice so far for doubtful."""
+        self.start, self.doubtful = None, replace(self, start=None, doubtful=None, runs=self.runs.copy())
 
     def add(self, other: Slice) -> None:
         """Add the wall time, steps, compiles, amounts and runs of another slice."""
@@ -93,11 +108,17 @@ class Window:
         """Seconds of work that the device still had before it when the first slice began."""
 
     def append(self, piece: Slice) -> None:
-        """Add a slice, which must not change any more."""
+        """Add a slice, which must not change any more, but for what turns out to be doubtful."""
         self._slices.append(piece)
         # The last slice is kept however old it is: a loop of minutes a step still has rates.
         while len(self._slices) > 1 and self._is_too_old(self._slices[0], piece.end):
             self.behind_before = self._slices.popleft().behind
+
+    def doubt(self, since: int) -> None:
+        """Take the slices that end after `since` for doubtful."""
+        for piece in self._slices:
+            if piece.end > since:
+                piece.doubt()
 
     def _is_too_old(self, first: Slice, now: int) -> bool:
         """Whether the first slice lies before the window, and is no longer needed or longer ago than `LATE` of its steps.
@@ -122,6 +143,9 @@ class Window:
             whole.add(piece)
             whole.checkpoint += piece.checkpoint
             whole.input_wait += piece.input_wait
+            if piece.doubtful is not None:
+                whole.doubtful = whole.doubtful or Slice(whole.end)
+                whole.doubtful.add(piece.doubtful)
             if piece.start is not None:
                 whole.start = whole.start or Slice(whole.end)
                 whole.start.add(piece.start)
@@ -130,3 +154,12 @@ class Window:
             for run, spent in piece.spent.items():
                 whole.spent[run] = whole.spent.get(run, 0.0) + spent
         return whole
+
+
+def why_quiet(recent: Slice, now: int) -> str | None:
+    """Why the last window is too old to describe the loop now; None where it is not."""
+    silence = now - recent.end
+    longest = LATE * recent.wall / recent.steps if recent.steps else 0.0
+    if recent.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
+        return None
+    return f"no step has ended for {seconds(silence):.0f} s"

@@ -1,0 +1,35 @@
+"""How many seconds a window's steps took, on the host and on the device together."""
+
+from __future__ import annotations
+
+from jaxobs.derive.loops.timing.device_time import LEAST_FIT, RUN_AHEAD, LoopDeviceTime
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
+from jaxobs.derive.loops.timing.step_times import StepTimes
+from jaxobs.derive.loops.utilization import Work
+
+DISPATCHED_ALONE = 1.0
+"""Seconds of a loop below which its steps may only have been dispatched, if their runs are known to take far longer: of a
+loop that was left it is not seen at first when the device was done."""
+
+
+def elapsed_seconds(
+    steps: int, wall: float, did: Work, behind_before: float, times: StepTimes, device_time: LoopDeviceTime
+) -> float:
+    """Seconds of `steps` that took `wall` seconds of the loop: those, and what the device has yet to do for them.
+
+    `did`: what their runs did. `behind_before`: seconds of work that the device
+    still had before it when the first of them began. 0 where it is not known how far the device is behind.
+    """
+    least = times.least_seconds(steps)
+    if device_time.in_doubt or steps <= 0:
+        return 0.0
+    pace = times.completed_pace()
+    if pace is not None and least is not None:
+        # Some work of the window is done after it, and in it some that was dispatched before: half of it at most.
+        return max(least, wall + device_time.behind(pace) - min(wall / 2, behind_before))
+    may_be_in_flight = RUN_AHEAD * steps < IN_FLIGHT and did.untimed_runs > 0 and not times.host_seems_to_wait
+    if least is None or may_be_in_flight:
+        return 0.0
+    worked = did.device_seconds
+    elapsed = max(wall, least, min(worked, wall + device_time.behind()))
+    return elapsed if elapsed >= min(DISPATCHED_ALONE, LEAST_FIT * worked) else 0.0
