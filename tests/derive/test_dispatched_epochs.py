@@ -84,12 +84,16 @@ def epochs(
 
 @pytest.mark.parametrize("pause", [0.0, 0.1])
 def test_epochs_before_any_run_was_timed_are_in_no_rate(pause: float) -> None:
-    shown = epochs(watched({1: 0.016}, samples=1), 12, timed_from=3, pause=pause)
+    fold = watched({1: 0.016}, samples=1)
+    shown = epochs(fold, 12, timed_from=3, pause=pause)
     rates = [loop["steps_per_second"] for loop in shown]
     assert rates[:3] == [None] * 3
     assert rates[3:] == pytest.approx([100.0] * 9, rel=0.05)
     assert shown[-1]["wall_seconds"] == pytest.approx(9 * 0.2, rel=0.05)
     assert shown[-1]["steps"] == 12 * 20
+    (run,) = fold.snapshot(at(9)).to_dict()["executables"]
+    # Seconds of all runs, wherever they are shown; the first epochs' by a first call that took 1.6 times as long.
+    assert run["seconds"] == pytest.approx(12 * 20 * 0.01, rel=0.15)
 
 
 def test_where_no_run_can_be_timed_epochs_that_were_only_dispatched_show_no_rate() -> None:

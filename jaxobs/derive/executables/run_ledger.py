@@ -85,10 +85,12 @@ class RunLedger:
         executable.room = timed * share if timed is not None and share < 1 else math.inf
         self.changed.add(run)
 
-    def samples_of(self, run: int) -> int:
-        """How many recent runs were timed by polling, rather than traced by the profiler."""
+    def timed_runs(self, run: int) -> int:
+        """How many runs `seconds_of` is from: recent ones timed by polling, or those traced by the profiler."""
         executable = self._by_number.get(run)
-        return len(executable.samples) if executable is not None else 0
+        if executable is None:
+            return 0
+        return len(executable.samples) if executable.samples_tell else int(executable.windows.runs)
 
     def sampled(self, event: ExecutableRan) -> None:
         require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")

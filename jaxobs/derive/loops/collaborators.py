@@ -76,8 +76,8 @@ class Runs(Protocol):
     def fitted(self, run: int, share: float) -> None:
         """Note that the loop's wall time recently had room for that share of the seconds of its timed runs."""
 
-    def samples_of(self, run: int) -> int:
-        """How many runs were timed by polling, rather than traced by the profiler."""
+    def timed_runs(self, run: int) -> int:
+        """How many runs `seconds_of` is from, timed by polling or traced."""
 
     def spaced(self, runs: tuple[int, ...], spacing: float) -> None:
         """Note that steps which each ran these and nothing else completed `spacing` seconds apart."""

@@ -137,10 +137,14 @@ class LoopDeviceTime:
             self._steps_left_out += self._steps - self._entry.steps
         for run, calls in self._untimed.items():
             self._runs.ran_untimed(run, calls)
+        elapsed = seconds(max(0, time - (self._ended or time)))
+        share = min(1.0, elapsed / (sum(self._unattributed.values()) or math.inf))
+        for run, amount in self._unattributed.items():
+            self._runs.spent(run, amount * share)
+            elapsed -= amount * share
         self._untimed.clear()
         self._unattributed.clear()
-        if self._ended is not None:
-            self._elsewhere += seconds(max(0, time - self._ended))
+        self._elsewhere += max(0.0, elapsed)
 
     def completed(self, event: StepCompleted) -> None:
         self._completed = self._newest_completed = event
@@ -170,9 +174,8 @@ class LoopDeviceTime:
     def behind(self, per_step: float | None = None) -> float:
         """Seconds of the loop's work that the device still has before it, or had when the host ended the newest step.
 
-        The latter is meant where the host is in the loop.
-
-        `per_step`: the device's seconds a step, where completions show them; else those of the runs that were timed.
+        The latter is meant where the host is in the loop. `per_step`: the device's seconds a step, where completions
+        show them; else those of the runs that were timed.
         """
         if self._last is None:
             return 0.0
@@ -275,12 +278,11 @@ class LoopDeviceTime:
         if not runs or self._host_waits():
             return False
         unattributed, recent = sum(self._unattributed.values()), self._wall - self._settled_wall
-        samples = min(map(self._runs.samples_of, runs))
-        if samples > SAMPLES_AT_A_TIME:
-            return unattributed > RUN_AHEAD * recent
-        if samples < SAMPLES_AT_A_TIME or RUN_AHEAD * recent < unattributed <= RUN_AHEAD_OF_FEW * recent:
-            return None
-        return unattributed > RUN_AHEAD * recent
+        timed = min(map(self._runs.timed_runs, runs))
+        doubtful = (
+            timed <= SAMPLES_AT_A_TIME and RUN_AHEAD * recent < unattributed <= RUN_AHEAD_OF_FEW * recent
+        )
+        return None if timed < SAMPLES_AT_A_TIME or doubtful else unattributed > RUN_AHEAD * recent
 
     def _may_hide(self, elapsed: float) -> bool:
         """Whether runs in flight can be much of the loop's time since it was entered: in `elapsed` seconds after it."""
