@@ -181,6 +181,16 @@ def branches(run: Run, truth: Truth) -> Iterator[Figure]:
     yield number("run (s)", truth["step_seconds"], made["seconds_per_run"] if made else None, 0.15)
 
 
+def epochs(run: Run, truth: Truth) -> Iterator[Figure]:
+    """The rate at the end, and the highest that was shown at any time."""
+    loop, own = loop_of(run), truth["steps_per_second"]
+    loops = [one for document in run.documents[0] for one in document["loops"].values()]
+    rates = [one["steps_per_second"] for one in loops if one["steps_per_second"] is not None]
+    yield number("steps/s", own, loop["steps_per_second"] if loop else None, 0.10)
+    yield number("highest steps/s", own, max(rates, default=None), 0.25)
+    yield from used(run, truth["flops_per_second"], loop)
+
+
 def scan_outside_jit(run: Run, truth: Truth) -> Iterator[Figure]:
     """A loop of epochs, whose time is no initialisation."""
     loop = loop_of(run)
@@ -218,5 +228,7 @@ CASES = (
     Case("small between large", "small_between", "plain", small_between),
     Case("small between large, host ahead", "small_between", "plain", small_between, arguments=("ahead",)),
     Case("branches that differ", "branches", "observed", branches),
+    Case("epochs of short steps", "epochs", "plain", epochs, arguments=("512", "30", "20")),
+    Case("epochs of long steps", "epochs", "plain", epochs, arguments=("2048", "12", "3")),
     Case("scan outside jit", "scan_outside_jit", "observed", scan_outside_jit),
 )
