@@ -14,6 +14,11 @@ LABELS: Final = {"collective": "communication", "transfer": "transfer", "control
 """Bottlenecks that follow from the kind of an operation. The own time of `control`, a loop's or conditional's, is what
 the operations in it leave."""
 
+SLOWEST_WORK: Final = 500.0
+"""How many times its bound time work can take that is done slowly: ten times the most that was seen of the operations of
+fifteen training programs (52, flax_linen's and Keras's on a CPU). A product of 8 × 8 whose processor is taken away for a
+few milliseconds takes 100 000 times as long."""
+
 BESIDE_OTHERS: Final = (
     "it ran beside other operations, and its equal part of those moments may be less "
     "than what the device gave it"
@@ -68,7 +73,8 @@ class Work:
 
         Its shortest executions are compared with its bound, so that losing a core for a while, or a first touch of
         memory, makes no `latency`. Where even these take more than LONGEST_LATENCY, launching and waiting cannot be the
-        reason: it does its work slowly, or does work that is not modelled, such as integer arithmetic.
+        reason: it does its work slowly, or does work that is not modelled, such as integer arithmetic. Beyond
+        SLOWEST_WORK it waits for something else, such as a processor that other programs use.
         """
         if kind in LABELS and not (kind == "control" and self.bounds):
             return LABELS[kind]
@@ -81,7 +87,9 @@ class Work:
         if label != "latency" or self.at_best_seconds <= LONGEST_LATENCY * self.executions:
             return label
         floating = self.cost.flops > 0 or self.cost.transcendentals > 0
-        return bound.limit if floating and bound.limit else "unmodelled"
+        if not floating or bound.limit is None or bound.seconds is None:
+            return "unmodelled"
+        return bound.limit if self.at_best_seconds <= SLOWEST_WORK * bound.seconds else "unknown"
 
     def efficiency(self, busy: float) -> Efficiency:
         """Bound time over charged time, which adds up alike for operations, what they are part of, and devices.
