@@ -151,6 +151,7 @@ class Loop:
         if (since := self._device_time.doubtful_since()) is not None:
             self.window.doubt(since)
             self._pending.doubt()
+            self.times.doubt()
 
     def _judge(self, event: StepEnded, own: int) -> None:
         """Add a step with `own` nanoseconds to the stalls. Its other time is explained, and may be silent, too."""

@@ -14,21 +14,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxobs.derive.executables.executable import SAMPLES_AT_A_TIME
 from jaxobs.derive.loops.collaborators import Runs
 from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT, queued_seconds
+from jaxobs.derive.loops.timing.left_loop import RUN_AHEAD, may_hide, works_on
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import StepCompleted, StepEnded
-
-RUN_AHEAD = 0.1
-"""Unattributed seconds above which the device is taken to work on after its loop has ended, as a share of the loop's
-wall time since `_settled_wall`. Fewer may be the error of the samples, some per cent, and are dropped."""
-
-RUN_AHEAD_OF_FEW = 1.0
-"""`RUN_AHEAD` where the only samples are those of one burst, the first after a compile: in a training that waits for
-its device at the end of each epoch they were 1.4 times too long, and its epochs came out longer by as much. Between
-the two nothing is known."""
 
 LEAST_FIT = 0.5
 """Least share of the sampled seconds that must have fitted into the wall time for the share to correct the samples.
@@ -36,11 +27,12 @@ These are not wrong by a factor of two: where they seem to be, what the device d
 
 
 class Entry(NamedTuple):
-    """When the loop was entered last, in nanoseconds, and the host's seconds and the steps in it before that."""
+    """When the loop was entered last, in nanoseconds, and what lies before: host's seconds, steps, device's seconds."""
 
     time: int = 0
     wall: float = 0.0
     steps: int = 0
+    dispatched: float = 0.0
 
 
 class LoopDeviceTime:
@@ -81,8 +73,8 @@ class LoopDeviceTime:
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
         """Whether the device works on for the loop that the host has left; None before anything shows it."""
-        self.in_doubt = False
-        """Whether the host has left the loop, and the device may work on for much longer than the host was in it."""
+        self.doubtful_steps = 0
+        """Steps since the loop was entered, where the host has left it and the device may work on for much longer."""
         self._doubtful_since: int | None = None
         self._last: tuple[int, int] | None = None
         """The number of the newest step, and when it ended on the host."""
@@ -117,34 +109,41 @@ class LoopDeviceTime:
             self._take_stock(wall)
             self._count_outside(time, back=True)
             self._attribute()
-            if self._ran_ahead is None:
+            left = self._ran_ahead is not None or self.doubtful_steps > 0
+            if not left:
+                self._elsewhere += seconds(max(0, time - self._ended))
+            if self.doubtful_steps:
                 self._leave_out(time)
-            elif self._worked_outside >= LEAST_FIT * (
-                self._worked_outside + sum(self._unattributed.values())
-            ):
+            elif self._worked_outside >= LEAST_FIT * (self._worked_outside + self._left()):
                 self._unattributed.clear()  # the samples were too long by as much, or the rest is little
+        else:
+            left = self._last is None
+        if left:  # else the loop was left for so short a time that it goes on
             self._settled_wall = wall
-        if self._ended is not None or self._last is None:
-            self._entry = Entry(time, wall, self._steps)
+            self._entry = Entry(time, wall, self._steps, self._dispatched)
         self._ended = self._ran_ahead = None
-        self.in_doubt, self._worked_outside = False, 0.0
+        self.doubtful_steps, self._worked_outside = 0, 0.0
 
     def _leave_out(self, time: int) -> None:
         """The loop is entered anew at `time`, before anything has shown how long the device worked on for it."""
-        if self.in_doubt and self._doubtful_since is None:
+        if self._doubtful_since is None:
             self._doubtful_since = self._entry.time
-        if self._untimed:
-            self._steps_left_out += self._steps - self._entry.steps
+        self._steps_left_out += self._steps - self._entry.steps
+        self._dispatched = self._entry.dispatched
         for run, calls in self._untimed.items():
             self._runs.ran_untimed(run, calls)
         elapsed = seconds(max(0, time - (self._ended or time)))
-        share = min(1.0, elapsed / (sum(self._unattributed.values()) or math.inf))
+        share = min(1.0, elapsed / (self._left() or math.inf))
         for run, amount in self._unattributed.items():
             self._runs.spent(run, amount * share)
             elapsed -= amount * share
         self._untimed.clear()
         self._unattributed.clear()
         self._elsewhere += max(0.0, elapsed)
+        self.seconds, self._in_wall = (
+            self._wall + self._after,
+            self._wall,
+        )  # no room of theirs is left for later runs
 
     def completed(self, event: StepCompleted) -> None:
         self._completed = self._newest_completed = event
@@ -179,8 +178,8 @@ class LoopDeviceTime:
         """
         if self._last is None:
             return 0.0
-        if self._ended is not None:
-            return sum(self._unattributed.values()) if self._ran_ahead else 0.0
+        if self._ended is not None and self._ran_ahead is not None:
+            return self._left() if self._ran_ahead else 0.0
         per_step = self._per_step() if per_step is None else per_step
         return queued_seconds(per_step, *self._last, self._newest_completed, self._ends)
 
@@ -201,7 +200,7 @@ class LoopDeviceTime:
         """Attribute as many unattributed seconds as the loop's time has room for: the same share of each run's."""
         room, unattributed = (
             max(0.0, self._wall + self._after - self.seconds),
-            sum(self._unattributed.values()),
+            self._left(),
         )
         if unattributed <= 0 or room <= 0:
             return
@@ -223,10 +222,10 @@ class LoopDeviceTime:
             return  # what the device did since the last step's end is not in the wall time yet
         self._completed, self._settled_wall = None, self._wall
         kept = max(0, last[0] - done.step) * self._per_step()
-        self._after += max(0.0, min(sum(self._unattributed.values()) - kept, self._elsewhere))
+        self._after += max(0.0, min(self._left() - kept, self._elsewhere))
         self._elsewhere = 0.0
         self._attribute()
-        attributed, unattributed = sum(self._recently_attributed.values()), sum(self._unattributed.values())
+        attributed, unattributed = sum(self._recently_attributed.values()), self._left()
         kept = min(unattributed, kept)
         share = attributed / (attributed + unattributed - kept) if attributed > 0 else 0.0
         if share >= LEAST_FIT:
@@ -245,17 +244,18 @@ class LoopDeviceTime:
         elapsed = seconds(now - self._ended)
         if self._ran_ahead is None:
             self._time_anew()
-            self._ran_ahead = self._works_on()
-            self.in_doubt = self._ran_ahead is None and self._may_hide(elapsed)
+            self._ran_ahead = False if self._all_is_seen_done() else self._works_on()
+            steps, wall = self._steps - self._entry.steps, self._wall - self._entry.wall
+            self.doubtful_steps = steps if self._ran_ahead is None and may_hide(steps, wall, elapsed) else 0
             most = IN_FLIGHT * self._per_step()
-            self._keep(min(1.0, most / (sum(self._unattributed.values()) or math.inf)))
+            self._keep(min(1.0, most / (self._left() or math.inf)))
         if self._ran_ahead is None:
             return  # all of it is counted once that is known
-        unattributed = sum(self._unattributed.values()) if self._ran_ahead else 0.0
+        unattributed = self._left() if self._ran_ahead else 0.0
         if back and 0 < elapsed - unattributed <= RUN_AHEAD * (self._worked_outside + unattributed):
             # The host was waiting for the device, as far as samples can tell: these were too short.
             self._keep(elapsed / unattributed if unattributed > 0 else 0.0)
-            unattributed = sum(self._unattributed.values())
+            unattributed = self._left()
         worked = min(unattributed, elapsed)
         self._after += worked
         self._worked_outside += worked
@@ -268,31 +268,27 @@ class LoopDeviceTime:
         """Count unattributed runs by what is known of them now: a first call may take 1.6 times as long as the next."""
         for run in self._unattributed:
             per_run = self._runs.seconds_of(run)
-            if per_run is not None:
+            if per_run is not None and self._per_run[run] > 0:
                 self._unattributed[run] *= per_run / self._per_run[run]
                 self._per_run[run] = per_run
 
-    def _works_on(self) -> bool | None:
-        """Whether the device works on now that the host has left the loop; None where that is not known yet."""
-        runs = self._untimed.keys() | self._unattributed.keys()
-        if not runs or self._host_waits():
-            return False
-        unattributed, recent = sum(self._unattributed.values()), self._wall - self._settled_wall
-        timed = min(map(self._runs.timed_runs, runs))
-        doubtful = (
-            timed <= SAMPLES_AT_A_TIME and RUN_AHEAD * recent < unattributed <= RUN_AHEAD_OF_FEW * recent
-        )
-        return None if timed < SAMPLES_AT_A_TIME or doubtful else unattributed > RUN_AHEAD * recent
+    def _all_is_seen_done(self) -> bool:
+        """Whether completions show that the device was done with all steps when the host left the loop."""
+        done, last = self._newest_completed, self._last
+        seen = done is not None and last is not None and done.step >= last[0]
+        return self._host_waits() or (seen and done is not None and done.time <= (self._ended or 0))
 
-    def _may_hide(self, elapsed: float) -> bool:
-        """Whether runs in flight can be much of the loop's time since it was entered: in `elapsed` seconds after it."""
-        entry = self._entry
-        few = RUN_AHEAD * (self._steps - entry.steps) < IN_FLIGHT
-        return few and elapsed > RUN_AHEAD * (self._wall - entry.wall)
+    def _works_on(self) -> bool | None:
+        timed = {run: self._runs.timed_runs(run) for run in self._untimed.keys() | self._per_run.keys()}
+        return works_on(self._unattributed, self._untimed.keys(), timed, self._wall - self._settled_wall)
 
     def _per_step(self) -> float:
         """Device seconds of a step, of those that were timed."""
         return self._dispatched / max(1, self._steps - self._steps_left_out)
+
+    def _left(self) -> float:
+        """Unattributed seconds of all runs."""
+        return sum(self._unattributed.values())
 
     def _keep(self, share: float) -> None:
         """Keep this share of the unattributed seconds, and drop the rest."""

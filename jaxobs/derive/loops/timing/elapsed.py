@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from jaxobs.derive.loops.timing.device_time import LEAST_FIT, RUN_AHEAD, LoopDeviceTime
+from jaxobs.derive.loops.timing.device_time import LEAST_FIT, LoopDeviceTime
 from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
+from jaxobs.derive.loops.timing.left_loop import RUN_AHEAD
 from jaxobs.derive.loops.timing.step_times import StepTimes
 from jaxobs.derive.loops.utilization import Work
 
@@ -21,15 +22,15 @@ def elapsed_seconds(
     still had before it when the first of them began. 0 where it is not known how far the device is behind.
     """
     least = times.least_seconds(steps)
-    if device_time.in_doubt or steps <= 0:
+    if device_time.doubtful_steps > RUN_AHEAD * steps or steps <= 0:
         return 0.0
     pace = times.completed_pace()
     if pace is not None and least is not None:
         # Some work of the window is done after it, and in it some that was dispatched before: half of it at most.
         return max(least, wall + device_time.behind(pace) - min(wall / 2, behind_before))
-    may_be_in_flight = RUN_AHEAD * steps < IN_FLIGHT and did.untimed_runs > 0 and not times.host_seems_to_wait
-    if least is None or may_be_in_flight:
-        return 0.0
     worked = did.device_seconds
+    nothing_seen = did.untimed_runs > 0 and worked <= 0 and not least and not times.host_seems_to_wait
+    if least is None or (nothing_seen and RUN_AHEAD * steps < IN_FLIGHT):
+        return 0.0
     elapsed = max(wall, least, min(worked, wall + device_time.behind()))
     return elapsed if elapsed >= min(DISPATCHED_ALONE, LEAST_FIT * worked) else 0.0

@@ -140,6 +140,10 @@ class StepTimes:
         if after > 0 and not self._spacings:
             self._expected_until = self._last_end
 
+    def doubt(self) -> None:
+        """Forget the host's turns: for how long the device worked on after some of them is not known."""
+        self._host_turns = HostTurns()
+
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """Attach the exemplar of a step's span to the histogram buckets that hold the step's times."""
         turn = self._turns.duration(step)

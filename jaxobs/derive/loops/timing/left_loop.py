@@ -1,0 +1,44 @@
+"""Whether the device works on for a loop that the host has left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from jaxobs.derive.executables.executable import SAMPLES_AT_A_TIME
+from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
+
+RUN_AHEAD = 0.1
+"""Unattributed seconds above which the device is taken to work on after its loop has ended, as a share of the loop's
+wall time since `_settled_wall`. Fewer may be the error of the samples, some per cent, and are dropped."""
+
+RUN_AHEAD_OF_FEW = 1.0
+"""`RUN_AHEAD` where the only samples are those of one burst, the first after a compile: in a training that waits for
+its device at the end of each epoch they were 1.4 times too long, and its epochs came out longer by as much. Between
+the two nothing is known."""
+
+
+def works_on(
+    unattributed: Mapping[int, float], untimed: AbstractSet[int], timed_runs: Mapping[int, int], wall: float
+) -> bool | None:
+    """Whether the device has more to do than `wall` seconds of the loop had room for; None where that is not known yet.
+
+    `unattributed`: device seconds by run for which there was no room. `untimed`: runs that no seconds are known of.
+    `timed_runs`: how many runs each one's seconds are from, of all that ran in the loop.
+    """
+    left = sum(unattributed.values())
+    runs = {run for run, amount in unattributed.items() if amount > RUN_AHEAD * left}
+    if max(timed_runs.values(), default=0) <= SAMPLES_AT_A_TIME:
+        runs |= (
+            untimed  # else polls met others often, so these are short, or rare as an epoch's last batch is
+        )
+    if not runs:
+        return False
+    timed = min(timed_runs[run] for run in runs)
+    doubtful = timed <= SAMPLES_AT_A_TIME and RUN_AHEAD * wall < left <= RUN_AHEAD_OF_FEW * wall
+    return None if timed < SAMPLES_AT_A_TIME or doubtful else left > RUN_AHEAD * wall
+
+
+def may_hide(steps: int, wall: float, elapsed: float) -> bool:
+    """Whether runs in flight can be much of `steps` that took the host `wall` seconds: within `elapsed` seconds after."""
+    return RUN_AHEAD * steps < IN_FLIGHT and elapsed > RUN_AHEAD * wall
