@@ -286,8 +286,8 @@ class Loop:
 
         0 where it is not known how far the device was behind.
         """
-        settled, before = self.settled, self.window.behind_before
-        return elapsed_seconds(settled.steps, settled.wall, self.did, before, self.times, self._device_time)
+        before = self.window.behind_before
+        return elapsed_seconds(self.settled, self.did, before, self.times, self._device_time)
 
     def _unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""
