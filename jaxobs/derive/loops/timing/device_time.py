@@ -280,7 +280,8 @@ class LoopDeviceTime:
 
     def _works_on(self) -> bool | None:
         timed = {run: self._runs.timed_runs(run) for run in self._untimed.keys() | self._per_run.keys()}
-        return works_on(self._unattributed, self._untimed.keys(), timed, self._wall - self._settled_wall)
+        steps, wall = self._steps - self._entry.steps, self._wall - self._settled_wall
+        return works_on(self._unattributed, self._untimed, timed, steps, wall)
 
     def _per_step(self) -> float:
         """Device seconds of a step, of those that were timed."""

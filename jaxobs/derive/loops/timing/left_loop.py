@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 
 from jaxobs.derive.executables.executable import SAMPLES_AT_A_TIME
 from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
@@ -19,19 +18,22 @@ the two nothing is known."""
 
 
 def works_on(
-    unattributed: Mapping[int, float], untimed: AbstractSet[int], timed_runs: Mapping[int, int], wall: float
+    unattributed: Mapping[int, float],
+    untimed: Mapping[int, int],
+    timed_runs: Mapping[int, int],
+    steps: int,
+    wall: float,
 ) -> bool | None:
     """Whether the device has more to do than `wall` seconds of the loop had room for; None where that is not known yet.
 
-    `unattributed`: device seconds by run for which there was no room. `untimed`: runs that no seconds are known of.
+    `unattributed`: device seconds by run for which there was no room. `untimed`: calls of runs of which no seconds are known.
     `timed_runs`: how many runs each one's seconds are from, of all that ran in the loop.
     """
     left = sum(unattributed.values())
     runs = {run for run, amount in unattributed.items() if amount > RUN_AHEAD * left}
     if max(timed_runs.values(), default=0) <= SAMPLES_AT_A_TIME:
-        runs |= (
-            untimed  # else polls met others often, so these are short, or rare as an epoch's last batch is
-        )
+        # Not the rare ones, as an epoch's last batch is; and where polls met others often, those that they missed are short.
+        runs |= {run for run, calls in untimed.items() if calls > RUN_AHEAD * steps}
     if not runs:
         return False
     timed = min(timed_runs[run] for run in runs)
