@@ -26,13 +26,13 @@ def works_on(
 ) -> bool | None:
     """Whether the device has more to do than `wall` seconds of the loop had room for; None where that is not known yet.
 
-    `unattributed`: device seconds by run for which there was no room. `untimed`: calls of runs of which no seconds are known.
-    `timed_runs`: how many runs each one's seconds are from, of all that ran in the loop.
+    `unattributed`: device seconds by run for which there was no room. `untimed`: calls by run of which no seconds are
+    known. `timed_runs`: how many runs each one's seconds are from, of all that ran in the loop.
     """
     left = sum(unattributed.values())
     runs = {run for run, amount in unattributed.items() if amount > RUN_AHEAD * left}
     if max(timed_runs.values(), default=0) <= SAMPLES_AT_A_TIME:
-        # Not the rare ones, as an epoch's last batch is; and where polls met others often, those that they missed are short.
+        # Not the rare ones, as an epoch's last batch is; and those that polls miss where they meet others are short.
         runs |= {run for run, calls in untimed.items() if calls > RUN_AHEAD * steps}
     if not runs:
         return False
