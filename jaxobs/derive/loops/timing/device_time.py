@@ -106,23 +106,28 @@ class LoopDeviceTime:
         if self._ended is None and self._last is not None and time > self._last[1]:
             self._ended = self._last[1]
         if self._ended is not None:
-            self._take_stock(wall)
-            self._count_outside(time, back=True)
-            self._attribute()
-            left = self._ran_ahead is not None or self.doubtful_steps > 0
-            if not left:
-                self._elsewhere += seconds(max(0, time - self._ended))
-            if self.doubtful_steps:
-                self._leave_out(time)
-            elif self._worked_outside >= LEAST_FIT * (self._worked_outside + self._left()):
-                self._unattributed.clear()  # the samples were too long by as much, or the rest is little
-        else:
-            left = self._last is None
-        if left:  # else the loop was left for so short a time that it goes on
-            self._settled_wall = wall
-            self._entry = Entry(time, wall, self._steps, self._dispatched)
+            self._come_back(time, wall, self._ended)
+        elif self._last is None:
+            self._enter(time, wall)
         self._ended = self._ran_ahead = None
         self.doubtful_steps, self._worked_outside = 0, 0.0
+
+    def _come_back(self, time: int, wall: float, ended: int) -> None:
+        """The host comes back to the loop that it left at `ended`: it enters it anew, unless it was hardly away."""
+        self._take_stock(wall)
+        self._count_outside(time, back=True)
+        self._attribute()
+        if self._ran_ahead is None and not self.doubtful_steps:
+            self._elsewhere += seconds(max(0, time - ended))
+            return
+        if self.doubtful_steps:
+            self._leave_out(time)
+        elif self._worked_outside >= LEAST_FIT * (self._worked_outside + self._left()):
+            self._unattributed.clear()  # the samples were too long by as much, or the rest is little
+        self._enter(time, wall)
+
+    def _enter(self, time: int, wall: float) -> None:
+        self._settled_wall, self._entry = wall, Entry(time, wall, self._steps, self._dispatched)
 
     def _leave_out(self, time: int) -> None:
         """The loop is entered anew at `time`, before anything has shown how long the device worked on for it."""
@@ -140,10 +145,8 @@ class LoopDeviceTime:
         self._untimed.clear()
         self._unattributed.clear()
         self._elsewhere += max(0.0, elapsed)
-        self.seconds, self._in_wall = (
-            self._wall + self._after,
-            self._wall,
-        )  # no room of theirs is left for later runs
+        # No room of theirs is left for later runs.
+        self.seconds, self._in_wall = self._wall + self._after, self._wall
 
     def completed(self, event: StepCompleted) -> None:
         self._completed = self._newest_completed = event
