@@ -16,7 +16,9 @@ from jaxobs.model.events import (
 from tests.derive.made_up import (
     MILLISECOND,
     at,
+    created,
     families,
+    module,
     step,
 )
 from tests.derive.timed_runs import watched
@@ -166,3 +168,22 @@ def test_an_epoch_that_is_dispatched_in_a_moment_is_not_taken_for_one_step() -> 
     histogram = families(snapshot)["jaxobs_step_seconds"]["train",]
     assert histogram.sum == pytest.approx(histogram.count, rel=0.02)
     assert histogram.count > 100
+
+
+def test_a_few_steps_that_nothing_is_known_of_hide_no_known_rate() -> None:
+    fold = watched({1: 0.01, 2: 0.01}, samples=9)
+    fold.apply(created(3, "new"))
+    fold.analysed(3, module(fingerprint="h3"))
+    for number in range(500):
+        start = 1 + number / 100
+        fold.apply(step(number, start, start + 0.01, runs=(1,)))
+        if number % 100 == 99:
+            fold.snapshot(at(start + 0.01))
+    fold.apply(LoopEnded("train", at(6), 0))
+    for number in range(5):
+        start = 6.5 + number / 10_000
+        fold.apply(step(500 + number, start, start + 1e-4, runs=(3,)))
+    fold.apply(LoopEnded("train", at(6.5005), 0))
+    for after in (1.0, 10.0, 20.0):
+        loop = fold.snapshot(at(6.5 + after)).to_dict()["loops"]["train"]
+        assert loop["steps_per_second"] == pytest.approx(100, rel=0.01)

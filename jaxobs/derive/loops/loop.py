@@ -67,12 +67,13 @@ class Loop:
         self._unattributed: Mapping[str, float] = {}
         self._sampled_paces: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self.quiet: str | None = None
+        self.in_doubt = False
         self.profile: LoopProfile | None = None
         self.why_no_profile = ""
         self._compiled_here: set[str] = set()
         self.stalls = Stalls()
         self.times = StepTimes(name, series, self._runs.spaced)
-        self._device_time = LoopDeviceTime(self._runs, lambda: self.times.host_waits)
+        self._device_time = LoopDeviceTime(self._runs, lambda: self.times.host_seems_to_wait)
         self.last_end: int | None = None
         """When its last step ended, in monotonic nanoseconds."""
 
@@ -235,7 +236,9 @@ class Loop:
         self.quiet = why_quiet(self.recent, now)
         if self.quiet is not None:
             self.recent = Slice(now)
-        self.settled = self.recent.settled()
+        in_doubt = self._device_time.doubtful_steps > 0
+        known = self.window.total(self._device_time.entry.time) if in_doubt else self.recent
+        self.settled, self.in_doubt = known.settled(), in_doubt or self.recent.doubtful is not None
         self.did = work_of(self.settled.runs, self._executables.get)
         # By what is known now: a profiler window shows what the steps before it did, too.
         self.charged = self._charged(self.recent)
@@ -269,11 +272,7 @@ class Loop:
             self.settled, self.did, elapsed=elapsed or self.settled.wall, profile=self.profile,
             unwatched=self._unwatched(), times=self.times,
         )  # fmt: skip
-        no_end = (
-            self.recent.doubtful is not None
-            if self.settled.wall <= 0
-            else not elapsed and used.mfu is not None
-        )
+        no_end = self.in_doubt if self.settled.wall <= 0 else not elapsed and used.mfu is not None
         return Utilization(None, None, NO_END_SEEN) if no_end else used
 
     def ran(self) -> Iterator[Executable]:

@@ -124,10 +124,9 @@ def _device_seconds(loop: Loop) -> Figure[float]:
 def _why_no_rate(loop: Loop) -> str | None:
     """Why there is no rate; or, beside a rate, that its seconds have compiles in them."""
     no_rate = _with_compiles(loop.settled)
-    doubtful = loop.recent.doubtful is not None
-    if no_rate is None and loop.settled.wall <= 0 and not doubtful:
+    if no_rate is None and loop.settled.wall <= 0 and not loop.in_doubt:
         return loop.quiet or "no step has ended yet, but for its compiles"
-    if (loop.settled.wall > 0 or doubtful) and not loop.elapsed():
+    if (loop.settled.wall > 0 or loop.in_doubt) and not loop.elapsed():
         return NO_END_SEEN
     return no_rate
 

@@ -69,7 +69,7 @@ class LoopDeviceTime:
         self._untaken_after = 0.0
         """How many of them lie after the host left the loop."""
         self._steps = self._steps_left_out = 0
-        self._entry = Entry()
+        self.entry = Entry()
         self._ended: int | None = None
         self._ran_ahead: bool | None = None
         """Whether the device works on for the loop that the host has left; None before anything shows it."""
@@ -127,14 +127,14 @@ class LoopDeviceTime:
         self._enter(time, wall)
 
     def _enter(self, time: int, wall: float) -> None:
-        self._settled_wall, self._entry = wall, Entry(time, wall, self._steps, self._dispatched)
+        self._settled_wall, self.entry = wall, Entry(time, wall, self._steps, self._dispatched)
 
     def _leave_out(self, time: int) -> None:
         """The loop is entered anew at `time`, before anything has shown how long the device worked on for it."""
         if self._doubtful_since is None:
-            self._doubtful_since = self._entry.time
-        self._steps_left_out += self._steps - self._entry.steps
-        self._dispatched = self._entry.dispatched
+            self._doubtful_since = self.entry.time
+        self._steps_left_out += self._steps - self.entry.steps
+        self._dispatched = self.entry.dispatched
         for run, calls in self._untimed.items():
             self._runs.ran_untimed(run, calls)
         elapsed = seconds(max(0, time - (self._ended or time)))
@@ -179,7 +179,7 @@ class LoopDeviceTime:
         The latter is meant where the host is in the loop. `per_step`: the device's seconds a step, where completions
         show them; else those of the runs that were timed.
         """
-        if self._last is None:
+        if self._last is None or self.doubtful_steps:
             return 0.0
         if self._ended is not None and self._ran_ahead is not None:
             return self._left() if self._ran_ahead else 0.0
@@ -248,7 +248,7 @@ class LoopDeviceTime:
         if self._ran_ahead is None:
             self._time_anew()
             self._ran_ahead = False if self._all_is_seen_done() else self._works_on()
-            steps, wall = self._steps - self._entry.steps, self._wall - self._entry.wall
+            steps, wall = self._steps - self.entry.steps, self._wall - self.entry.wall
             self.doubtful_steps = steps if self._ran_ahead is None and may_hide(steps, wall, elapsed) else 0
             most = IN_FLIGHT * self._per_step()
             self._keep(min(1.0, most / (self._left() or math.inf)))
@@ -283,7 +283,7 @@ class LoopDeviceTime:
 
     def _works_on(self) -> bool | None:
         timed = {run: self._runs.timed_runs(run) for run in self._untimed.keys() | self._per_run.keys()}
-        steps, wall = self._steps - self._entry.steps, self._wall - self._settled_wall
+        steps, wall = self._steps - self.entry.steps, self._wall - self._settled_wall
         return works_on(self._unattributed, self._untimed, timed, steps, wall)
 
     def _per_step(self) -> float:

@@ -24,7 +24,7 @@ def elapsed_seconds(
     """
     steps, wall = settled.steps, settled.wall
     least = times.least_seconds(steps)
-    if device_time.doubtful_steps > RUN_AHEAD * steps or steps <= 0:
+    if steps <= 0:
         return 0.0
     pace = times.completed_pace()
     if pace is not None and least is not None:

@@ -136,10 +136,15 @@ class Window:
         known = [pace for piece in self._slices if (pace := piece.pace) is not None]
         return statistics.median(known) if known else None
 
-    def total(self) -> Slice:
-        """The sum of all slices. As old slices are dropped, so are the first steps with their compiles."""
+    def total(self, before: int | None = None) -> Slice:
+        """The sum of all slices, or of those that end before a moment.
+
+        As old slices are dropped, so are the first steps with their compiles.
+        """
         whole = Slice(self._slices[-1].end if self._slices else 0)
         for piece in self._slices:
+            if before is not None and piece.end > before:
+                break
             whole.add(piece)
             whole.checkpoint += piece.checkpoint
             whole.input_wait += piece.input_wait
