@@ -74,11 +74,6 @@ class StepTimes:
         """Whether any turn had an inner loop or a phase in it, during which the device may have worked on."""
 
     @property
-    def host_waits(self) -> bool:
-        """Whether completions show that the host waits for the device in each step."""
-        return self._synchrony.host_waits
-
-    @property
     def host_seems_to_wait(self) -> bool:
         """Whether each completion so far, one at least, came within its own step."""
         return self._synchrony.host_seems_to_wait
