@@ -58,7 +58,7 @@ class LoopDeviceTime:
         """Runs that are not counted in seconds yet."""
         self._unattributed: defaultdict[int, float] = defaultdict(float)
         self._per_run: dict[int, float] = {}
-        """Seconds of a run by which they were counted."""
+        """Seconds of a run by which they were counted, of runs since the loop was entered."""
         self._dispatched = 0.0
         """Device seconds of all timed runs so far, attributed or not."""
         self._recently_attributed: defaultdict[int, float] = defaultdict(float)
@@ -128,6 +128,7 @@ class LoopDeviceTime:
 
     def _enter(self, time: int, wall: float) -> None:
         self._settled_wall, self.entry = wall, Entry(time, wall, self._steps, self._dispatched)
+        self._per_run = {run: self._per_run[run] for run in self._unattributed}
 
     def _leave_out(self, time: int) -> None:
         """The loop is entered anew at `time`, before anything has shown how long the device worked on for it."""
@@ -201,10 +202,7 @@ class LoopDeviceTime:
 
     def _attribute(self) -> None:
         """Attribute as many unattributed seconds as the loop's time has room for: the same share of each run's."""
-        room, unattributed = (
-            max(0.0, self._wall + self._after - self.seconds),
-            self._left(),
-        )
+        room, unattributed = max(0.0, self._wall + self._after - self.seconds), self._left()
         if unattributed <= 0 or room <= 0:
             return
         share = min(1.0, room / unattributed)

@@ -9,7 +9,7 @@ from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
 
 RUN_AHEAD = 0.1
 """Unattributed seconds above which the device is taken to work on after its loop has ended, as a share of the loop's
-wall time since `_settled_wall`. Fewer may be the error of the samples, some per cent, and are dropped."""
+wall time since it was entered, or since a completion told. Fewer may be the error of the samples, some per cent, and are dropped."""
 
 RUN_AHEAD_OF_FEW = 1.0
 """`RUN_AHEAD` where the only samples are those of one burst, the first after a compile: in a training that waits for
@@ -27,7 +27,7 @@ def works_on(
     """Whether the device has more to do than `wall` seconds of the loop had room for; None where that is not known yet.
 
     `unattributed`: device seconds by run for which there was no room. `untimed`: calls by run of which no seconds are
-    known. `timed_runs`: how many runs each one's seconds are from, of all that ran in the loop.
+    known. `timed_runs`: how many runs each one's seconds are from, of all since it was entered.
     """
     left = sum(unattributed.values())
     runs = {run for run, amount in unattributed.items() if amount > RUN_AHEAD * left}
