@@ -9,7 +9,8 @@ from jaxobs.derive.loops.timing.in_flight import IN_FLIGHT
 
 RUN_AHEAD = 0.1
 """Unattributed seconds above which the device is taken to work on after its loop has ended, as a share of the loop's
-wall time since it was entered, or since a completion told. Fewer may be the error of the samples, some per cent, and are dropped."""
+wall time since it was entered, or since a completion told. Fewer may be the error of the samples, some per cent, and
+are dropped."""
 
 RUN_AHEAD_OF_FEW = 1.0
 """`RUN_AHEAD` where the only samples are those of one burst, the first after a compile: in a training that waits for
