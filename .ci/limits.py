@@ -1,4 +1,4 @@
-"""`make lint`: limits on files, functions, parameters, folders and docstrings; nothing unused; private names of JAX.
+"""`make lint`: limits on files, functions, parameters and docstrings; nothing unused; private names of JAX.
 
 Today's exceptions stand in `limits.toml` beside this file. A new one fails, and so does one that is larger than it
 stands there or no longer needed: the list may only shrink. `--shrink` writes it anew without what is no longer needed,
@@ -18,14 +18,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_name("limits.toml")
 
-FILE_LINES = 300
+FILE_LINES = 500
+"""A file is a subject, mostly of 100 to 400 lines; above this it has to say why, in the list of exceptions."""
 FUNCTION_LINES = 50
 """Without the docstring."""
 PARAMETERS = 7
 """Without `self`: more are hard to tell apart where a function is called."""
-
-ENTRIES = 15
-"""Files and folders of one folder, so that a newcomer takes it in at one look."""
 
 SOURCES = ("jaxobs", "plugins")
 ALL = (*SOURCES, "grafana", "benchmarks", "tests")
@@ -51,7 +49,6 @@ Found = dict[str, dict[str, int]]
 
 WHAT_TO_DO = {
     "file-lines": f"a file has at most {FILE_LINES} lines: give a part of it a file of its own",
-    "folder-entries": f"a folder has at most {ENTRIES} entries: give those that belong together one of their own",
     "function-lines": f"a function has at most {FUNCTION_LINES} lines beside its docstring: name its parts",
     "parameters": f"a function has at most {PARAMETERS} parameters: give those that belong together as one",
     "private-jax": f"private names of JAX, in strings too, live in {JAX_ROOM}",
@@ -67,24 +64,12 @@ def python_files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, st
             yield file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")
 
 
-def folders(root: Path, tops: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Path below the root of each folder with modules, and how many files and folders it has."""
-    for top in tops:
-        for folder in (root / top, *sorted((root / top).rglob("*/"))):
-            entries = [entry for entry in folder.glob("*") if entry.name != "__pycache__"]
-            if any(entry.suffix == ".py" for entry in entries):
-                yield folder.relative_to(root).as_posix(), len(entries)
-
-
 def findings(root: Path, unused: Callable[[Path], dict[str, int]]) -> Found:
     """All that is beyond the limits, exception or not."""
     found: Found = {rule: {} for rule in WHAT_TO_DO}
     for path, text in python_files(root, ALL):
         if (count := len(text.splitlines())) > FILE_LINES:
             found["file-lines"][path] = count
-    for path, count in folders(root, SOURCES):
-        if count > ENTRIES:
-            found["folder-entries"][path] = count
     for path, text in python_files(root, SOURCES):
         tree = ast.parse(text)
         for name, function in functions(tree):
