@@ -64,7 +64,9 @@ def test_which_of_two_of_one_name_was_compiled_ahead_is_not_guessed(observed: An
         watched.lower(jnp.ones(3)).compile()
     made = executables(observed, "halved")
     first(jnp.ones(3))
-    assert len(executables(observed, "halved")) > len(made) or set(runs(observed)) == {first._jaxobs.calls.number}
+    assert len(executables(observed, "halved")) > len(made) or set(runs(observed)) == {
+        first._jaxobs.calls.number
+    }
 
 
 class State(NamedTuple):

@@ -1,7 +1,8 @@
 """Finds out when the device finished a call, by polling one output of a few calls from a thread that sleeps in Python.
 
-The training thread never waits. One output leaf of each sampled call is kept. The polling thread asks it `is_ready()`,
-and so does the training thread before the next call, which may donate the leaf. (A thread that sits in
+The training thread never waits. One output leaf of each sampled call is kept until the device is done with it, and only
+one at a time. The polling thread asks it `is_ready()`, and so does the training thread before the next call, which may
+donate the leaf. (A thread that sits in
 `block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two facts are measured: when a
 step's work was done, which gives the spacing of steps; and how long a run kept the device: from its own start, or the
 end of the run before it if that is later, to its end. A function without an output that can be polled is reported too.
@@ -21,7 +22,7 @@ from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.watch.polling.output_leaf import BURST, OutputLeaf
-from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_lost
+from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_kept, is_lost
 
 EVERY_BURST = 10
 """Once an executable has its first samples, only every tenth round times runs (a burst of calls); the others look at
@@ -77,7 +78,7 @@ class Completions:
         self._thread_of_samples = 0
         self._wanted = 1
         self._idle = True
-        self._unseen = False
+        self._unseen = self._passing_over = False
         self._unseen_reported = self._passed_by = 0
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
@@ -100,12 +101,16 @@ class Completions:
         """
         samples = self._samples  # read once: the polling thread may begin a new list at any time
         if not samples:
+            if self._passing_over:
+                self._passing_over = False
+                return False
             return True
         previous = samples[-1]
         self._idle = False
         with Suppressed(Exception):  # donated meanwhile, or no array of JAX's; never into the user's call
             if previous.ready is None and previous.seen_ready is None and is_ready(previous.leaf):
                 previous.seen_ready = now()
+                previous.leaf = None
             self._idle = True if previous.ready is not None else previous.seen_ready is not None
         if self._idle and len(samples) >= self._wanted:
             self.armed = False
@@ -131,10 +136,13 @@ class Completions:
             elif len(samples) >= self._wanted:
                 self.armed = False
                 return
+            elif samples and is_kept(samples[-1]):  # two at once are none of the job's business
+                self._unseen, self.armed = True, False
+                return
             idle_before, unseen, self._unseen = self._idle and bool(samples), self._unseen, False
             sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen)
             if is_ready(leaf):  # the backend ran it within the call
-                sample.ready = ended
+                sample.ready, sample.leaf = ended, None
             self._keep(samples, sample, in_place=lost)
         except Exception as error:  # outputs may be anything, or deleted; never into the user's call
             if raised_by_signal_handler(error):
@@ -193,6 +201,8 @@ class Completions:
         self._samples = []
         self._wanted = BURST if burst else 1
         self._idle, self._unseen, self._passed_by = True, False, 0
+        # Else the first of the calls of a turn would always be the one sampled, where the host waits behind the last.
+        self._passing_over = self._rounds % 2 == 1
         while not self._arrived.empty():  # this thread is its only consumer
             self._arrived.get()
         self.armed = True
@@ -206,9 +216,10 @@ class Completions:
                     continue
                 sample.way.lost()
                 break
-            sample.way.seen(sample.leaf)
+            sample.way.seen()
             sample.leaf = None
             done.append(sample)
+            self.armed = len(done) < self._wanted
         self.armed = False
         self._samples = []
         if done:

@@ -19,6 +19,7 @@ class Sample:
     """One sampled call. `idle_before`: the sampled call before it had finished when this one began.
 
     `behind_unseen`: a call whose end was not seen was made between the two, so this one may have waited for it.
+    `leaf`: an output, or a weak reference to it; None once it was seen to be ready.
     `seen_ready`: when the training thread saw the leaf to be ready, before its next call.
     `ready`: the estimated end of the run, off by at most `uncertainty`. All times are in nanoseconds, by `now()`.
     """
@@ -39,12 +40,18 @@ class Sample:
 
 def is_done(sample: Sample) -> bool:
     """Whether the device is done with the sample. Raises RuntimeError if its leaf died before that was seen."""
+    leaf = sample.leaf
     try:
-        return is_ready(sample.leaf)
+        return leaf is None or is_ready(leaf)
     except RuntimeError:
         if sample.seen_ready is None:
             raise
         return True
+
+
+def is_kept(sample: Sample) -> bool:
+    """Whether the sample keeps an output alive."""
+    return sample.leaf is not None and type(sample.leaf) is not weakref.ref
 
 
 def is_lost(sample: Sample) -> bool:
