@@ -249,7 +249,6 @@ def bytes_alive(results: list[weakref.ref[Any]]) -> list[int]:
     return [result.nbytes for result in (each() for each in results) if result is not None]
 
 
-@pytest.mark.fault(61)
 def test_of_results_that_the_job_drops_one_small_one_is_alive_and_only_until_it_is_done(polled: Any) -> None:
     def long(x: Any) -> Any:
         return jax.lax.fori_loop(0, 100, lambda _, a: jnp.tanh(a @ a) * 1e-3, x)

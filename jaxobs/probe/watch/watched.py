@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import operator
 import sys
 import weakref
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import UNMARKED
@@ -62,13 +63,11 @@ class Watched:
     """Stands in for the function that it wraps, and notes its calls. Each is of a subclass that `_named` makes."""
 
     __slots__ = ("__weakref__", "_jaxobs")
-    if TYPE_CHECKING:  # an annotation would be shown as the function's
-        _jaxobs: State
 
     def __new__(cls, function: Any, original: Any = None) -> Watched:
         """`original`: the function that was given, where `function` is a twin of it. Only referred to weakly."""
         kind = type(function)
-        made = object.__new__(_named(kind.__name__, kind.__module__))
+        made = object.__new__(_named(kind.__name__, kind.__module__, binds=hasattr(kind, "__get__")))
         object.__setattr__(made, "_jaxobs", State(function, original))
         return made
 
@@ -120,11 +119,6 @@ class Watched:
             completions.after_call(calls.leaf, result, run, loop, number, started, ended)
         return result
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind where what is watched does: a method stays a method, and a program compiled ahead of time is none."""
-        binds = instance is not None and hasattr(type(state_of(self).function), "__get__")
-        return MethodType(self, instance) if binds else self
-
     def __getattr__(self, name: str) -> Any:
         if name == "_jaxobs":  # not there yet: while being made
             raise AttributeError(name)
@@ -160,10 +154,11 @@ class Watched:
         return self  # as functions do
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        function = self._jaxobs.function
-        if type(getattr(function, "__wrapped__", function)) is FunctionType:  # which a deep copy would share
+        state = self._jaxobs
+        if state.hash is not None:  # a copy of a jitted function calls the same function
             return self
-        return copy.deepcopy(function, memo)
+        copied = copy.deepcopy(state.function, memo)
+        return self if copied is state.function else copied
 
     def __reduce__(self) -> Any:
         if self.__class__ is FunctionType and _is_found_by_name(self):
@@ -178,10 +173,26 @@ class Watched:
 
 
 @functools.cache
-def _named(name: str, module: str) -> type[Watched]:
-    """A class of the name that the function's has: `help()` shows it, and what Python says of a wrong use."""
-    shown = {"__doc__": _OfTheFunction(Watched.__doc__), "__module__": _OfTheFunction(module)}
-    return type(name, (Watched,), {"__slots__": (), **shown})
+def _named(name: str, module: str, *, binds: bool) -> type[Watched]:
+    """A class of the name that the function's has: `help()` shows it, and what Python says of a wrong use.
+
+    `binds`: whether an attribute of a class becomes a method, as functions do and programs compiled ahead of time do not.
+    """
+    own: dict[str, Any] = {
+        "__slots__": (),
+        "__doc__": _OfTheFunction(Watched.__doc__),
+        "__module__": _OfTheFunction(module),
+        "__annotations__": property(lambda watched: state_of(watched).function.__annotations__),
+    }
+    if binds:
+        own["__get__"] = _bound
+    else:  # of an object `inspect` reads the signature of its class's `__call__`
+        own["__signature__"] = property(lambda watched: inspect.signature(state_of(watched).function))
+    return type(name, (Watched,), own)
+
+
+def _bound(watched: Watched, instance: object, owner: type | None = None) -> Any:  # noqa: ARG001  # Python passes it
+    return watched if instance is None else MethodType(watched, instance)
 
 
 def state_of(watched: Watched) -> State:

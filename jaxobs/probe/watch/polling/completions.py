@@ -2,10 +2,10 @@
 
 The training thread never waits. One output leaf of each sampled call is kept until the device is done with it, and only
 one at a time. The polling thread asks it `is_ready()`, and so does the training thread before the next call, which may
-donate the leaf. (A thread that sits in
-`block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two facts are measured: when a
-step's work was done, which gives the spacing of steps; and how long a run kept the device: from its own start, or the
-end of the run before it if that is later, to its end. A function without an output that can be polled is reported too.
+donate the leaf. (A thread that sits in `block_until_ready()` at interpreter exit aborts the process; one that sleeps
+does not.) Two facts are measured: when a step's work was done, which gives the spacing of steps; and how long a run kept
+the device: from its own start, or the end of the run before it if that is later, to its end; where the host is ahead,
+the mean of the runs between two ends. A function without an output that can be polled is reported too.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Completions:
         self._wanted = 1
         self._idle = True
         self._unseen = self._passing_over = False
+        self._between = 0
         self._unseen_reported = self._passed_by = 0
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
@@ -136,11 +137,15 @@ class Completions:
             elif len(samples) >= self._wanted:
                 self.armed = False
                 return
-            elif samples and is_kept(samples[-1]):  # two at once are none of the job's business
-                self._unseen, self.armed = True, False
+            elif samples and is_kept(samples[-1]):
+                if run == samples[-1].run:
+                    self._between += 1
+                else:
+                    self._unseen = True
                 return
             idle_before, unseen, self._unseen = self._idle and bool(samples), self._unseen, False
-            sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen)
+            sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen, self._between)
+            self._between = 0
             if is_ready(leaf):  # the backend ran it within the call
                 sample.ready, sample.leaf = ended, None
             self._keep(samples, sample, in_place=lost)
@@ -200,7 +205,7 @@ class Completions:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
         self._samples = []
         self._wanted = BURST if burst else 1
-        self._idle, self._unseen, self._passed_by = True, False, 0
+        self._idle, self._unseen, self._passed_by, self._between = True, False, 0, 0
         # Else the first of the calls of a turn would always be the one sampled, where the host waits behind the last.
         self._passing_over = self._rounds % 2 == 1
         while not self._arrived.empty():  # this thread is its only consumer
@@ -219,7 +224,6 @@ class Completions:
             sample.way.seen()
             sample.leaf = None
             done.append(sample)
-            self.armed = len(done) < self._wanted
         self.armed = False
         self._samples = []
         if done:
@@ -297,7 +301,15 @@ class Completions:
             assert sample.ready is not None
             self._looked_at[sample.run] += 1
             begin = sample.started if sample.idle_before else max(sample.started, before.ready)
+            if sample.between:  # the host is ahead: the device has worked off equal runs since the one before
+                begin = before.ready
             uncertainty = sample.uncertainty + (0 if begin == sample.started else before.uncertainty)
-            duration = sample.ready - begin
-            if not sample.behind_unseen and duration > 0 and uncertainty <= TOLERANCE * duration:
-                self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))
+            runs = 1 + sample.between
+            duration = (sample.ready - begin) // runs
+            # A longer pause of the host may have left the device idle.
+            is_pause = sample.between and sample.started - begin > duration
+            sure = uncertainty <= TOLERANCE * duration * runs
+            if not sample.behind_unseen and duration > 0 and sure and not is_pause:
+                self._emit(
+                    ExecutableRan(sample.run, seconds(duration), seconds(uncertainty // runs), sample.ready)
+                )

@@ -35,8 +35,9 @@ short functions are called again, so later runs can be sampled."""
 class FirstCall:
     """A call that compiled, and its run. All times are by `now()`.
 
-    `leaf`: a weak reference to an output, None once the run is not followed any more; `begun`: the end of its compile; `returned`: the end of
-    the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last `RunUnderWay` was emitted.
+    `leaf`: a weak reference to an output, None once the run is not followed any more; `begun`: the end of its compile;
+    `returned`: the end of the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last
+    `RunUnderWay` was emitted.
     """
 
     leaf: Any
