@@ -503,7 +503,7 @@ def warned(call: Callable[[], Any]) -> list[tuple[str, int]]:
     """Files and lines that warnings and log records name which look some frames up the stack."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append  # type: ignore[assignment,method-assign]
     logging.getLogger().addHandler(handler)
     try:
         with warnings.catch_warnings(record=True) as caught:

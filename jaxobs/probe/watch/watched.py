@@ -197,7 +197,8 @@ def _bound(watched: Watched, instance: object, owner: type | None = None) -> Any
 
 def state_of(watched: Watched) -> State:
     """What a watched function keeps, beside what it shows of the function."""
-    return watched._jaxobs  # noqa: SLF001  # attributes of any other name are the function's
+    state: State = watched._jaxobs  # noqa: SLF001  # attributes of any other name are the function's
+    return state
 
 
 def _is_found_by_name(function: Any) -> bool:
