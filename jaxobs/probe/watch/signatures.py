@@ -125,9 +125,9 @@ def leaves_by_path(tree: Any) -> Iterator[tuple[Path, Any]]:
 def _within(value: Any) -> list[tuple[tuple[str, Any], Any]] | None:
     """What a container holds, by step. None for a leaf."""
     kind = type(value)
-    if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-        items = list.__iter__(value) if kind is list else tuple.__iter__(value)
-        return [(("item", index), each) for index, each in enumerate(items)]
+    iterate: Any = tuple.__iter__ if issubclass(kind, tuple) else list.__iter__ if kind is list else None
+    if iterate is not None:
+        return [(("item", index), each) for index, each in enumerate(iterate(value))]
     if any(kind is one for one in DICTIONARIES) or (
         is_of(kind, *CONTAINER_PACKAGES) and hasattr(kind, "items")
     ):
