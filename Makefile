@@ -219,7 +219,7 @@ clean:  ## remove environments, caches and build outputs
 
 .venv-xprof/installed: Makefile | check-python
 	$(PYTHON) -m venv .venv-xprof
-	.venv-xprof/bin/python -m pip install --disable-pip-version-check --quiet xprof==$(XPROF) 'pydantic-settings>=2.3'
+	.venv-xprof/bin/python -m pip install --disable-pip-version-check --quiet xprof==$(XPROF)
 	@touch $@
 
 define install

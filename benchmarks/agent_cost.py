@@ -47,7 +47,7 @@ class Agent:
         os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
         self._pipe, _ = start_agent_process()
         self._frames = wire.Frames()
-        plain = Settings(series_limit=series_limit).model_dump(mode="json")
+        plain = Settings(series_limit=series_limit).to_dict()
         hello = {
             "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
             "resource": {"service.name": "benchmark", "process.pid": str(os.getpid())},

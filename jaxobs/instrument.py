@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from jaxobs.config import load_settings, unknown_settings
 from jaxobs.observer import Observer
 from jaxobs.probe.log import warn
 from jaxobs.probe.transport.agent_process import close_in_child
@@ -45,9 +46,6 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
-    # Not at the top: a process that imports jaxobs without using it (each child of a launcher) must not load pydantic.
-    from jaxobs.config import load_settings, unknown_settings
-
     global _observer, _guards_forks
     loaded = load_settings(**settings)
     with _lock:

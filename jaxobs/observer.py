@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
+from jaxobs.config import Settings, plain_settings
 from jaxobs.identity.process import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
@@ -31,9 +32,6 @@ from jaxobs.probe.transport.agent_process import Connection, start_agent_process
 from jaxobs.probe.transport.sender import Agents
 from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
 
-if TYPE_CHECKING:
-    from jaxobs.config import Settings
-
 Item = TypeVar("Item")
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -47,8 +45,6 @@ class Observer:
 
     def __init__(self, settings: Settings, *, before: Observer | None) -> None:
         """`before`: the observer that this process had, and that has ended."""
-        from jaxobs.config import plain_settings  # loads pydantic, as making `settings` has done
-
         self.settings = settings
         self._pid = os.getpid()
         self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)

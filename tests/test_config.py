@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from jaxobs.config import SettingsError, load_settings, unknown_settings
-from jaxobs.cost_model.hlo.element_types import ELEMENT_TYPES as OF_XLA
-from jaxobs.cost_model.hlo.element_types import Kind
 from jaxobs.hardware.element_type_names import ELEMENT_TYPES, checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES
+from jaxobs.proto.element_types import ELEMENT_TYPES as OF_XLA
+from jaxobs.proto.element_types import Kind
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,10 @@ def test_every_floating_type_that_a_module_can_have_may_have_a_peak() -> None:
 
 def test_no_larger_trace_is_asked_for_than_is_read_and_can_wait_for_the_agent() -> None:
     assert load_settings(profile_maximum_bytes=LARGEST_TRACE).profile_maximum_bytes == LARGEST_TRACE
-    with pytest.raises(SettingsError, match=f"profile_maximum_bytes={LARGEST_TRACE + 1}.*less than or equal"):
+    with pytest.raises(
+        SettingsError,
+        match=f"profile_maximum_bytes={LARGEST_TRACE + 1}.*must be a whole number from 0 to {LARGEST_TRACE} ",
+    ):
         load_settings(profile_maximum_bytes=LARGEST_TRACE + 1)
     assert LARGEST_TRACE <= MOST_WAITING_BYTES
 

@@ -1,4 +1,4 @@
-"""Write docs/reference/settings.md from the settings' model: `python docs/generators/generate_settings.py`.
+"""Write docs/reference/settings.md from the settings: `python docs/generators/generate_settings.py`.
 
 With `--check` nothing is written; exit status 1: the page is out of date.
 """  # noqa: INP001  # a script
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from written_file import cell, write_or_compare
 
-from jaxobs.config import PREFIX, Settings
+from jaxobs.config import PREFIX, SETTINGS
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
+from jaxobs.plugin.settings import declared, prefix
 
 PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 INTRODUCTION = """\
@@ -48,9 +49,8 @@ Which variables of SLURM, Kubernetes and `mpirun` name the run and the rank is i
 def page() -> str:
     """The whole page."""
     rows = ["| variable | default | what |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = shown(field.get_default(call_default_factory=True))
-        rows.append(f"| `{PREFIX}{name.upper()}` | {default} | {cell(field.description or '')} |")
+    for name, field in SETTINGS.items():
+        rows.append(f"| `{PREFIX}{name.upper()}` | {shown(field.default)} | {cell(field.description)} |")
     return INTRODUCTION + "\n".join(rows) + "\n" + ENDING.format(built_in="\n".join(plugin_rows()))
 
 
@@ -68,10 +68,9 @@ def plugin_rows() -> Iterator[str]:
         for found in discover(group):
             if not found.value.startswith("jaxobs_plugins.") or found.error or found.plugin.settings is None:
                 continue
-            for name, field in type(found.plugin.settings).model_fields.items():
-                default = shown(field.get_default(call_default_factory=True))
-                variable = f"{PREFIX}{found.name}_{name}".upper()
-                rows.append(f"| `{variable}` | {default} | {cell(field.description or '')} |")
+            for name, field in declared(type(found.plugin.settings)).items():
+                variable = prefix(found.name) + name.upper()
+                rows.append(f"| `{variable}` | {shown(field.default)} | {cell(field.description)} |")
     if rows:
         yield from ["", "| variable | default | what |", "|---|---|---|", *rows, ""]
     else:

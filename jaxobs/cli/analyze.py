@@ -81,7 +81,7 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
     from jaxobs.trace import TraceError, read_trace
 
     try:
-        settings = load_settings().model_dump(mode="json")
+        settings = load_settings().to_dict()
         trace = read_trace(Path(path), maximum_bytes=maximum_bytes)
         jaxlibs = {host.name: host.versions.get("jaxlib_version") for host in trace.hosts}
         peaks = {

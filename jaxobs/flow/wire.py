@@ -9,7 +9,6 @@ so is marshal suitable: its format differs between versions, and it is not safe 
 from __future__ import annotations
 
 import marshal
-import mmap
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -167,6 +166,8 @@ class Frames:
             yield kind, content
 
     def _begin_payload(self, length: int) -> None:
+        import mmap  # here: only the agent receives payloads, and the job loads nothing that JAX has not loaded
+
         # A mapping gets its pages as they are written, so no single call takes the time of allocating all its bytes.
         # Private, because the default, a mapping that processes could share, is ten times as slow to fill (measured).
         whole = mmap.mmap(-1, length, access=mmap.ACCESS_COPY) if length else b""

@@ -16,7 +16,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.base import Collector, Exporter, Plugin, Probe
 from jaxobs.plugin.conformance import problem_of_plugin, problem_of_rules
 from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
-from jaxobs.plugin.settings import PluginSettingsError, prefix, read_settings
+from jaxobs.plugin.settings import SettingsError, prefix, read_of_plugin
 
 PROBES = "jaxobs.probes"
 COLLECTORS = "jaxobs.collectors"
@@ -81,8 +81,8 @@ class Announced:
             plugin = loaded if point.group == CUSTOM_CALLS else loaded()
             problem = conformance_problem(point.group, plugin)
             if not problem and isinstance(plugin, Plugin) and plugin.settings is not None:
-                plugin.settings = read_settings(point.name, plugin.settings)
-        except PluginSettingsError as error:
+                plugin.settings = read_of_plugin(point.name, plugin.settings)
+        except SettingsError as error:
             return _failed(point, str(error))
         except BaseException as error:  # a plugin's import may do anything, SystemExit included
             if is_ctrl_c(error) or raised_by_signal_handler(error):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Sequence
 
+from jaxobs.flow.wake_up import Call
 from jaxobs.model.clock import monotonic, thread_time
 
 TURN_SECONDS = 0.05
@@ -48,7 +48,7 @@ class Sampling:
             self._turns = turns
         turns.begin()
         if self._stopped:
-            turns.wanted.put(False)
+            turns.end()
         turns.done.wait(TURN_SECONDS)
 
     @property
@@ -63,7 +63,7 @@ class Sampling:
         """Let the thread end after the turn under way; `thread` can then be joined."""
         self._stopped = True
         if self._turns is not None:
-            self._turns.wanted.put(False)
+            self._turns.end()
 
 
 class _Turns(threading.Thread):
@@ -73,7 +73,8 @@ class _Turns(threading.Thread):
         super().__init__(name="jaxobs-sampling", daemon=True)
         self._samples = samples
         self._hanging = hanging
-        self.wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._wanted = Call()
+        self._ending = False
         self.done = threading.Event()
         self.under_way = False
         self.since = 0.0
@@ -84,10 +85,15 @@ class _Turns(threading.Thread):
         self.done.clear()
         self.since = monotonic()
         self.under_way = True
-        self.wanted.put(True)
+        self._wanted.make()
+
+    def end(self) -> None:
+        """Let the thread end, after the turn under way."""
+        self._ending = True
+        self._wanted.make()
 
     def run(self) -> None:
-        while not self.replaced and self.wanted.get():
+        while not self.replaced and self._wanted.wait() and not self._ending:
             for sample in self._samples():
                 if sample in self._hanging:
                     continue

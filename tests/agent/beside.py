@@ -29,7 +29,7 @@ class AgentProcess:
         self._replies: dict[int, Any] = {}
         self._asked = 0
         self._frames = wire.Frames()
-        plain = Settings(**{"interval": 0.1, **settings}).model_dump(mode="json")
+        plain = Settings(**{"interval": 0.1, **settings}).to_dict()
         self.ended = False
         self.pipe, _ = start_agent_process()
         self.last: tuple[dict[str, Any], dict[str, str]] | None = None

@@ -90,11 +90,11 @@ def test_styles_are_for_terminals_whose_user_wants_them(
 
 
 def test_a_library_that_is_missing_is_one_line(tmp_path: Path) -> None:
-    missing = "No module named 'pydantic_settings'"
-    raising = f"raise ModuleNotFoundError({missing!r}, name='pydantic_settings')\n"
-    (tmp_path / "pydantic_settings.py").write_text(raising)
-    answered = jaxobs("check", folder=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), PATH]))
+    missing = "No module named 'rich'"
+    raising = f"raise ModuleNotFoundError({missing!r}, name='rich')\n"
+    (tmp_path / "rich.py").write_text(raising)
+    answered = jaxobs("calibrate", folder=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), PATH]))
     assert (answered.status, answered.stdout) == (1, "")
     assert answered.stderr == (
-        f"jaxobs check: {missing}: run `pip install jaxobs`, which brings what it needs\n"
+        f"jaxobs calibrate: {missing}: run `pip install jaxobs`, which brings what it needs\n"
     )

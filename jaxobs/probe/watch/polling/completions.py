@@ -9,13 +9,13 @@ end of the run before it if that is later, to its end. A function without an out
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from jaxobs.flow.wake_up import Call
 from jaxobs.jax_compat.arrays.readiness import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
@@ -71,8 +71,7 @@ class Completions:
         self._emit = emit
         self._interval = interval
         self._stop = threading.Event()
-        # No Event: its lock is taken in Python, and stays taken where a signal handler of the user's raises just then.
-        self._arrived: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._arrived = Call()
         self._samples: list[Sample] = []
         self._thread_of_samples = 0
         self._wanted = 1
@@ -91,7 +90,7 @@ class Completions:
 
     def wake(self) -> None:
         """Let the polling thread call `without_samples` now."""
-        self._arrived.put(None)
+        self._arrived.make()
 
     def before_call(self) -> bool:
         """Whether this call may be sampled. Called on the training thread, while `armed`.
@@ -150,7 +149,7 @@ class Completions:
             samples.append(sample)
             if sample.run not in self._looked_at:
                 self._wanted = BURST  # seen for the first time: then all of it, which may not come again soon
-        self._arrived.put(None)
+        self._arrived.make()
 
     def _lose(self, last: Sample, loop: str, step: int, ended: int) -> None:
         """Note that the call that has returned took the leaf of the sample `last`, before it was seen to be ready."""
@@ -167,7 +166,7 @@ class Completions:
             self._tell_unseen(loop, step, ended)
         if self._passed_by >= MOST_PASSED_BY and not self._samples:
             self.armed = False
-            self._arrived.put(None)
+            self._arrived.make()
 
     def _tell_unseen(self, loop: str, step: int, ended: int) -> None:
         """Report, once a second at most, that nothing shows when the device is done with this step's calls."""
@@ -193,8 +192,7 @@ class Completions:
         self._samples = []
         self._wanted = BURST if burst else 1
         self._idle, self._unseen, self._passed_by = True, False, 0
-        while not self._arrived.empty():  # this thread is its only consumer
-            self._arrived.get()
+        self._arrived.forget()
         self.armed = True
         done: list[Sample] = []
         while len(done) < self._wanted and (sample := self._next(done)) is not None:
@@ -224,19 +222,15 @@ class Completions:
                 return self._samples[len(done)]
             if not (done or self.armed):
                 return None
-            try:
-                self._arrived.get(timeout=1.0 if done else self.without_samples())
-            except queue.Empty:
-                if done:
-                    return None  # the samples there are must suffice
+            called = self._arrived.wait(1.0 if done else self.without_samples())
+            if done and not called:
+                return None  # the samples there are must suffice
         return None
 
     def _is_replaced(self, sample: Sample, position: int) -> bool:
         """Whether the sample's leaf was donated to a call that replaces it as the sample at `position`."""
         while self._samples[position] is sample and not self._stop.is_set():
-            try:
-                self._arrived.get(timeout=1.0)
-            except queue.Empty:
+            if not self._arrived.wait(1.0):
                 return False
         return not self._stop.is_set()
 
