@@ -1,19 +1,21 @@
-"""`instrument()`: one observer for each process, shared by all callers, and none in a forked child."""
+"""`instrument()`: one observer for each process, shared by all callers, and none in a forked child.
+
+Loaded by every `import jaxobs`, so at its top it imports only modules that Python's own start has imported.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
-from collections.abc import Callable
-from typing import Any
 
-from jaxobs.config import load_settings, unknown_settings
-from jaxobs.observer import Observer
-from jaxobs.probe.log import warn
-from jaxobs.probe.transport.agent_process import close_in_child
-from jaxobs.probe.watch.registry import renew_lock
+TYPE_CHECKING = False  # as `typing` has it, without importing that
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-_lock = threading.RLock()
+    from jaxobs.observer import Observer
+
+_lock = _thread.RLock()
 _observer: Observer | None = None
 _guards_forks = False
 named_settings: set[str] = set()
@@ -46,6 +48,10 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
+    from jaxobs.config import load_settings, unknown_settings
+    from jaxobs.observer import Observer
+    from jaxobs.probe.log import warn
+
     global _observer, _guards_forks
     loaded = load_settings(**settings)
     with _lock:
@@ -72,8 +78,11 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
 
 
 def _in_forked_child() -> None:
+    from jaxobs.probe.transport.agent_process import close_in_child  # loaded by the parent
+    from jaxobs.probe.watch.registry import renew_lock
+
     global _lock
-    _lock = threading.RLock()  # a thread of the parent, which the child lacks, may have held it
+    _lock = _thread.RLock()  # a thread of the parent, which the child lacks, may have held it
     close_in_child()
     renew_lock()
     if _observer is not None:

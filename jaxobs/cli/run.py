@@ -8,7 +8,7 @@ through `launch/sitecustomize.py`, which takes back the environment variables th
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import sys
 from pathlib import Path
@@ -109,7 +109,8 @@ def launch_environment(
     """
     folder = str(Path(__file__).with_name("launch"))
     pythonpath = environment.get("PYTHONPATH")
-    launch = json.dumps({"pythonpath": pythonpath, "settings": settings, "named": named})
+    # Not JSON: Python's start has imported marshal, and the script is to find nothing imported that it would not.
+    launch = marshal.dumps({"pythonpath": pythonpath, "settings": settings, "named": list(named)}).hex()
     path = folder + os.pathsep + pythonpath if pythonpath else folder
     return {**environment, "PYTHONPATH": path, "JAXOBS_LAUNCH": launch}
 

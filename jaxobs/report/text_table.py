@@ -62,7 +62,7 @@ def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold:
 
 def printable(text: str) -> str:
     """The text with line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def cut(words: str, width: int) -> str:

@@ -27,7 +27,7 @@ def clean_label(value: str) -> str:
 
     Text that had to be changed gets a digest of the original, so that two different values stay two series.
     """
-    text = valid_text(value).replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    text = valid_text(value).replace("\x00", "\ufffd")
     if text == value and len(text) <= LABEL_LENGTH:
         return text
     digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
