@@ -237,6 +237,8 @@ ROWS: dict[int, Row] = {
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
     )),
+    60: Row("modules beside the script, of every name that JAX does not load"),
+    61: Row("another version of a library on `sys.path` after the start"),
 }  # fmt: skip
 
 

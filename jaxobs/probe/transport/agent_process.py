@@ -170,15 +170,24 @@ def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
 
 
 def _import_path() -> list[str]:
-    """The agent's `sys.path`: that of the job with absolute entries, so that the agent finds what the job finds.
+    """The agent's `sys.path`: the interpreter's own folders, then what else the job has, where plugins may be.
 
-    The script's own folder comes last: a `csv.py` beside the script is meant for the script, and not for the agent.
+    Without the script's folder, unless jaxobs itself is there: a `csv.py` beside the script is meant for the script, and
+    a `google.py` would hide a package without an `__init__.py` that is installed. What a job puts on `sys.path` may be
+    another version of what the agent needs, so it comes behind what is installed with jaxobs.
     """
+    import site  # frozen: it cannot be a module of the user's
+
     ours = str(Path(__file__).resolve().parents[3])
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     beside = str(Path(script).resolve().parent) if script else str(Path.cwd())
-    found = [str(Path(entry).resolve()) for entry in sys.path]
-    return list(dict.fromkeys([*(entry for entry in found if entry != beside), ours, beside]))
+    found = [entry for entry in (str(Path(entry).resolve()) for entry in sys.path) if entry != beside]
+    installed = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getusersitepackages())
+    own = [
+        entry for entry in found if entry.startswith(tuple(str(Path(root).resolve()) for root in installed))
+    ]
+    first = [] if ours in own or ours == beside else [ours]
+    return list(dict.fromkeys([*first, *own, *found, ours]))
 
 
 def _guard_forks() -> None:
