@@ -119,6 +119,6 @@ def component_seconds(columns: Mapping[str, Any]) -> dict[str, float]:
 
 
 def median(values: Sequence[float]) -> float:
-    """Of at least one value. Not that of `statistics`, which may be a module of the user's: notebooks load this file."""
+    """The median of at least one value. Not by `statistics`: a notebook's own module may have that name."""
     ordered = sorted(values)
     return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
