@@ -41,7 +41,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load on first use: the import of jaxobs alone loads nothing, of the standard library either.
+    """Load on first use: the import of jaxobs alone loads next to nothing, and nothing of the standard library.
 
     The version is read from the installed package's metadata, so that pyproject.toml is the only place that states it.
     """

@@ -11,7 +11,8 @@ MOCKS = """
 import builtins
 from unittest import mock
 import jax, jaxobs
-obs = jaxobs.instrument(interval=0.05, sample_interval=0.05)
+with mock.patch.object(time, "monotonic", lambda: 0.0), mock.patch.object(time, "monotonic_ns", lambda: 0):
+    obs = jaxobs.instrument(interval=0.05, sample_interval=0.05)
 step = obs.watch(jax.jit(lambda x: x + 1))
 def train(turns):
     for _ in obs.steps(range(turns)):

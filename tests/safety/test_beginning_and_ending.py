@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
+
+from tests.jobs import environment
 
 ANY_ORDER = """
 import gc, logging, pathlib, threading, weakref
@@ -166,3 +170,19 @@ print("sound")
 def test_whatever_is_recorded_and_however_the_log_is_set_up_the_job_goes_on(run: Callable[..., Any]) -> None:
     outcome = run("import jaxobs" + HOSTILE, observed=False)
     assert (outcome.status, outcome.stdout) == (0, "sound\n"), outcome.stderr
+
+
+def test_the_import_alone_loads_nothing_that_pythons_start_has_not() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import jaxobs; print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [
+        "__future__",
+        "jaxobs",
+        "jaxobs.instrument",
+        "jaxobs.model",
+        "jaxobs.model.clock",
+    ]
