@@ -237,6 +237,11 @@ ROWS: dict[int, Row] = {
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
     )),
+    60: Row("requests that are read in two ways, take long or fill memory", (
+        "prometheus/test_hostile_requests.py::test_it_is_answered_once_and_nothing_that_follows_is_served",
+        "prometheus/test_hostile_requests.py::test_many_of_them_at_once_hold_up_no_other",
+        "prometheus/test_negotiation.py::test_a_header_of_a_megabyte_is_read_in_linear_time",
+    )),
 }  # fmt: skip
 
 

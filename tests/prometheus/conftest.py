@@ -121,9 +121,8 @@ def families() -> tuple[Family, ...]:
     )
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Running]]:
-    """Starts a server of given families on a free port, and stops it after the test."""
+def _serving() -> Iterator[Callable[..., Running]]:
+    """A function that starts a server of given families on a free port; all are stopped in the end."""
     running: list[Running] = []
 
     def start(
@@ -148,3 +147,7 @@ def serve() -> Iterator[Callable[..., Running]]:
     yield start
     for each in running:
         each.server.stop(5)
+
+
+serve = pytest.fixture(_serving, name="serve")
+module_serve = pytest.fixture(_serving, scope="module", name="module_serve")

@@ -63,7 +63,7 @@ class Connection:
             await self._stream.open()
 
     async def receive(self, seconds: float) -> Request | Response | None:
-        """The next request, a response of status 400 if the bytes are no request, or None if the client has closed."""
+        """The next request, the response that refuses what is no request, or None if the client has closed."""
         async with asyncio.timeout(seconds):
             try:
                 while (request := self._conversation.next_request()) is None:
@@ -72,15 +72,12 @@ class Connection:
                         return None
                     self._conversation.receive(data)
             except BadRequestError as error:
-                return plain(HTTPStatus.BAD_REQUEST, str(error))
+                return plain(error.status, str(error))
         return request
 
     async def respond(self, received: Request | Response) -> bool:
         """Answer what was received. Returns whether another request may follow."""
-        if isinstance(received, Response):
-            await self._send(received)
-        else:
-            await self._send(self._answered(received), received.method)
+        await self._send(received if isinstance(received, Response) else self._answered(received))
         return self._conversation.goes_on()
 
     async def refuse(self) -> None:
@@ -109,7 +106,7 @@ class Connection:
             self._log(f"prometheus: a scrape failed: {type(error).__name__}: {error}")
             return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be rendered")
 
-    async def _send(self, response: Response, method: str = "GET") -> None:
+    async def _send(self, response: Response) -> None:
         async with asyncio.timeout(self._limits.response_seconds):
-            for piece in self._conversation.answer(response, method):
+            for piece in self._conversation.answer(response):
                 await self._stream.send(piece)
