@@ -13,12 +13,18 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jaxobs.hardware.element_type_names import checked_element_type
+from jaxobs.model.metrics_address import LAST_PORT
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.discovery import prefixes_of_others
 
 PREFIX = "JAXOBS_"
 
 _HOST_NAME = re.compile(r"\*|(\.?[\w-]+(\.[\w-]+)*\.?)?")  # or nothing: an empty list, or a final comma
+
+
+def sdk_disabled() -> bool:
+    """Whether `OTEL_SDK_DISABLED` turns OpenTelemetry's SDK off, and with it jaxobs unless JAXOBS_ENABLED is set."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 class SettingsError(ValueError):
@@ -30,7 +36,11 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    enabled: bool = Field(True, description="false turns every call of jaxobs into a no-op")
+    enabled: bool = Field(
+        default_factory=lambda: not sdk_disabled(),
+        description="false turns every call of jaxobs into a no-op; so does OTEL_SDK_DISABLED=true "
+        "where this is not set",
+    )
     agent: Literal["process", "inline"] = Field(
         "process",
         description="where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
@@ -63,8 +73,16 @@ class Settings(BaseSettings):
         description="directory in which the last summary is left when the job is killed "
         "(default: the system's temporary directory)",
     )
-    prometheus: bool = Field(
-        True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
+    prometheus: bool = Field(True, description="serve /metrics; false opens no port")
+    metrics_host: str | None = Field(
+        None, description="address to serve at (default: OTEL_EXPORTER_PROMETHEUS_HOST, else `localhost`)"
+    )
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=LAST_PORT,
+        description="port to serve at, plus the rank on the host; 0 is any free one (default: "
+        "OTEL_EXPORTER_PROMETHEUS_PORT, else 9464, or the next one where the job itself serves Prometheus)",
     )
     metrics_token_file: Path | None = Field(
         None, description="file with a token that every request to the metrics server must bring (`Bearer`)"
@@ -196,7 +214,9 @@ def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool
 def origin(name: str) -> str:
     """Where the value of a setting comes from that no argument gives: its environment variable, or `default`."""
     variable = PREFIX + name.upper()
-    return variable if variable in {key.upper() for key in os.environ} else "default"
+    if variable in {key.upper() for key in os.environ}:
+        return variable
+    return "OTEL_SDK_DISABLED" if name == "enabled" and sdk_disabled() else "default"
 
 
 def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -92,7 +92,9 @@ def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
 
     Raises UsageError naming each setting that is wrong.
     """
-    if not settings and not any(name.upper().startswith("JAXOBS_") for name in os.environ):
+    if not settings and not any(
+        name.upper().startswith(("JAXOBS_", "OTEL_SDK_DISABLED")) for name in os.environ
+    ):
         # The defaults, without the 0.3 s that the import of pydantic-settings was measured to take.
         return True, {}
     from jaxobs.config import SettingsError, load_settings, unknown_settings

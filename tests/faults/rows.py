@@ -199,7 +199,7 @@ ROWS: dict[int, Row] = {
     )),
     46: Row("the token's file hangs when it is opened", (
         "prometheus/test_files_that_hang.py::test_the_page_goes_on_where_the_files_hang",
-        "prometheus/test_followed_credentials.py::test_a_token_that_becomes_a_fifo_is_said_and_the_old_one_stays",
+        "prometheus/test_files_that_hang.py::test_where_the_tokens_file_does_not_answer_at_the_start_nothing_is_served",
     )),
     47: Row("the job ends by SIGTERM, SIGKILL, abort: its last summary"),
     48: Row("the job's tests replace clocks and open"),

@@ -14,7 +14,7 @@ from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.credentials.credentials import Token
+from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer
 from jaxobs_plugins.prometheus.server.connection import Limits

@@ -182,10 +182,12 @@ def test_a_new_certificate_is_shown_to_those_who_connect_from_then_on(
         assert ssl.get_server_certificate((host, port)) == certificates.leaf.read_text()
         file.write_bytes(certificates.other.read_bytes())  # half of a replacement
         exporter.export(batch())
+        wait_for(lambda: agent.lines, "a line about it")
         assert ssl.get_server_certificate((host, port)) == certificates.leaf.read_text()
         file.write_bytes(certificates.other.read_bytes() + certificates.other_key.read_bytes())
         exporter.export(batch())
-        assert ssl.get_server_certificate((host, port)) == certificates.other.read_text()
+        shown = certificates.other.read_text()
+        wait_for(lambda: ssl.get_server_certificate((host, port)) == shown, "the new certificate")
     finally:
         exporter.stop(5)
     assert len(agent.lines) == 1
