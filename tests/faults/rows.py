@@ -242,6 +242,7 @@ ROWS: dict[int, Row] = {
         "prometheus/test_hostile_requests.py::test_many_of_them_at_once_hold_up_no_other",
         "prometheus/test_negotiation.py::test_a_header_of_a_megabyte_is_read_in_linear_time",
     )),
+    61: Row("the job serves Prometheus itself, on the port of OpenTelemetry's variables"),
 }  # fmt: skip
 
 

@@ -38,12 +38,12 @@ class Running:
     """What a client trusts, where TLS is spoken."""
 
     def get(
-        self, path: str = "/metrics", method: str = "GET", **headers: str
+        self, path: str = "/metrics", method: str = "GET", host: str = "127.0.0.1", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         connection = (
-            http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            http.client.HTTPConnection(host, self.port, timeout=10)
             if self.trusted is None
-            else http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.trusted)
+            else http.client.HTTPSConnection(host, self.port, timeout=10, context=self.trusted)
         )
         try:
             connection.request(
