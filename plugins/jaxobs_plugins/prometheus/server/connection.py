@@ -97,11 +97,11 @@ class Connection:
 
     async def say_goodbye(self) -> None:
         """Wait a little until the client has closed, because an unread byte would turn our close into a reset."""
-        loop = asyncio.get_running_loop()
+        plain = PlainStream(self._client)
         async with asyncio.timeout(self._limits.goodbye_seconds):
             await self._stream.close_writing()
-            while await loop.sock_recv(self._client, RECEIVE_BYTES):  # noqa: ASYNC110  # there is no event to wait for
-                await asyncio.sleep(0)  # what is there already comes without a turn of the loop
+            while await plain.receive():
+                pass
 
     def close(self) -> None:
         """Close the socket, whatever it was doing."""
@@ -130,7 +130,8 @@ class PlainStream:
         """Make the connection ready."""
 
     async def receive(self) -> bytes:
-        """Wait for bytes from the client and return them; empty at the end."""
+        """Wait for bytes from the client and return them; empty at the end. Others always have a turn meanwhile."""
+        await asyncio.sleep(0)  # what is there already comes without a turn of the loop
         return await asyncio.get_running_loop().sock_recv(self._client, RECEIVE_BYTES)
 
     async def send(self, data: bytes) -> None:
