@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxobs.hardware.element_type_names import checked_element_type
+from jaxobs.model.metrics_address import LAST_PORT
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.settings import SettingsError, declared, meant, read, setting
 
@@ -18,6 +19,11 @@ __all__ = ["PREFIX", "SETTINGS", "Settings", "SettingsError", "load_settings", "
 PREFIX = "JAXOBS_"
 
 _HOST_NAME = re.compile(r"\*|(\.?[\w-]+(\.[\w-]+)*\.?)?")  # or nothing: an empty list, or a final comma
+
+
+def sdk_disabled() -> bool:
+    """Whether `OTEL_SDK_DISABLED` turns OpenTelemetry's SDK off, and with it jaxobs unless JAXOBS_ENABLED is set."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def _host_names(names: str) -> str:
@@ -37,7 +43,10 @@ def _element_types(peaks: dict[str, float]) -> dict[str, float]:
 class Settings:
     """Every setting of jaxobs. Each field is the environment variable `JAXOBS_<FIELD>` in upper case."""
 
-    enabled: bool = setting(True, "false turns every call of jaxobs into a no-op")
+    enabled: bool = setting(
+        True,
+        "false turns every call of jaxobs into a no-op; so does OTEL_SDK_DISABLED=true where this is not set",
+    )
     agent: Literal["process", "inline"] = setting(
         "process",
         "where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
@@ -70,8 +79,16 @@ class Settings:
         "directory in which the last summary is left when the job is killed "
         "(default: the system's temporary directory)",
     )
-    prometheus: bool = setting(
-        True, "serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
+    prometheus: bool = setting(True, "serve /metrics; false opens no port")
+    metrics_host: str | None = setting(
+        None, "address to serve at (default: OTEL_EXPORTER_PROMETHEUS_HOST, else `localhost`)"
+    )
+    metrics_port: int | None = setting(
+        None,
+        "port to serve at, plus the rank on the host; 0 is any free one (default: OTEL_EXPORTER_PROMETHEUS_PORT, else "
+        "9464, or the next one where the job itself serves Prometheus)",
+        minimum=0,
+        maximum=LAST_PORT,
     )
     metrics_token_file: Path | None = setting(
         None, "file with a token that every request to the metrics server must bring (`Bearer`)"
@@ -167,6 +184,8 @@ SETTINGS = declared(Settings)
 
 def load_settings(**arguments: Any) -> Settings:
     """Settings of this process. Raises SettingsError naming each wrong setting, its value and what is allowed."""
+    if sdk_disabled() and arguments.get("enabled") is None and origin("enabled") != PREFIX + "ENABLED":
+        arguments["enabled"] = False
     return read(Settings, PREFIX, arguments)
 
 
@@ -182,7 +201,9 @@ def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool
 def origin(name: str) -> str:
     """Where the value of a setting comes from that no argument gives: its environment variable, or `default`."""
     variable = PREFIX + name.upper()
-    return variable if variable in {key.upper() for key in os.environ} else "default"
+    if variable in {key.upper() for key in os.environ}:
+        return variable
+    return "OTEL_SDK_DISABLED" if name == "enabled" and sdk_disabled() else "default"
 
 
 def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:

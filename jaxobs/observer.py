@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 from jaxobs.config import Settings, plain_settings
 from jaxobs.identity.process import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
+from jaxobs.model.metrics_address import loaded_prometheus
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.files import why_not_writable
@@ -211,7 +212,10 @@ class Observer:
 
     def _why_nothing(self) -> str:
         if not self.settings.enabled:
-            return "jaxobs is switched off (JAXOBS_ENABLED)"
+            from jaxobs.config import origin
+
+            by = origin("enabled").replace("default", "the argument enabled")
+            return f"jaxobs is switched off ({by})"
         return "the observer has ended" if self._ended else "nothing has run yet"
 
     @property
@@ -284,7 +288,7 @@ class Observer:
         return {
             "name": self._identity.name(),
             "job": self._identity.job,
-            "settings": self._plain_settings,
+            "settings": self._plain_settings | {"job_serves_prometheus": loaded_prometheus()},
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
             "began": self._began,

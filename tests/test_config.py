@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+import jaxobs
 from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, unknown_settings
 from jaxobs.hardware.element_type_names import ELEMENT_TYPES, checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
@@ -31,6 +32,36 @@ def test_a_peak_of_a_type_that_does_not_exist_is_refused_with_the_nearest_that_d
     assert f"unknown element type {wrong!r} (did you mean {meant!r}?); known are float64, " in str(
         raised.value
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({"JAXOBS_ENABLED": "0"}, "jaxobs is switched off (JAXOBS_ENABLED)"),
+        ({"OTEL_SDK_DISABLED": "True"}, "jaxobs is switched off (OTEL_SDK_DISABLED)"),
+        (
+            {"OTEL_SDK_DISABLED": "true", "JAXOBS_ENABLED": "false"},
+            "jaxobs is switched off (JAXOBS_ENABLED)",
+        ),
+    ],
+)
+def test_a_variable_turns_it_off_altogether_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], why: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with jaxobs.instrument() as observer:
+        assert observer.has_ended
+        assert observer.address is None
+        assert observer.snapshot().to_dict()["process_reason"] == why
+
+
+def test_jaxobs_may_be_on_where_the_sdk_of_opentelemetry_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    assert not load_settings().enabled
+    assert load_settings(enabled=True).enabled
+    monkeypatch.setenv("JAXOBS_ENABLED", "1")
+    assert load_settings().enabled
 
 
 def test_the_certificate_is_the_same_file_after_the_job_changes_its_directory(

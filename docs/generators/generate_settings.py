@@ -39,7 +39,9 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 | variable | what |
 |---|---|
 | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (`http/protobuf`, port 4318 of most collectors; gRPC is not spoken); without it, or one of those for traces and metrics alone, nothing is |
-| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server; `localhost` and 9464, plus the rank on the host |
+| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server where `JAXOBS_METRICS_HOST` and `_PORT` choose none; `localhost` and 9464, plus the rank on the host |
+| `OTEL_METRICS_EXPORTER` | where it names `prometheus`, the job serves that port itself and jaxobs takes [the next one](../show/metrics_server.md#where-it-listens) |
+| `OTEL_SDK_DISABLED` | `true` turns jaxobs off, unless `JAXOBS_ENABLED` is set |
 | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out |
 
 Which variables of SLURM, Kubernetes and `mpirun` name the run and the rank is in [deployment](../show/deployment.md#who-is-who).

@@ -103,7 +103,7 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
     assert status == 1
     address, target_file = remarks(checked, "prometheus")
     assert address.startswith(f"! port {port} is taken: metrics would be at http://localhost:")
-    assert address.endswith("; free that port, or set OTEL_EXPORTER_PROMETHEUS_PORT to a free one")
+    assert address.endswith("; free that port, or set JAXOBS_METRICS_PORT to a free one")
     assert target_file == (
         f"! no file_sd file can be written in {under_a_file}: Not a directory ({tmp_path / 'file'}); "
         "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"

@@ -199,7 +199,7 @@ ROWS: dict[int, Row] = {
     )),
     46: Row("the token's file hangs when it is opened", (
         "prometheus/test_files_that_hang.py::test_the_page_goes_on_where_the_files_hang",
-        "prometheus/test_followed_credentials.py::test_a_token_that_becomes_a_fifo_is_said_and_the_old_one_stays",
+        "prometheus/test_files_that_hang.py::test_where_the_tokens_file_does_not_answer_at_the_start_nothing_is_served",
     )),
     47: Row("the job ends by SIGTERM, SIGKILL, abort: its last summary"),
     48: Row("the job's tests replace clocks and open"),
@@ -239,6 +239,12 @@ ROWS: dict[int, Row] = {
     )),
     60: Row("modules beside the script, of every name that JAX does not load"),
     61: Row("another version of a library on `sys.path` after the start"),
+    62: Row("requests that are read in two ways, take long or fill memory", (
+        "prometheus/test_hostile_requests.py::test_it_is_answered_once_and_nothing_that_follows_is_served",
+        "prometheus/test_hostile_requests.py::test_many_of_them_at_once_hold_up_no_other",
+        "prometheus/test_negotiation.py::test_a_header_of_a_megabyte_is_read_in_linear_time",
+    )),
+    63: Row("the job serves Prometheus itself, on the port of OpenTelemetry's variables"),
 }  # fmt: skip
 
 

@@ -18,9 +18,8 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.page import Rank
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials.credentials import Token
-from jaxobs_plugins.prometheus.discovery.neighbours import Neighbours
-from jaxobs_plugins.prometheus.discovery.target_file import TargetFile, target_group
+from jaxobs_plugins.prometheus.credentials import Token
+from jaxobs_plugins.prometheus.discovery import Neighbours, TargetFile, target_group
 from jaxobs_plugins.prometheus.pages.live import Live
 from jaxobs_plugins.prometheus.server.messages import Request
 from tests.report.markup_reading import Read

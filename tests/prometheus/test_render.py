@@ -12,8 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric, Value
-from jaxobs_plugins.prometheus.pages.labels import LABEL_LENGTH, label_name, label_value
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.pages.render import (
+    LABEL_LENGTH,
+    OPENMETRICS,
+    TEXT,
+    label_name,
+    label_value,
+    render,
+)
 
 GAUGE = Metric("example_value", "gauge", "A value.", ("name",))
 COUNTER = Metric("example_seconds_total", "counter", "Seconds.", ("name",), "seconds")

@@ -12,8 +12,7 @@ import pytest
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus.pages.render import TEXT
-from jaxobs_plugins.prometheus.server.connection import Connection, Limits
-from jaxobs_plugins.prometheus.server.stream import RECEIVE_BYTES
+from jaxobs_plugins.prometheus.server.connection import RECEIVE_BYTES, Connection, Limits
 from tests.prometheus.clients import GET, is_closed, large_family
 
 
