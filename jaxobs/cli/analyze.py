@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console.parser import Parser
 
 SUMMARY = "show a profiler trace: each operation's time, work, efficiency and source line"
@@ -26,8 +26,10 @@ def run(arguments: list[str]) -> int:
     if options.html is not None:
         from jaxobs.cli.analysis.page import page
 
+        with using(options.path):
+            shown = page(report)
         try:
-            Path(options.html).write_text(page(report), encoding="utf-8")
+            Path(options.html).write_text(shown, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"cannot write {options.html}: {error.strerror or error}") from None
     if options.json:
@@ -38,7 +40,9 @@ def run(arguments: list[str]) -> int:
         from jaxobs.cli.analysis.table import report_text
         from jaxobs.cli.console.terminal import look_of
 
-        print(report_text(report.document, top=options.top, **look_of(sys.stdout)))
+        with using(options.path):
+            shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
+        print(shown)
     return 0
 
 
@@ -90,8 +94,8 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         }
     except (SettingsError, TraceError, ValueError) as error:
         raise UsageError(str(error)) from None
-    return build_report(path, trace, peaks, load_rules(_say))
+    rules = load_rules(lambda problem: say("jaxobs analyze", problem))
+    with using(path):
+        return build_report(path, trace, peaks, rules)
 
 
-def _say(problem: str) -> None:
-    print(f"jaxobs analyze: {problem}", file=sys.stderr)

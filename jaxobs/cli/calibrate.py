@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from jaxobs.cli import INTERRUPTED, UsageError
+from jaxobs.cli import INTERRUPTED, UsageError, say
 from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
@@ -37,10 +37,10 @@ def run(arguments: list[str]) -> int:
     try:
         calibration = _with_progress_bar(options.seconds, quiet=options.quiet)
     except CalibrationFailedError as error:
-        print(f"jaxobs calibrate: {error}", file=sys.stderr)
+        say("jaxobs calibrate", error)
         return 1
     except KeyboardInterrupt:
-        print("jaxobs calibrate: interrupted, nothing was kept", file=sys.stderr)
+        say("jaxobs calibrate", "interrupted, nothing was kept")
         return INTERRUPTED
     path, complaint = _keep(calibration, options.output)
     if options.json:
@@ -52,7 +52,7 @@ def run(arguments: list[str]) -> int:
 
         print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     if complaint:
-        print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
+        say("jaxobs calibrate", complaint)
         return 1
     if not options.quiet:
         print(f"kept in {path}", file=sys.stderr)

@@ -20,6 +20,7 @@ from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import Trace
+from jaxobs.report.document import printable_document
 from jaxobs.report.drawing import Roof
 from jaxobs.roofline_model.ceiling import roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
@@ -64,6 +65,7 @@ def build_report(
         ],
     }
     document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
+    document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = [
         Roof(kind, *found)
