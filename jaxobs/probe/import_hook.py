@@ -69,7 +69,7 @@ def _imported(module_name: str, module: ModuleType) -> None:
         try:
             action(module)
         except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
-            _LOGGER.warning("jaxobs: cannot observe %s: %s: %s", module_name, type(error).__name__, error)
+            _LOGGER.warning("jaxobs: cannot observe %s: %r", module_name, error)
 
 
 class _Finder:
