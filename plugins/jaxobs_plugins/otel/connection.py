@@ -65,7 +65,7 @@ class Connection:
             ) as response:
                 answer = _body(response)
                 outcome = of_response(response.status_code, response.reason, response.headers)
-        except (requests.RequestException, OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  # a malformed proxy makes `requests` raise a TypeError, say
             return Outcome("retryable", self._without_secrets(_root_cause(error)))
         if outcome.verdict != "delivered":
             return replace(outcome, reason=self._without_secrets(outcome.reason))
