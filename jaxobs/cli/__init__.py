@@ -43,7 +43,8 @@ def using(what: str) -> Iterator[None]:
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"{what} cannot be shown: {type(error).__name__}: {error}; it is not whole") from None
+        why = f"{type(error).__name__}: {error}"[:200]  # it may quote what it could not use
+        raise UsageError(f"{what} cannot be shown, as it is not whole: {why}") from None
 
 
 def main(arguments: list[str] | None = None) -> int:

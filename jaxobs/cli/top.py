@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cli import UsageError, say, using
+from jaxobs.cli import UsageError, say
 from jaxobs.cli.console.parser import Parser
 from jaxobs.model.clock import sleep
 
@@ -70,9 +70,7 @@ def _write_once(watch: Watch) -> int:
     watch.refresh(_ONCE_SECONDS)
     sleep(_LOOK_SECONDS)
     watch.refresh(_ONCE_SECONDS)  # the neighbours too
-    with using("the snapshot"):
-        shown = text(watch.ranks, **look_of(sys.stdout))
-    if shown:
+    if shown := text(watch.ranks, **look_of(sys.stdout)):
         print(shown)
     problems = watch.problems()
     for problem in problems[:-1]:

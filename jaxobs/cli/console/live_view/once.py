@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from jaxobs.cli import using
 from jaxobs.cli.console.live_view.watch import Watched
 from jaxobs.report.columns import plain_table
 from jaxobs.report.summary import render
@@ -12,8 +13,12 @@ from jaxobs.report.text_table import to_text
 
 
 def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
-    """A table where there are several ranks, and the summary of the one that lags, else of the first that answered."""
-    return "\n".join(_parts(ranks, width, bold))
+    """A table where there are several ranks, and the summary of the one that lags, else of the first that answered.
+
+    Raises UsageError for a snapshot that cannot be shown.
+    """
+    with using("the snapshot"):
+        return "\n".join(_parts(ranks, width, bold))
 
 
 def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
