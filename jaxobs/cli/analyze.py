@@ -33,7 +33,9 @@ def run(arguments: list[str]) -> int:
         except OSError as error:
             raise UsageError(f"cannot write {options.html}: {error.strerror or error}") from None
     if options.json:
-        print(json.dumps(report.document, indent=2, allow_nan=False))
+        with using(options.path):
+            shown = json.dumps(report.document, indent=2, allow_nan=False)
+        print(shown)
     elif options.html is not None:
         print(f"wrote {options.html}")
     else:

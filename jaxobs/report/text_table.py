@@ -38,7 +38,7 @@ class TextTable:
         emphasis = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
         if self.title:
             yield printable(self.title).join(emphasis)
-        for number, row in enumerate([tuple(self.columns), *self.rows]):
+        for number, row in enumerate([tuple(map(printable, self.columns)), *self.rows]):
             folded = [_folded(cell, room) for cell, room in zip(row, widths, strict=True)]
             for depth in range(max(map(len, folded))):
                 cells = [cell[depth] if depth < len(cell) else "" for cell in folded]

@@ -89,6 +89,8 @@ def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int |
                 known[serialized] = module_cost(serialized, custom_call_rules=rules)
             except HloDecodeError as error:
                 known[serialized] = f"its module cannot be read: {error}"
+            except Exception as error:  # noqa: BLE001  # one module must not end the whole analysis
+                known[serialized] = f"its module cannot be read: {type(error).__name__}: {error}"
         return known[serialized]
 
     return find
