@@ -42,7 +42,7 @@ def using(what: str) -> Iterator[None]:
         yield
     except UsageError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # which it is depends on the value and on who reads it
         why = f"{type(error).__name__}: {error}"[:200]  # it may quote what it could not use
         raise UsageError(f"{what} cannot be shown, as it is not whole: {why}") from None
 

@@ -99,5 +99,3 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
     rules = load_rules(lambda problem: say("jaxobs analyze", problem))
     with using(path):
         return build_report(path, trace, peaks, rules)
-
-

@@ -122,7 +122,8 @@ SCALARS = (
     | st.sampled_from([HOSTILE, "", "x" * 10_000, 10**400, -(10**200), 1e308, 5e-324])
 )  # fmt: skip
 JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
 )
 
 
@@ -198,7 +199,12 @@ def test_a_file_that_is_no_document_is_one_line_and_spoils_no_directory(
     bad, runs = tmp_path / "bad.json", tmp_path / "runs"
     runs.mkdir()
     bad.write_bytes(BAD_FILES[case])
-    for command in (["show", str(bad)], ["compare", str(bad), str(bad)], ["analyze", str(bad)], ["show", str(runs)]):
+    for command in (
+        ["show", str(bad)],
+        ["compare", str(bad), str(bad)],
+        ["analyze", str(bad)],
+        ["show", str(runs)],
+    ):
         found = answered(*command)
         assert (found[0], is_right_or_refused(*found)) == (2, True), (command, found)
     (runs / "a.json").write_bytes(BAD_FILES[case])

@@ -98,9 +98,17 @@ def test_requests_are_made_as_the_variables_say(
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; 10 is used"),
+        (
+            "OTEL_EXPORTER_OTLP_TIMEOUT",
+            "soon",
+            "OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; 10 is used",
+        ),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1", "TIMEOUT is no positive number"),
-        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "COMPRESSION is none of none, gzip, deflate; none is used"),
+        (
+            "OTEL_EXPORTER_OTLP_COMPRESSION",
+            "zstd",
+            "COMPRESSION is none of none, gzip, deflate; none is used",
+        ),
     ],
 )
 def test_what_cannot_be_used_of_a_request_is_said_and_left_out(variable: str, value: str, says: str) -> None:
@@ -116,7 +124,9 @@ def test_headers_are_read_as_the_specification_has_them() -> None:
     text = "authorization=Bearer%20abc==, X-Team = a b ,,empty"
     found = sending("traces", {**HERE, "OTEL_EXPORTER_OTLP_HEADERS": text}, reported.append)
     assert (found.headers["authorization"], found.headers["x-team"]) == ("Bearer abc==", "a b")
-    assert reported == ["entry 3 of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` of a header; it is not sent"]
+    assert reported == [
+        "entry 3 of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` of a header; it is not sent"
+    ]
 
 
 SECRET = "s3cr3t"

@@ -60,7 +60,9 @@ def test_they_are_cut_in_the_job_and_nothing_in_them_acts(run: Callable[..., Out
     cut = [name for name in document["functions"] if name.startswith("word word")]
     loops = [name for name in document["loops"] if name.startswith("word word")]
     assert ({len(name) for name in cut + loops}, len(cut), len(loops)) == ({200}, 2, 2)
-    assert all(function["compilations"] == 1 for name, function in document["functions"].items() if name in cut)
+    assert all(
+        function["compilations"] == 1 for name, function in document["functions"].items() if name in cut
+    )
     assert {len(document["loops"][name]["recorded"]) for name in loops} == {2}
     assert all(line.isprintable() for line in [*summary.split("\n"), digest, *outcome.stderr.split("\n")])
     assert outcome.stderr.count("\n") == outcome.stderr.count("jaxobs: ") == 3, outcome.stderr

@@ -51,7 +51,9 @@ class RecordedValues:
             key = self._names.get((loop, name))
             if key is None:
                 if len(self._names) >= RECORDED_NAMES:
-                    self._refuse("", f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none")
+                    self._refuse(
+                        "", f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none"
+                    )
                     continue
                 key = self._names[loop, name] = (loop, as_name(name))
             changing = type(value) in self._changing and value.size == 1  # in place, before it is read

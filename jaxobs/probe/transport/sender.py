@@ -223,7 +223,9 @@ class Sender:
             self._ring.drain()  # no agent will take it, and compiled modules among it are large
             return
         deadline = monotonic() + patience
-        asked = len(self._requests)  # those that come from here on may follow steps that are not drained any more
+        asked = len(
+            self._requests
+        )  # those that come from here on may follow steps that are not drained any more
         for event in self._gather():
             self._ring.emit(event)
         if not self._send(b"", deadline):

@@ -100,6 +100,7 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
 
     A timeout is in seconds, as in OpenTelemetry's Python SDK (the specification has milliseconds).
     """
+
     def of(name: str) -> str:
         return _option(signal, name, environment)[1]
 
@@ -132,7 +133,9 @@ def _headers(text: str, report: Callable[[str], None]) -> dict[str, str]:
         if equals and _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value):
             found[name] = value
         else:
-            report(f"entry {place} of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` of a header; it is not sent")
+            report(
+                f"entry {place} of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` of a header; it is not sent"
+            )
     return found
 
 
@@ -195,7 +198,9 @@ def _without_credentials(url: str) -> str | None:
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    if parts.scheme not in {"http", "https"} or not host or "@" in parts.path:  # a password with a slash in it
+    if (
+        parts.scheme not in {"http", "https"} or not host or "@" in parts.path
+    ):  # a password with a slash in it
         return None
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
