@@ -80,8 +80,7 @@ def _count(value: str) -> int:
 
 
 def _analyze(path: str, maximum_bytes: int) -> Any:
-    from jaxobs.cli.analysis.peaks import peaks_of
-    from jaxobs.cli.analysis.report import build_report
+    from jaxobs.cli.analysis.report import build_report, peaks_of
     from jaxobs.config import SettingsError, load_settings
     from jaxobs.plugin.custom_calls import load_rules
     from jaxobs.trace import TraceError, read_trace
