@@ -10,6 +10,7 @@ from jaxobs.report.columns import plain_table
 from jaxobs.report.summary import render
 from jaxobs.report.terminal.ranks import columns, rank_rows
 from jaxobs.report.text_table import to_text
+from jaxobs.vocabulary.text import printable
 
 
 def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
@@ -33,5 +34,5 @@ def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
         return
     row, chosen = next((pair for pair in answered if pair[0]["lags"]), answered[0])
     if len(ranks) > 1:
-        yield f"\nrank {row['rank']}{', which lags' if row['lags'] else ''}"
+        yield from ("", printable(f"rank {row['rank']}{', which lags' if row['lags'] else ''}"))
     yield render(chosen.document, width=width, bold=bold)
