@@ -12,10 +12,11 @@ import jaxobs
 from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, unknown_settings
 from jaxobs.hardware.element_type_names import ELEMENT_TYPES, checked_element_type
 from jaxobs.model.profile import LARGEST_TRACE
-from jaxobs.plugin.settings import MASK, read, setting
+from jaxobs.plugin.settings import read, setting
 from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES
 from jaxobs.proto.element_types import ELEMENT_TYPES as OF_XLA
 from jaxobs.proto.element_types import Kind
+from jaxobs.vocabulary.text import MASK
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, say
 
 SUMMARY = "run a script or module, observed, without a change to it"
 
@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
                 "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
             )
         for line in unknown.values():
-            print(f"jaxobs: {line}", file=sys.stderr)
+            say("jaxobs", line)
         environment = launch_environment(environment, settings, tuple(unknown))
     try:
         command = [sys.executable, *interpreter_options(), *program]

@@ -25,18 +25,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from jaxobs.vocabulary.text import MASK, masked
+
 Value = TypeVar("Value")
 Model = TypeVar("Model")
 
-MASK = "••••"
 MOST_SHOWN = 200
 """Characters of a wrong value that a message shows."""
-
-_SECRET_NAME = re.compile(
-    r"(HEADERS|TOKEN|PASSWORD|SECRET|CREDENTIALS|AUTHORIZATION|(API|ACCESS|PRIVATE)_?KEY)$", re.IGNORECASE
-)
-"""Names whose values are shown nowhere: OTLP headers, say, carry tokens."""
-_URL_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 
 _WORDS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
@@ -164,7 +159,7 @@ def read(
         try:
             values[name] = one.parsed(value)
         except ValueError as error:
-            secret = _SECRET_NAME.search(name)
+            secret = masked(name, "text") == MASK
             problem = f"{MASK}: must be {one.allowed}" if secret else masked("", f"{_shown(value)}: {error}")
             wrong.append(f"{place}={problem}" + (f" ({one.description})" if one.description else ""))
     if wrong:
@@ -236,13 +231,6 @@ def meant(word: str, known: Iterable[str], form: str = "{!r}") -> str:
 
     close = difflib.get_close_matches(word, list(known), 1)
     return f" (did you mean {form.format(close[0])}?)" if close else ""
-
-
-def masked(name: str, value: Any) -> Any:
-    """The value with a secret, or the credentials in a URL, replaced by MASK."""
-    if not isinstance(value, str):
-        return value
-    return MASK if _SECRET_NAME.search(name) else _URL_CREDENTIALS.sub(f"{MASK}@", value)
 
 
 def _shown(value: object) -> str:

@@ -74,8 +74,7 @@ def _imported(module_name: str, module: ModuleType) -> None:
         except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
             import logging
 
-            logger = logging.getLogger("jaxobs")
-            logger.warning("jaxobs: cannot observe %s: %s: %s", module_name, type(error).__name__, error)
+            logging.getLogger("jaxobs").warning("jaxobs: cannot observe %s: %r", module_name, error)
 
 
 class _Finder:

@@ -17,7 +17,7 @@ from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
 from jaxobs.plugin.protocol import Remark
-from jaxobs.plugin.settings import MASK, masked
+from jaxobs.vocabulary.text import MASK, masked
 from tests.cli.launched import jaxobs
 
 
@@ -72,12 +72,15 @@ def test_the_text_tells_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_settings")
 def test_a_secret_is_masked_wherever_it_stands() -> None:
     assert (
-        masked("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:word@host:4318/v1")
-        == f"https://{MASK}@host:4318/v1"
+        masked("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:word@host:4318/v1?api-key=abc")
+        == f"https://{MASK}@host:4318/v1?{MASK}"
     )
     assert masked("", "sent to https://user:wo@rd@host/: gone") == f"sent to https://{MASK}@host/: gone"
     assert masked("JAXOBS_METRICS_TOKEN", "abc") == MASK
+    assert masked("JAXOBS_METRICS_TOKEN_FILE", "/run/token") == "/run/token"
     assert masked("OTEL_SERVICE_NAME", "trainer") == "trainer"
+    assert masked("OTEL_RESOURCE_ATTRIBUTES", "team=a,api.key=b") == f"team=a,api.key={MASK}"
+    assert masked("", "refused: Authorization: Bearer abc") == f"refused: Authorization: Bearer {MASK}"
     assert check_settings({"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=b"})["variables"] == {
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS": MASK
     }

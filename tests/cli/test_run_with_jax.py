@@ -158,7 +158,9 @@ def test_an_unknown_setting_is_named_once_and_before_the_script(tmp_path: Path) 
         observed = jaxobs("run", "script.py", folder=tmp_path, JAXOBS_INTERVL="3", **given)
         assert observed.stderr.startswith(f"jaxobs: {told}the script\njaxobs: "), observed.stderr
         assert observed.stderr.count("INTERVL") == 1
-    alone = outcome([sys.executable, "script.py"], tmp_path, JAXOBS_INTERVL="3")
+    alone = outcome(
+        [sys.executable, "script.py"], tmp_path, JAXOBS_INTERVL="3", OTEL_EXPORTER_PROMETHEUS_PORT="0"
+    )
     assert alone.stderr == f"the script\njaxobs: {told}"
 
 

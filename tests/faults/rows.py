@@ -245,6 +245,22 @@ ROWS: dict[int, Row] = {
         "prometheus/test_negotiation.py::test_a_header_of_a_megabyte_is_read_in_linear_time",
     )),
     63: Row("the job serves Prometheus itself, on the port of OpenTelemetry's variables"),
+    64: Row("escape sequences, line ends, marks that reorder or hide, in names and documents of others", (
+        "cli/test_documents_of_others.py::test_no_control_character_of_a_document_reaches_a_terminal",
+        "safety/test_names_of_any_kind.py::test_they_are_cut_in_the_job_and_nothing_in_them_acts",
+    )),
+    65: Row("names of a megabyte, 5 000 recorded names", (
+        "safety/test_names_of_any_kind.py::test_they_are_cut_in_the_job_and_nothing_in_them_acts",
+    )),
+    66: Row("documents, records and traces that are deep, huge or of wrong types, given to a command", (
+        "cli/test_documents_of_others.py::test_any_value_at_any_place_is_shown_right_or_refused_in_a_line",
+        "cli/test_documents_of_others.py::test_a_file_that_is_no_document_is_one_line_and_spoils_no_directory",
+        "cli/test_documents_of_others.py::test_what_is_no_file_or_too_large_is_one_line",
+    )),
+    67: Row("secrets in malformed headers, endpoints and proxies", (
+        "otel/test_environment.py::test_no_secret_is_in_what_is_said",
+        "cli/test_check.py::test_a_secret_is_masked_wherever_it_stands",
+    )),
 }  # fmt: skip
 
 

@@ -22,17 +22,20 @@ class Played:
         self.pipe = pipe
         self._frames = wire.Frames()
 
-    def read(self) -> list[list[Any]]:
-        """The frames of events that are there now."""
+    def frames(self) -> list[tuple[bytes, Any]]:
+        """The frames that are there now."""
         self.pipe.setblocking(False)
-        found: list[list[Any]] = []
+        found: list[tuple[bytes, Any]] = []
         while True:
             try:
                 piece = self.pipe.recv(1 << 20)
             except BlockingIOError:
                 return found
-            for kind, body in self._frames.feed(piece):
-                found += [list(wire.events_of(body))] if kind == wire.EVENTS else []
+            found += self._frames.feed(piece)
+
+    def read(self) -> list[list[Any]]:
+        """The frames of events that are there now."""
+        return [list(wire.events_of(body)) for kind, body in self.frames() if kind == wire.EVENTS]
 
     def folded(self, frames: int) -> None:
         self.pipe.sendall(wire.frame(wire.FOLDED, frames))
@@ -138,3 +141,24 @@ def test_a_frame_that_no_pipe_took_is_counted(sending: Sending) -> None:
     sending.agents[0].pipe.close()
     sending.hear()
     assert sending.sender._unfolded.lost == 50_000 - left
+
+
+def test_a_request_during_a_flush_is_sent_after_what_was_emitted_before_it(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drain = sending.ring.drain
+
+    def drain_while_the_job_goes_on(most: int) -> list[Any]:
+        taken = drain(most)
+        monkeypatch.undo()
+        sending.record(1)
+        sending.sender.request(7, 60.0)
+        return taken
+
+    sending.record(1)
+    monkeypatch.setattr(sending.ring, "drain", drain_while_the_job_goes_on)
+    sending.flush()
+    sending.flush()
+    assert [kind for kind, _ in sending.agents[0].frames()] == [
+        wire.HELLO, *[wire.EVENTS] * 4, wire.REQUEST
+    ]  # fmt: skip

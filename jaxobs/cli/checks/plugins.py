@@ -7,7 +7,8 @@ from typing import Any
 
 from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import Found
-from jaxobs.plugin.settings import masked, unknown_variables
+from jaxobs.plugin.settings import unknown_variables
+from jaxobs.vocabulary.text import masked
 
 
 def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxobs.config import Settings, SettingsError, load_settings, origin, unknown_settings
 from jaxobs.plugin.files import why_not_writable
-from jaxobs.plugin.settings import masked
+from jaxobs.vocabulary.text import masked
 
 
 def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:

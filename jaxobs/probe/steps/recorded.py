@@ -12,8 +12,12 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import RECORDED_NAMES, Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.steps.loops import Current
+from jaxobs.probe.steps.plain_values import as_name
 
 NUMBERS = (float, int, bool)
+
+MAX_REFUSALS = 20
+"""Names of which it is said that their values cannot be recorded: who has more has seen enough."""
 
 NUMPY = "numpy"
 ARRAYS = ("jaxlib.", NUMPY)
@@ -28,7 +32,8 @@ class RecordedValues:
         self._log = log
         self._newest: dict[tuple[str, str], tuple[int, Any]] = {}
         self._waiting: dict[tuple[str, str], tuple[int, Any]] = {}
-        self._names: set[tuple[str, str]] = set()
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        """Loop and name as they are given, and as they are sent."""
         self._refused: set[str] = set()
         self._lock = threading.Lock()
         self._untraced: set[type[Any]] = set(NUMBERS)
@@ -43,12 +48,14 @@ class RecordedValues:
                 # Kept until the next turn, a tracer would be what JAX reports as leaked; and it has no value.
                 self._refuse(name, "a traced value has no number: record it outside the jitted function")
                 continue
-            key = (loop, name)
-            if key not in self._names:
+            key = self._names.get((loop, name))
+            if key is None:
                 if len(self._names) >= RECORDED_NAMES:
-                    self._refuse(name, f"more than {RECORDED_NAMES} names")
+                    self._refuse(
+                        "", f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none"
+                    )
                     continue
-                self._names.add(key)
+                key = self._names[loop, name] = (loop, as_name(name))
             changing = type(value) in self._changing and value.size == 1  # in place, before it is read
             self._newest[key] = (at, value.copy() if changing else value)
 
@@ -96,7 +103,7 @@ class RecordedValues:
             return None, True
 
     def _refuse(self, name: str, why: str) -> None:
-        """Log why a value is refused, once a name, for RECORDED_NAMES names at most."""
-        if name not in self._refused and len(self._refused) < RECORDED_NAMES:
+        """Log why a value is refused: once a name, and for MAX_REFUSALS names. Without a name it holds for the others."""
+        if name not in self._refused and (len(self._refused) < MAX_REFUSALS or not name):
             self._refused.add(name)
-            self._log(f"record({name}=…): {why}")
+            self._log(f"record({name and as_name(name)}{'=' * bool(name)}…): {why}")

@@ -223,6 +223,9 @@ class Sender:
             self._ring.drain()  # no agent will take it, and compiled modules among it are large
             return
         deadline = monotonic() + patience
+        asked = len(
+            self._requests
+        )  # those that come from here on may follow steps that are not drained any more
         for event in self._gather():
             self._ring.emit(event)
         if not self._send(b"", deadline):
@@ -240,7 +243,7 @@ class Sender:
                 return
         self._unfolded.handed_over(1)
         report, _ = wire.events_frame([self._report()])
-        self._send(report + self._requests.frames(self._starts), deadline)
+        self._send(report + self._requests.frames(self._starts, asked), deadline)
 
     def _report(self) -> ProbeReported:
         """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""

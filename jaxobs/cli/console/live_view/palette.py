@@ -8,7 +8,6 @@ from typing import Final
 from rich.text import Text
 
 from jaxobs.report.terminal.spans import Line
-from jaxobs.report.text_table import printable
 
 COLOURS: Final = {
     "compute": "#3d94d1", "memory": "#e09a1e", "communication": "#d78fb5", "transfer": "#1fae86",
@@ -25,11 +24,11 @@ _STYLES: Final = {
 
 
 def styled(lines: Iterable[Line]) -> Text:
-    """The lines with their colours; names come from the user's program, and are shown as they are."""
+    """The lines with their colours; brackets in names are no markup."""
     text = Text()
     for number, line in enumerate(lines):
         if number:
             text.append("\n")
         for span in line:
-            text.append(printable(span.text), style=_STYLES.get(span.style, ""))
+            text.append(span.text, style=_STYLES.get(span.style, ""))
     return text
