@@ -1,32 +1,23 @@
 """Watches the user's own profiler sessions: ours ends before one of them begins, and their traces are read afterwards.
 
 `ProfilerSession` in jaxlib's module is replaced by a subclass of itself, which `start_trace`, `trace` and all others
-who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class.
+who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class. JAX up to 0.10 has the
+session write its trace as it stops; later ones take it into memory and write it by the module's `export_to_xprof`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxobs.jax_compat.profiler import log_directory
 from jaxobs.model.clock import NANOSECONDS, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.plugin.wrapping import replace
-
-
-class Watcher(NamedTuple):
-    """Functions called for the user's sessions, on the user's threads; none may raise. The number identifies a session.
-
-    `coming`: a session is about to be made; waits until none of ours is under way. `failed`: it could not be made.
-    `ended`: it is over; its trace was returned, or was written below a directory, or neither.
-    """
-
-    coming: Callable[[int], None]
-    failed: Callable[[int], None]
-    ended: Callable[[int, bytes | None, str | None], None]
 
 
 class UserTrace(NamedTuple):
@@ -34,22 +25,46 @@ class UserTrace(NamedTuple):
 
     start: int
     end: int
-    xspace: bytes | None
-    directory: str | None
+    xspace: bytes | None = None
+    directory: str | None = None
+
+
+class Watcher(NamedTuple):
+    """Functions called for the user's sessions, on the user's threads; none may raise. The number identifies a session.
+
+    `coming`: a session is about to be made; waits until none of ours is under way. `over`: it has ended, or could not
+    be made. `traced`: a session that has ended returned its trace, or wrote it, or neither.
+    """
+
+    coming: Callable[[int], None]
+    over: Callable[[int], None]
+    traced: Callable[[UserTrace], None]
 
 
 def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
-    """Put the subclass in place. Returns a function that undoes it. Raises if jaxlib's class cannot be subclassed."""
-    return replace(module, {"ProfilerSession": _watched(module.ProfilerSession, watcher)})
+    """Put the replacements in place. Returns what undoes it. Raises if jaxlib's class cannot be subclassed."""
+    unwritten: dict[int, UserTrace] = {}  # by the identity of what `export_to_xprof` is about to be given
+    replacements: dict[str, Any] = {"ProfilerSession": _watched(module.ProfilerSession, watcher, unwritten)}
+    if hasattr(module, "export_to_xprof"):
+        replacements["export_to_xprof"] = _exporting(module.export_to_xprof, watcher, unwritten)
+    return replace(module, replacements)
 
 
-def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
+def _watched(original: type[Any], watcher: Watcher, unwritten: dict[int, UserTrace]) -> type[Any]:
     """A subclass of jaxlib's class that behaves like it and notifies the watcher of its sessions."""
-    under_way: dict[int, weakref.ref[Any]] = {}
+    under_way: dict[int, tuple[weakref.ref[Any], int]] = {}
 
-    def over(key: int, xspace: bytes | None = None, directory: str | None = None) -> None:
-        if under_way.pop(key, None) is not None:
-            watcher.ended(key, xspace, directory)
+    def over(key: int) -> UserTrace | None:
+        """The session, without its trace yet; None where it was over before."""
+        began = under_way.pop(key, None)
+        if began is None:
+            return None
+        watcher.over(key)
+        return UserTrace(began[1], now())
+
+    def tell(trace: UserTrace | None, **its: Any) -> None:
+        if trace is not None:
+            watcher.traced(trace._replace(**its))
 
     class ProfilerSession(original):  # type: ignore[misc]  # its base is known at run time only
         __doc__ = original.__doc__
@@ -57,13 +72,14 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             key = id(self)
             # A session that is dropped without `stop()` is over too.
-            under_way[key] = weakref.ref(self, lambda _: over(key))
+            dropped = weakref.ref(self, lambda _: tell(over(key)))
             try:
                 watcher.coming(key)
+                under_way[key] = dropped, now()
                 super().__init__(*args, **kwargs)
             except BaseException:
                 under_way.pop(key, None)
-                watcher.failed(key)
+                watcher.over(key)
                 raise
 
         def stop(self) -> Any:
@@ -72,7 +88,7 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
                 xspace = super().stop()
                 return xspace
             finally:
-                over(id(self), xspace if type(xspace) is bytes else None)
+                tell(over(id(self)), xspace=xspace if type(xspace) is bytes else None)
 
         def stop_and_export(self, directory: str) -> None:
             written = None
@@ -80,17 +96,38 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
                 super().stop_and_export(directory)
                 written = directory
             finally:
-                over(id(self), directory=written)
+                tell(over(id(self)), directory=written)
 
         def stop_and_get_profile_data(self) -> Any:
+            directory, data = log_directory(self), None
             try:
-                return super().stop_and_get_profile_data()
+                data = super().stop_and_get_profile_data()
+                return data
             finally:
-                over(id(self))
+                trace = over(id(self))
+                if trace is not None and data is not None and directory is not None:
+                    unwritten[id(data)] = trace
+                else:
+                    tell(trace)
 
     ProfilerSession.__name__ = ProfilerSession.__qualname__ = original.__name__
     ProfilerSession.__module__ = original.__module__
     return ProfilerSession
+
+
+def _exporting(original: Any, watcher: Watcher, unwritten: dict[int, UserTrace]) -> Any:
+    """jaxlib's function, which also tells the watcher of a session's trace that it has written."""
+
+    @functools.wraps(original)
+    def export_to_xprof(profile_data: Any, xprof_dir: str, *args: Any, **kwargs: Any) -> Any:
+        trace = unwritten.pop(id(profile_data), None)
+        try:
+            return original(profile_data, xprof_dir, *args, **kwargs)
+        finally:
+            if trace is not None:
+                watcher.traced(trace._replace(directory=xprof_dir))
+
+    return export_to_xprof
 
 
 def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
@@ -112,7 +149,7 @@ def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
         elif Path(path).stat().st_size <= maximum_bytes:
             xspace = Path(path).read_bytes()
     elif xspace is None:
-        outcome, reason = "failed", "its trace was not returned as bytes"
+        outcome, reason = "failed", "its trace was neither written to a directory nor returned as bytes"
     size = len(xspace) if xspace is not None else Path(path).stat().st_size if path else 0
     if size > maximum_bytes:
         outcome, xspace = "too_large", None
