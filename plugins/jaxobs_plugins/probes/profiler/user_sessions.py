@@ -1,7 +1,7 @@
 """Watches the user's own profiler sessions: ours ends before one of them begins, and their traces are read afterwards.
 
 `ProfilerSession` in jaxlib's module is replaced by a subclass of itself, which `start_trace`, `trace` and all others
-who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class. JAX up to 0.10 has the
+who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class. JAX up to 0.11 has the
 session write its trace as it stops; later ones take it into memory and write it by the module's `export_to_xprof`.
 """
 
