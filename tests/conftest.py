@@ -66,7 +66,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "60")
     signs = ("-x509", "-addext", "keyUsage=critical,digitalSignature,keyCertSign")  # for Python 3.13
-    make("req", *signs, *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem")
+    make(
+        "req", *signs, *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
+    )
     make("req", *signs, *new, "-subj", "/CN=other", "-keyout", "other.key", "-out", "other.pem")
     make("req", *new[:-2], "-subj", "/CN=localhost", "-keyout", "leaf.key", "-out", "leaf.csr")
     (folder / "leaf.ext").write_text(

@@ -1,4 +1,4 @@
-"""JAX's own profiler: the module of jaxlib behind it, and where a session's trace goes."""
+"""JAX's own profiler: the module of jaxlib behind it, and whether a session's trace goes to a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ def profiler_module() -> Any:
     return getattr(sys.modules.get("jax._src.lib"), "_profiler", None)
 
 
-def log_directory(session: object) -> str | None:
-    """Where `jax.profiler` will write the trace of a session of jaxlib's that it ends by taking it into memory.
+def is_to_be_written(session: object) -> bool:
+    """Whether `jax.profiler` will write the trace of this session of jaxlib's once it has taken it into memory.
 
-    By `_profile_state.session`, the `jax.profiler.ProfileSession` under way (0.12). None where it stays in memory,
-    where JAX has not made the session, and without the name: its trace is then not read.
+    By `_profile_state.session`, the `jax.profiler.ProfileSession` under way (0.12). False where the trace stays in
+    memory, where JAX has not made the session, and without the name: the trace is then not read.
     """
     state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
     public = getattr(state, "session", None)
-    directory = getattr(public, "log_dir", None) if getattr(public, "_raw_session", None) is session else None
-    return directory if type(directory) is str else None
+    return getattr(public, "_raw_session", None) is session and getattr(public, "log_dir", None) is not None

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.profiler import log_directory
+from jaxobs.jax_compat.profiler import is_to_be_written
 from jaxobs.model.clock import NANOSECONDS, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.plugin.wrapping import replace
@@ -25,8 +25,8 @@ class UserTrace(NamedTuple):
 
     start: int
     end: int
-    xspace: bytes | None = None
-    directory: str | None = None
+    xspace: bytes | None
+    directory: str | None
 
 
 class Watcher(NamedTuple):
@@ -43,43 +43,62 @@ class Watcher(NamedTuple):
 
 def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
     """Put the replacements in place. Returns what undoes it. Raises if jaxlib's class cannot be subclassed."""
-    unwritten: dict[int, UserTrace] = {}  # by the identity of what `export_to_xprof` is about to be given
-    replacements: dict[str, Any] = {"ProfilerSession": _watched(module.ProfilerSession, watcher, unwritten)}
+    sessions = _Sessions(watcher)
+    replacements: dict[str, Any] = {"ProfilerSession": _watched(module.ProfilerSession, sessions)}
     if hasattr(module, "export_to_xprof"):
-        replacements["export_to_xprof"] = _exporting(module.export_to_xprof, watcher, unwritten)
+        replacements["export_to_xprof"] = _exporting(module.export_to_xprof, sessions)
     return replace(module, replacements)
 
 
-def _watched(original: type[Any], watcher: Watcher, unwritten: dict[int, UserTrace]) -> type[Any]:
-    """A subclass of jaxlib's class that behaves like it and notifies the watcher of its sessions."""
-    under_way: dict[int, tuple[weakref.ref[Any], int]] = {}
+class _Sessions:
+    """The user's sessions that are under way, and the traces that have yet to be written."""
 
-    def over(key: int) -> UserTrace | None:
-        """The session, without its trace yet; None where it was over before."""
-        began = under_way.pop(key, None)
-        if began is None:
-            return None
-        watcher.over(key)
-        return UserTrace(began[1], now())
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self._under_way: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._unwritten: dict[int, UserTrace] = {}  # by the identity of what `export_to_xprof` will be given
 
-    def tell(trace: UserTrace | None, **its: Any) -> None:
+    def begin(self, session: Any) -> None:
+        key = id(session)
+        self.watcher.coming(key)
+        # A session that is dropped without `stop()` is over too.
+        self._under_way[key] = weakref.ref(session, lambda _: self.over(key)), now()
+
+    def fail(self, session: Any) -> None:
+        self._under_way.pop(id(session), None)
+        self.watcher.over(id(session))
+
+    def over(
+        self, key: int, xspace: bytes | None = None, directory: str | None = None, data: Any = None
+    ) -> None:
+        """Tell of a session; of one whose trace is `data` and has yet to be written only that it is over."""
+        began = self._under_way.pop(key, None)
+        if began is not None:
+            self.watcher.over(key)
+            trace = UserTrace(began[1], now(), xspace, directory)
+            if data is None:
+                self.watcher.traced(trace)
+            else:
+                self._unwritten[id(data)] = trace
+
+    def written(self, data: Any, directory: str) -> None:
+        trace = self._unwritten.pop(id(data), None)
         if trace is not None:
-            watcher.traced(trace._replace(**its))
+            self.watcher.traced(trace._replace(directory=directory))
+
+
+def _watched(original: type[Any], sessions: _Sessions) -> type[Any]:
+    """A subclass of jaxlib's class that behaves like it and tells of its sessions."""
 
     class ProfilerSession(original):  # type: ignore[misc]  # its base is known at run time only
         __doc__ = original.__doc__
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            key = id(self)
-            # A session that is dropped without `stop()` is over too.
-            dropped = weakref.ref(self, lambda _: tell(over(key)))
             try:
-                watcher.coming(key)
-                under_way[key] = dropped, now()
+                sessions.begin(self)
                 super().__init__(*args, **kwargs)
             except BaseException:
-                under_way.pop(key, None)
-                watcher.over(key)
+                sessions.fail(self)
                 raise
 
         def stop(self) -> Any:
@@ -88,7 +107,7 @@ def _watched(original: type[Any], watcher: Watcher, unwritten: dict[int, UserTra
                 xspace = super().stop()
                 return xspace
             finally:
-                tell(over(id(self)), xspace=xspace if type(xspace) is bytes else None)
+                sessions.over(id(self), xspace if type(xspace) is bytes else None)
 
         def stop_and_export(self, directory: str) -> None:
             written = None
@@ -96,36 +115,30 @@ def _watched(original: type[Any], watcher: Watcher, unwritten: dict[int, UserTra
                 super().stop_and_export(directory)
                 written = directory
             finally:
-                tell(over(id(self)), directory=written)
+                sessions.over(id(self), directory=written)
 
         def stop_and_get_profile_data(self) -> Any:
-            directory, data = log_directory(self), None
+            written, data = is_to_be_written(self), None
             try:
                 data = super().stop_and_get_profile_data()
                 return data
             finally:
-                trace = over(id(self))
-                if trace is not None and data is not None and directory is not None:
-                    unwritten[id(data)] = trace
-                else:
-                    tell(trace)
+                sessions.over(id(self), data=data if written else None)
 
     ProfilerSession.__name__ = ProfilerSession.__qualname__ = original.__name__
     ProfilerSession.__module__ = original.__module__
     return ProfilerSession
 
 
-def _exporting(original: Any, watcher: Watcher, unwritten: dict[int, UserTrace]) -> Any:
-    """jaxlib's function, which also tells the watcher of a session's trace that it has written."""
+def _exporting(original: Any, sessions: _Sessions) -> Any:
+    """jaxlib's function, which also tells of a session's trace that it has written."""
 
     @functools.wraps(original)
     def export_to_xprof(profile_data: Any, xprof_dir: str, *args: Any, **kwargs: Any) -> Any:
-        trace = unwritten.pop(id(profile_data), None)
         try:
             return original(profile_data, xprof_dir, *args, **kwargs)
         finally:
-            if trace is not None:
-                watcher.traced(trace._replace(directory=xprof_dir))
+            sessions.written(profile_data, xprof_dir)
 
     return export_to_xprof
 
