@@ -131,7 +131,7 @@ def _watched(original: type[Any], sessions: _Sessions) -> type[Any]:
 
 
 def _exporting(original: Any, sessions: _Sessions) -> Any:
-    """jaxlib's function, which also tells of a session's trace that it has written."""
+    """The function of jaxlib, which also tells that it has written a session's trace."""
 
     @functools.wraps(original)
     def export_to_xprof(profile_data: Any, xprof_dir: str, *args: Any, **kwargs: Any) -> Any:
