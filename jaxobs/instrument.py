@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,10 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                 if name not in named_settings:
                     named_settings.add(name)
                     warn(line)
+            if loaded.enabled and not getattr(sys, "_is_gil_enabled", lambda: True)():
+                if running is None:
+                    warn("nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on")
+                loaded = load_settings(**{**settings, "enabled": False})
             _observer = running = Observer(loaded, before=running)
             running.begin(wait_for_backend=wait_for_backend)
         elif wait_for_backend:
