@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import sys
 
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                 if name not in named_settings:
                     named_settings.add(name)
                     warn(line)
+            if loaded.enabled and not getattr(sys, "_is_gil_enabled", lambda: True)():
+                if running is None:
+                    warn("nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on")
+                loaded = load_settings(**{**settings, "enabled": False})
             _observer = running = Observer(loaded, before=running)
             running.begin(wait_for_backend=wait_for_backend)
         elif wait_for_backend:

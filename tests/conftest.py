@@ -65,13 +65,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         assert done.returncode == 0, done.stderr
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "60")
+    signs = ("-x509", "-addext", "keyUsage=critical,digitalSignature,keyCertSign")  # for Python 3.13
     make(
-        "req", "-x509", *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
+        "req", *signs, *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
     )
-    make("req", "-x509", *new, "-subj", "/CN=other", "-keyout", "other.key", "-out", "other.pem")
+    make("req", *signs, *new, "-subj", "/CN=other", "-keyout", "other.key", "-out", "other.pem")
     make("req", *new[:-2], "-subj", "/CN=localhost", "-keyout", "leaf.key", "-out", "leaf.csr")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    signing = ("-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-extfile", "names")
+    (folder / "leaf.ext").write_text(
+        "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+    )
+    signing = ("-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-extfile", "leaf.ext")
     make("x509", "-req", "-in", "leaf.csr", *signing, "-days", "60", "-out", "leaf.pem")
     make("ec", "-in", "leaf.key", "-aes128", "-passout", "pass:x", "-out", "locked.key")
     names = ("authority.pem", "leaf.pem", "leaf.key", "other.pem", "other.key", "locked.key")

@@ -11,8 +11,8 @@ _excluded: set[str] = set()
 def leave_out(file: str) -> None:
     """Let JAX no longer take frames of this file for the user's, but those around them. JAX must be imported.
 
-    Done by `jax._src.source_info_util.register_exclusion`, seen in 0.6.2, 0.8.2 and 0.10.2. Without it JAX's messages
-    name a line of ours in place of the user's.
+    Done by `jax._src.source_info_util.register_exclusion`. Without it JAX's messages name a line of ours in place of the
+    user's.
     """
     module = sys.modules.get("jax._src.source_info_util")
     register = getattr(module, "register_exclusion", None)

@@ -21,7 +21,7 @@ from jaxobs.probe.backend import find_backend
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.sources import Sources
-from jaxobs.probe.steps.annotations import Profiling, annotate_steps, hook_annotations
+from jaxobs.probe.steps.annotations import hook_annotations
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.library_marks import LibraryPhase, on_main_thread
 from jaxobs.probe.steps.loops import Loops
@@ -80,10 +80,7 @@ class ProbeJob:
         )  # fmt: skip
 
     def annotate_steps(self, session: object | None) -> None:
-        profiling = self._side.loops.profiler
-        if not isinstance(profiling, Profiling):
-            profiling = self._side.loops.profiler = Profiling()
-        profiling.profile_session = session
+        self._side.loops.profiler_session = session
 
     def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
         when_imported(module, self._guard.wrap(weakly(action)))
@@ -152,7 +149,6 @@ class ProbeSide:
                 jitting.call(watch_loops_outside_jit, jax, watch, current),
             ]
         annotations = Guard("annotations", "probe", self._log)
-        annotations.call(annotate_steps, self.loops)
         self._put_back.append(annotations.call(hook_annotations, self.loops, annotations.wrap))
         self.sources.start()
 

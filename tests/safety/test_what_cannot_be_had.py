@@ -1,4 +1,4 @@
-"""No thread, no process to be had: the job goes on, and nothing of ours stays behind."""
+"""No thread, no process, no interpreter lock to be had: the job goes on, and nothing of ours stays behind."""
 
 from __future__ import annotations
 
@@ -49,6 +49,26 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     outcome = run(NO_MORE_THREADS.format(most=most), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n"), outcome.stderr
     assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: can't start new thread"]
+
+
+NO_INTERPRETER_LOCK = """
+import jax
+import jaxobs
+
+sys._is_gil_enabled = lambda: False  # as Python 3.13 and later say it where it was built or started so
+for _ in range(2):
+    obs = jaxobs.instrument()
+    for _ in obs.steps(range(3)):
+        print(float(jax.jit(lambda x: x + 1)(1.0)))
+assert obs.snapshot()["loops_reason"] == "jaxobs is switched off (JAXOBS_ENABLED)"
+"""
+
+
+def test_without_an_interpreter_lock_nothing_is_observed(run: Callable[..., Any]) -> None:
+    outcome = run(NO_INTERPRETER_LOCK, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "2.0\n" * 6), outcome.stderr
+    (line,) = outcome.stderr.splitlines()
+    assert line.startswith("jaxobs: nothing is observed: Python runs without an interpreter lock")
 
 
 MANY_FILES = """

@@ -135,9 +135,9 @@ class Causes:
             known = self._history.lowered(program.jaxpr, traced)
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
-            # function. The backward pass is another one still, recognised by its number of arrays.
+            # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
             # The key needs the name as well, because JAX gives its own code as the source of a pmapped function.
-            key = (function, program.source, program.transformation, len(program.avals))
+            key = (function, program.source, program.transformation, len(program.avals), program.outputs)
             known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
         shardings = shardings_of(program.shardings, len(signature.leaves)) if signature.complete else ()
