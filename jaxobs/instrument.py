@@ -67,7 +67,9 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
                     warn(line)
             if loaded.enabled and not getattr(sys, "_is_gil_enabled", lambda: True)():
                 if running is None:
-                    warn("nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on")
+                    warn(
+                        "nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on"
+                    )
                 loaded = load_settings(**{**settings, "enabled": False})
             _observer = running = Observer(loaded, before=running)
             running.begin(wait_for_backend=wait_for_backend)

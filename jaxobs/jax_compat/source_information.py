@@ -5,19 +5,16 @@ from __future__ import annotations
 import functools
 import sys
 
-_excluded: set[str] = set()
 
-
+@functools.cache
 def leave_out(file: str) -> None:
     """Let JAX no longer take frames of this file for the user's, but those around them. JAX must be imported.
 
     Done by `jax._src.source_info_util.register_exclusion`. Without it JAX's messages name a line of ours in place of the
     user's.
     """
-    module = sys.modules.get("jax._src.source_info_util")
-    register = getattr(module, "register_exclusion", None)
-    if callable(register) and file not in _excluded:
-        _excluded.add(file)
+    register = getattr(sys.modules.get("jax._src.source_info_util"), "register_exclusion", None)
+    if callable(register):
         register(file)
 
 

@@ -22,7 +22,7 @@ from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.log import warn
-from jaxobs.probe.watch.watched import Watched
+from jaxobs.probe.watch.watched import Watched, state_of
 from jaxobs.roofline_model.bounds import bound_time, total_bound
 from jaxobs.roofline_model.measured_run import Roofline, measured_run
 from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
@@ -156,7 +156,7 @@ def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tupl
 
     while True:
         if isinstance(function, Watched):
-            function = function.function
+            function = state_of(function).function
         elif isinstance(function, MethodType) and hasattr(function.__func__, "lower"):
             function, args = function.__func__, (function.__self__, *args)
         else:

@@ -1,7 +1,8 @@
 """Wraps functions of a library for a probe, to mark or record their calls.
 
-A wrapped function has the same signature, result, exceptions and traceback as before, and can be pickled by its name.
-It is a plain function in place of a plain function: only the attribute of the library's class or module is replaced.
+A wrapped function has the same signature, result, exceptions, traceback and lines in warnings as before, and can be
+pickled by its name. It is a plain function in place of a plain function: only the attribute of the library's class or
+module is replaced.
 """
 
 from __future__ import annotations
@@ -9,10 +10,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from types import ModuleType
-from typing import Any, cast
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar, cast
 
 from jaxobs.plugin.protocol import Job
+
+Wrapper = TypeVar("Wrapper", bound=Callable[..., Any])
+
+INTERNAL = "<frozen importlib._bootstrap> of jaxobs"
+"""The file name of code that calls what it wraps. `warnings` and `logging` count no frame whose file name has
+`importlib` and `_bootstrap` in it (Python 3.11 to 3.13), so that a `stacklevel` leads to the user's line as if the frame
+were not there; debuggers take files whose names begin with `<frozen` for none of the user's."""
+
+
+def internal(wrapper: Wrapper) -> Wrapper:
+    """Let the frames of a function that calls what it wraps be passed over as INTERNAL says. For decorating it."""
+    function = cast("FunctionType", wrapper)
+    function.__code__ = function.__code__.replace(co_filename=INTERNAL)
+    return wrapper
 
 
 class Wrapping:
@@ -32,6 +47,7 @@ class Wrapping:
             return
 
         @functools.wraps(function)
+        @internal
         def marked(*args: Any, **kwargs: Any) -> Any:
             mark = self._job.phase(phase_of(), tentative=tentative) if self._active else None
             if mark is not None:
@@ -39,7 +55,7 @@ class Wrapping:
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
-                drop_own_frames(error)
+                drop_internal_frames(error)
                 raise
             finally:
                 if mark is not None:
@@ -62,11 +78,12 @@ class Wrapping:
         record = self._job.guard(note)
 
         @functools.wraps(function)
+        @internal
         def recorded(*args: Any, **kwargs: Any) -> Any:
             try:
                 result = function(*args, **kwargs)
             except BaseException as error:
-                drop_own_frames(error)
+                drop_internal_frames(error)
                 raise
             if self._active:
                 record(args, kwargs)
@@ -99,11 +116,10 @@ def replace(owner: Any, replacements: Mapping[str, Any]) -> Callable[[], None]:
     return put_back
 
 
-def drop_own_frames(error: BaseException) -> None:
-    """Remove the frames of the file that has caught an error, and raises it again, from the top of its traceback."""
+def drop_internal_frames(error: BaseException) -> None:
+    """Remove frames of `internal` functions, which raise again what they have caught, from the top of a traceback."""
     traceback = error.__traceback__
-    own = None if traceback is None else traceback.tb_frame.f_code.co_filename
-    while traceback is not None and traceback.tb_frame.f_code.co_filename == own:
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == INTERNAL:
         traceback = traceback.tb_next
     error.__traceback__ = traceback
 

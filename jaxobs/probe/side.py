@@ -17,6 +17,7 @@ from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
+from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.backend import find_backend
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
@@ -29,16 +30,14 @@ from jaxobs.probe.steps.recorded import RecordedValues
 from jaxobs.probe.steps.tracing import Tracing
 from jaxobs.probe.transport.payloads import Payloads
 from jaxobs.probe.transport.sender import Agents, Sender
-from jaxobs.probe.watch import ahead_of_time, automatic, outside_jit, watched
-from jaxobs.probe.watch.ahead_of_time import watch_compiled_ahead
-from jaxobs.probe.watch.automatic import watch_all_jitted
+from jaxobs.probe.watch.automatic import watch_all_jitted, watch_compiled_ahead, watch_loops_outside_jit
 from jaxobs.probe.watch.calls import Calls, Shared
 from jaxobs.probe.watch.executables import Executables
-from jaxobs.probe.watch.outside_jit import watch_loops_outside_jit
 from jaxobs.probe.watch.polling.completions import Completions
 from jaxobs.probe.watch.polling.first_calls import FirstCalls
 from jaxobs.probe.watch.registry import Watching
 from jaxobs.probe.watch.unmarked import UnmarkedCalls
+from jaxobs.probe.watch.watched import Watched
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
@@ -136,13 +135,11 @@ class ProbeSide:
 
     def start_probes(self) -> None:
         """Load the probes and install the hooks. JAX must be imported."""
-        leave_out(watched.__file__)
+        leave_out(INTERNAL)
         self.watching.begin()
         if self.watches_all:
             jitting = Guard("jitted functions", "probe", self._log)
             jax, watch, current = sys.modules["jax"], self.watching.watch, self.loops.current
-            for file in (automatic.__file__, ahead_of_time.__file__, outside_jit.__file__):
-                leave_out(file)
             self._put_back += [
                 jitting.call(watch_all_jitted, jax, watch),
                 jitting.call(watch_compiled_ahead, jax, watch, self.executables),
@@ -205,7 +202,7 @@ class ProbeSide:
             step = marks.get("step")
             return "" if step is None or step.hidden else step.loop
 
-        iterator, dispatch = Steps.__iter__.__code__, watched.Watched.__call__.__code__
+        iterator, dispatch = Steps.__iter__.__code__, Watched.__call__.__code__
         return MainThreadSampler(iterator, dispatch, loop, log)
 
     def profile(self, seconds: float, keep: bool | str) -> ProfileResult:

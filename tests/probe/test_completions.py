@@ -6,6 +6,7 @@ import statistics
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from jaxobs.model.events import UNMARKED, ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.polling.completions import Completions
-from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
+from jaxobs.probe.watch.polling.output_leaf import SMALL, OutputLeaf
 from jaxobs.probe.watch.polling.samples import Sample, completions_of, spaced_from
 
 STEP = 0.012
@@ -99,7 +100,7 @@ def test_the_first_burst_tells_the_time_of_the_steps_between_its_ends(polled: An
         polled.side.completions._looked_at.clear()
         seconds = train(polled, watched, state, 20, sync_every=1)
         time.sleep(0.1)
-        first, last = polled.of(StepCompleted)[:2]
+        first, last = [event for event in polled.of(StepCompleted) if event.loop][:2]
         if (
             last.step - first.step < 4
             and 0.5 <= (last.time - first.time) / 1e9 / (last.step - first.step) / seconds <= 2
@@ -218,7 +219,7 @@ def test_a_run_behind_a_call_whose_output_cannot_be_asked_is_not_timed(polled: A
     asked = polled.side.watching.watch(update)
     behind = polled.side.watching.watch(nothing_to_ask)
     asked(behind(state))
-    behind._calls.leaf.exhausted = True
+    behind._jaxobs.calls.leaf.exhausted = True
     time.sleep(0.1)
     first = len(polled.of(ExecutableRan))  # of its first call, which was timed by itself
     for _ in Steps(polled.side.loops, range(STEPS), "train", None, None):
@@ -242,3 +243,34 @@ def test_where_turns_call_two_functions_the_ends_of_both_are_told(polled: Any) -
         told = [event.step for event in polled.of(StepCompleted)]
     assert {step % 2 for step in told[1:]} == {0, 1}
     assert told == sorted(told)
+
+
+def bytes_alive(results: list[weakref.ref[Any]]) -> list[int]:
+    return [result.nbytes for result in (each() for each in results) if result is not None]
+
+
+def test_of_results_that_the_job_drops_one_small_one_is_alive_and_only_until_it_is_done(polled: Any) -> None:
+    def long(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 100, lambda _, a: jnp.tanh(a @ a) * 1e-3, x)
+
+    x, deadline = jnp.ones((300, 300)), time.monotonic() + 60
+    for jitted, kept in (
+        (jax.jit(lambda x: (long(x), long(x).sum())), 1),
+        (jax.jit(lambda x: (long(x), long(x) + 1)), 0),  # all are large
+    ):
+        watched = polled.side.watching.watch(jitted)
+        jax.block_until_ready(watched(x))
+        results: list[weakref.ref[Any]] = []
+        most = 0
+        for _ in range(8):
+            while not polled.side.completions.armed and not bytes_alive(results):
+                time.sleep(0.001)  # until the next round
+                assert time.monotonic() < deadline
+            results += map(weakref.ref, watched(x))
+            alive = bytes_alive(results)
+            most = max(most, len(alive))
+            assert all(size <= SMALL for size in alive)
+        assert most == kept
+        while bytes_alive(results):
+            time.sleep(0.001)
+            assert time.monotonic() < deadline

@@ -6,6 +6,7 @@ import functools
 from pathlib import Path, PurePath
 
 from jaxobs.model.source_files import is_installed
+from jaxobs.plugin.wrapping import INTERNAL
 
 USER = ""
 STANDARD_LIBRARY = "(standard library)"
@@ -24,7 +25,7 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 @functools.lru_cache(FILES_KEPT)
 def owner_of(file: str) -> str:
     """The owner of a file, by its name alone: USER, STANDARD_LIBRARY, or the name of the package. No file is opened."""
-    if file.startswith(_OWN_FILES) or PLUGINS in file:
+    if file.startswith(_OWN_FILES) or PLUGINS in file or file == INTERNAL:
         return OWN
     if not is_installed(file):
         return USER

@@ -1,7 +1,9 @@
-"""Watches every function that the script and its libraries jit, without `obs.watch()`, under a launcher.
+"""Watches what the script and its libraries jit, compile ahead of time or loop over, without `obs.watch()`.
 
-`jax.jit` and `jax.pmap` are public names of a module. They are replaced there by functions that do the same and watch
-the result. JAX itself refers to them by other names, which stay as they are.
+This is for launchers. Public names of JAX are replaced by functions that do the same and watch the result: `jax.jit`,
+`jax.pmap`, `jax.stages.Lowered.compile` (the one way to a program that can be called), and the loops of `jax.lax`, which
+compile a program each where they are called outside jit. JAX itself refers to them by other names, which stay as they
+are; calls from JAX's own code are let through.
 """
 
 from __future__ import annotations
@@ -12,43 +14,130 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
+from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.plugin.wrapping import drop_own_frames, replace
+from jaxobs.plugin.wrapping import drop_internal_frames, internal, replace
+from jaxobs.probe.steps.loops import Current
+from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.watched import Watched, state_of
 
-NAMES = ("jit", "pmap")
+JITTING = ("jit", "pmap")
+LOOPS = ("scan", "while_loop", "fori_loop", "map")
+
+SITES = 100
+"""Most lines whose loops outside jit are watched; a script has few."""
 
 Watch = Callable[[Any], Any]
 
 
 def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
     """Let `jax.jit` and `jax.pmap` `watch` their results. Returns what restores those that are still ours."""
-    return replace(jax, {name: _watching(getattr(jax, name), watch, jax) for name in NAMES})
+    return replace(jax, {name: _jitting(getattr(jax, name), watch, jax) for name in JITTING})
 
 
-def _watching(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
+def _jitting(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
     def watched(function: Any) -> Any:
         with Suppressed(Exception):  # a function that cannot be watched is jitted all the same
             return watch(function)
         return function
 
     @functools.wraps(original)
+    @internal
     def jitting(*args: Any, **kwargs: Any) -> Any:
         try:
             jitted = original(*args, **kwargs)
         except BaseException as error:
-            drop_own_frames(error)
+            drop_internal_frames(error)
             raise
-        if is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
+        if _is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
             return jitted
         if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
-            return lambda fun: watched(jitted(fun))
+            return functools.partial(jitting, **kwargs)
         return watched(jitted)
 
     jitting.__module__ = jax.__name__  # where pickle finds it
     return jitting
 
 
-def is_of_jax(frame: FrameType) -> bool:
+def watch_compiled_ahead(
+    jax: ModuleType, watch: Callable[[Any], Watched], executables: Executables
+) -> Callable[[], None]:
+    """Let `Lowered.compile()` return watched programs. Returns what restores the method, if it is still ours."""
+    lowered = jax.stages.Lowered
+    original = lowered.compile
+
+    @functools.wraps(original)
+    @internal
+    def compiling(self: Any, *args: Any, **kwargs: Any) -> Any:
+        count = executables.count
+        try:
+            compiled = original(self, *args, **kwargs)
+        except BaseException as error:
+            drop_internal_frames(error)
+            raise
+        if _is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
+            return compiled
+        with Suppressed(Exception):  # a program that cannot be watched runs all the same
+            created = executables.newest_since(count)
+            if created is not None:
+                found = watch(compiled)
+                calls = state_of(found).calls
+                if calls is not None:
+                    calls.compiled_ahead(created)
+                return found
+        return compiled
+
+    return replace(lowered, {"compile": compiling})
+
+
+def watch_loops_outside_jit(jax: ModuleType, watch: Watch, current: Current) -> Callable[[], None]:
+    """Let the LOOPS of `jax.lax` be watched, line by line. Returns what restores those that are still ours.
+
+    The compile probe names the program of such a loop by the user's line. Calls from the same line count as those of one
+    function. Calls inside a trace stay as they are.
+    """
+    lax = jax.lax
+    return replace(lax, {name: _looping(name, getattr(lax, name), watch, current) for name in LOOPS})
+
+
+def _looping(name: str, original: Callable[..., Any], watch: Watch, current: Current) -> Callable[..., Any]:
+    functions: dict[str, Callable[..., Any]] = {}
+    """A watched function for each line that calls this loop, by the name that its programs get."""
+
+    def at(caller: FrameType) -> Callable[..., Any]:
+        with Suppressed(Exception):  # what cannot be watched is run all the same
+            site = call_site(caller)
+            title = "" if site is None else site.names(name)
+            if title and title not in functions and len(functions) < SITES:
+                functions[title] = watch(named(title))
+            return functions.get(title, original)
+        return original
+
+    def named(title: str) -> Callable[..., Any]:
+        @internal
+        def called(*args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs)
+
+        called.__name__ = called.__qualname__ = title
+        return called
+
+    @functools.wraps(original)
+    @internal
+    def looping(*args: Any, **kwargs: Any) -> Any:
+        caller, step = sys._getframe(1), current.step  # noqa: SLF001  # who calls
+        traced = step is not None and step.hidden
+        function = original if traced or _is_of_jax(caller) else at(caller)
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            drop_internal_frames(error)
+            raise
+
+    looping.__module__ = "jax.lax"  # where pickle finds it
+    return looping
+
+
+def _is_of_jax(frame: FrameType) -> bool:
     """Whether a frame runs code of JAX's own."""
     module = frame.f_globals.get("__name__")
     return isinstance(module, str) and module.partition(".")[0] == "jax"

@@ -46,12 +46,6 @@ TRANSFORMED = (
 NOT_TOLD = "it has several executables, and shapes and types of its arguments do not tell which one ran"
 
 
-class Alive:
-    """A token that lives as long as its holder: a weak reference to it shows whether the watched function is alive."""
-
-    __slots__ = ("__weakref__",)
-
-
 Read = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 
 
@@ -82,8 +76,9 @@ class Calls:
     """One watched function's calls. `number` (negative) stands for it where it is not visible which executable ran."""
 
     __slots__ = (
-        "_earlier", "_emit", "_failed", "_known", "_name", "_table", "alive", "complete", "completions", "current",
-        "executables", "first_calls", "function", "leaf", "new", "number", "outside", "read", "run", "unmarked",
+        "__weakref__", "_earlier", "_emit", "_failed", "_known", "_name", "_table", "complete", "completions",
+        "current", "executables", "first_calls", "function", "leaf", "new", "number", "outside", "read", "run",
+        "unmarked",
     )  # fmt: skip
 
     def __init__(
@@ -103,7 +98,6 @@ class Calls:
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
-        self.alive = Alive()
         self.outside: dict[int, int] = {}
         self._emit = shared.emit
         self._failed = shared.failed
@@ -172,6 +166,9 @@ class Calls:
                     self.complete = bool(numbers)
                 else:
                     self.complete = bool(numbers) and not self._earlier
+            elif numbers and executables_alive(self.function) == 1:
+                # Those of which nothing is known are gone, by `clear_cache()` or the like.
+                self.complete = True
             if is_transformed(args, kwargs):
                 self.complete = False
                 self._give_up(TRANSFORMED)
@@ -221,11 +218,6 @@ class Calls:
     def _give_up(self, reason: str) -> None:
         self.read, self.run = None, self.number
         self._explain(reason)
-
-    def forget(self) -> None:
-        """Forget what was learned: the function's executables are gone by `clear_cache()`."""
-        self._known, self.read, self._table, self.run = [], None, {}, self.number
-        self.new, self._earlier, self.complete = True, 0, True
 
     def _explain(self, reason: str) -> None:
         self._emit(FunctionWatched(self.number, self._name, reason, now()))

@@ -20,7 +20,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
-from jaxobs.probe.watch.watched import Watched
+from jaxobs.probe.watch.watched import State, Watched, state_of
 
 ATTRIBUTE = "__jaxobs_watched__"
 
@@ -28,7 +28,7 @@ FEWEST = 64
 """Dead entries are removed when the list has twice as many entries as were alive last time, and at least this many."""
 
 _lock = threading.RLock()  # a finalizer that watches may run within
-_without_twin: dict[int, weakref.ref[Watched[Any, Any]]] = {}
+_without_twin: dict[int, weakref.ref[Watched]] = {}
 """Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
 
 
@@ -39,19 +39,19 @@ def renew_lock() -> None:
 
 
 class _Living:
-    """Weak references to all `Watched` objects of this process."""
+    """Weak references to what all `Watched` objects of this process keep."""
 
     def __init__(self) -> None:
-        self._references: list[weakref.ref[Watched[Any, Any]]] = []
+        self._references: list[weakref.ref[State]] = []
         self._prune_at = FEWEST
 
-    def add(self, found: Watched[Any, Any]) -> None:
-        self._references.append(weakref.ref(found))
+    def add(self, found: Watched) -> None:
+        self._references.append(weakref.ref(state_of(found)))
         if len(self._references) >= self._prune_at:
             self._references = [reference for reference in self._references if reference() is not None]
             self._prune_at = max(FEWEST, 2 * len(self._references))
 
-    def __iter__(self) -> Iterator[Watched[Any, Any]]:
+    def __iter__(self) -> Iterator[State]:
         for reference in list(self._references):
             found = reference()
             if found is not None:
@@ -61,7 +61,7 @@ class _Living:
 _living = _Living()
 
 
-def watched(function: Any) -> Watched[Any, Any]:
+def watched(function: Any) -> Watched:
     """The one `Watched` object of this function, made if there is none."""
     if isinstance(function, Watched):
         return function
@@ -76,20 +76,20 @@ def watched(function: Any) -> Watched[Any, Any]:
                 del _without_twin[key]
             _without_twin[id(function)] = weakref.ref(found)
         else:
-            found = vars(function)[ATTRIBUTE] = Watched(other, weakref.ref(function))
+            found = vars(function)[ATTRIBUTE] = Watched(other, function)
         _living.add(found)
         return found
 
 
-def _held_by(function: Any) -> Watched[Any, Any] | None:
+def _held_by(function: Any) -> Watched | None:
     """The object made for this function before; not one made for a function whose attributes were copied to it."""
     held = getattr(function, "__dict__", None)
     found = held.get(ATTRIBUTE) if type(held) is dict else None
-    if isinstance(found, Watched) and found.original is not None and found.original() is function:
+    if isinstance(found, Watched) and state_of(found).given is function:
         return found
     reference = _without_twin.get(id(function))
     found = None if reference is None else reference()
-    return found if found is not None and found.function is function else None
+    return found if found is not None and state_of(found).function is function else None
 
 
 class Watching:
@@ -104,7 +104,7 @@ class Watching:
     def begin(self) -> None:
         """Go on watching what an earlier observer watched."""
         for found in _living:
-            if not found.is_noted:
+            if found.calls is None:
                 self._attach(found)
 
     def watch(self, function: Any) -> Any:
@@ -113,8 +113,8 @@ class Watching:
             setattr(function, FLAX_JITTED, self.watch(getattr(function, FLAX_JITTED)))
             return function
         found = watched(function)
-        if not found.is_noted:
-            self._attach(found)
+        if state_of(found).calls is None:
+            self._attach(state_of(found))
         return found
 
     def end(self) -> None:
@@ -129,7 +129,7 @@ class Watching:
         """
         dead = []
         for noted in list(self._noted):
-            gone = noted.alive() is None  # read first, so that every call until its death is counted
+            gone = noted.calls() is None  # read first, so that every call until its death is counted
             yield from noted.new_calls()
             if gone:
                 dead.append(noted)
@@ -137,7 +137,7 @@ class Watching:
             self._noted.remove(noted)
             self._free[noted.name].append(noted.number)
 
-    def _attach(self, found: Watched[Any, Any]) -> None:
+    def _attach(self, found: State) -> None:
         name = name_of(found.function)
         if self._free[name]:
             number = self._free[name].pop()
@@ -155,7 +155,7 @@ class _Noted:
     def __init__(self, name: str, number: int, calls: Calls) -> None:
         self.name = name
         self.number = number
-        self.alive = weakref.ref(calls.alive)
+        self.calls = weakref.ref(calls)
         self._outside = calls.outside
         self._reported: dict[int, int] = {}
 

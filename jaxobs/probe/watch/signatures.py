@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
@@ -29,6 +30,12 @@ Signature = Mapping[Path, tuple[Any, ...]]
 
 CONTAINER_PACKAGES = ("collections", "flax", "haiku", "optax")
 """Packages whose containers may be indexed although their `__getitem__` is written in Python (FrozenDict)."""
+
+DICTIONARIES = (dict, OrderedDict, defaultdict)
+"""A subclass of the user's may define its methods itself."""
+
+NODES_READ, DEPTH = 50_000, 30
+"""Most nodes of a tree, and most steps down it, that are read: attributes may lead in a circle."""
 
 LEAVES_TRIED = (1_000, 40, 12)
 """How many of the leaves that differ are tried: one alone, two together, three together. Signatures that differ only in
@@ -73,40 +80,67 @@ def placed_signature(leaf: Any) -> tuple[Any, ...]:
 
 def step_into(value: Any, how: str, key: Any) -> Any:
     """The item or attribute `key` of a container. Raises LookupError where reading it would call the user's code."""
+    kind = type(value)
     if how == "attribute":
-        return object.__getattribute__(value, str(key))
-    if type(type(value).__getitem__) is FunctionType and not is_of(type(value), *CONTAINER_PACKAGES):
-        raise LookupError(f"items of {name_of(type(value))} are the user's own")
+        return object.__getattribute__(value, "__dict__")[key]
+    if issubclass(kind, dict):
+        if not dict.__contains__(value, key):
+            raise KeyError(key)  # where a `defaultdict` would add it
+        return dict.__getitem__(value, key)
+    if type(getattr(kind, "__getitem__", None)) is FunctionType and not is_of(kind, *CONTAINER_PACKAGES):
+        raise LookupError(f"items of {name_of(kind)} are the user's own")
     return value[key]
 
 
 def is_transformed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the arguments of a call outside any trace contain tracers, as under `jax.grad` and `jax.vmap`."""
+    """Whether the arguments of a call outside any trace contain tracers, as under `jax.grad` and `jax.vmap`.
+
+    Of the user's types it flattens those without `__dict__`.
+    """
     # Never imported for this: what is called is then no function of JAX's.
     trees = sys.modules.get("jax.tree_util")
-    return trees is not None and any(map(is_tracer, trees.tree_leaves((args, kwargs))))
+    leaves = [leaf for _, leaf in leaves_by_path((args, kwargs))]
+    return trees is not None and any(map(is_tracer, trees.tree_leaves(leaves)))
 
 
 def leaves_by_path(tree: Any) -> Iterator[tuple[Path, Any]]:
     """The leaves of a pytree, each with the steps of `step_into` that lead to it.
 
-    Leaves within a pytree type of the user's own are left out, where JAX gives no key by which to reach them.
+    It is not flattened, which would call the user's code for types that a script has registered: of these the attributes
+    are read. What cannot be entered so is itself a leaf: a registered type without `__dict__`, a dictionary with other
+    keys than text and integers.
     """
-    from jax.tree_util import DictKey, GetAttrKey, SequenceKey, tree_flatten_with_path
-
-    for keys, leaf in tree_flatten_with_path(tree)[0]:
-        steps: list[tuple[str, Any]] = []
-        for key in keys:
-            if isinstance(key, SequenceKey):
-                steps.append(("item", key.idx))
-            elif isinstance(key, DictKey):
-                steps.append(("item", key.key))
-            elif isinstance(key, GetAttrKey):
-                steps.append(("attribute", key.name))
-            else:
-                break
+    waiting: list[tuple[Path, Any]] = [((), tree)]
+    for _ in range(NODES_READ):
+        if not waiting:
+            break
+        path, value = waiting.pop()
+        inner = _within(value) if len(path) < DEPTH else None
+        if inner is None:
+            yield path, value
         else:
-            yield tuple(steps), leaf
+            waiting += [((*path, step), each) for step, each in reversed(inner)]
+
+
+def _within(value: Any) -> list[tuple[tuple[str, Any], Any]] | None:
+    """What a container holds, by step. None for a leaf."""
+    kind = type(value)
+    if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        items = list.__iter__(value) if kind is list else tuple.__iter__(value)
+        return [(("item", index), each) for index, each in enumerate(items)]
+    if any(kind is one for one in DICTIONARIES) or (
+        is_of(kind, *CONTAINER_PACKAGES) and hasattr(kind, "items")
+    ):
+        pairs = list(value.items())
+        plain = all(type(key) in (str, int) for key, _ in pairs)
+        return [(("item", key), each) for key, each in pairs] if plain else None
+    is_leaf = getattr(sys.modules.get("jax.tree_util"), "all_leaves", None)
+    if is_leaf is None or is_leaf((value,)):
+        return None
+    attributes = getattr(value, "__dict__", None)
+    return (
+        [(("attribute", key), each) for key, each in attributes.items()] if type(attributes) is dict else None
+    )
 
 
 def unplaced(seen: Signature) -> Signature:
@@ -116,12 +150,7 @@ def unplaced(seen: Signature) -> Signature:
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
     """The `placed_signature` of every leaf, by its path."""
-    # Keys of a dictionary that are of other types may be the user's, and would be hashed.
-    return {
-        path: placed_signature(leaf)
-        for path, leaf in leaves_by_path((args, kwargs))
-        if all(type(key) in (str, int) for _, key in path)
-    }
+    return {path: placed_signature(leaf) for path, leaf in leaves_by_path((args, kwargs))}
 
 
 def telling_paths(signatures: list[Signature]) -> tuple[Path, ...] | None:

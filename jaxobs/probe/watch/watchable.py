@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from jaxobs.jax_compat.foreign_objects import is_of
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
+from jaxobs.probe.watch.signatures import leaves_by_path
 from jaxobs.vocabulary.labels import cut_name
 
 MOST_WRAPPERS = 20
@@ -46,11 +46,9 @@ def has_jitted_inside(function: Any) -> bool:
 
 def arrays_within(function: Any) -> int:
     """How many arrays a callable holds as leaves of a pytree; 0 for one that is no pytree."""
-    tree_util = sys.modules.get("jax.tree_util")
-    leaves = getattr(tree_util, "tree_leaves", None)
-    with Suppressed(Exception):  # the user's own flattening may raise anything
-        found = leaves(function) if callable(leaves) else ()
-        return sum(hasattr(type(leaf), "dtype") and hasattr(type(leaf), "shape") for leaf in found)
+    with Suppressed(Exception):  # attributes of an object of the user's may raise anything
+        kinds = [type(leaf) for path, leaf in leaves_by_path(function) if path]
+        return sum(hasattr(kind, "dtype") and hasattr(kind, "shape") for kind in kinds)
     return 0
 
 

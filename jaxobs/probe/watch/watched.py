@@ -1,62 +1,98 @@
-"""A watched function: the user's jitted function, which also notes what it ran and when."""
+"""A watched function: the user's jitted function, which also notes what it ran and when.
+
+To the script it is the function: attributes are read from it and set on it, it prints, hashes and compares as it, and a
+pickle of it is one of the function, which loads where there is no jaxobs. Its type alone is another, of the same name.
+"""
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
+import operator
+import sys
 import weakref
-from collections.abc import Callable
-from types import MethodType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from types import FunctionType, MethodType
+from typing import Any
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import UNMARKED
-from jaxobs.plugin.wrapping import drop_own_frames
+from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.wrapping import drop_internal_frames, internal
 from jaxobs.probe.watch.calls import Calls, Learned
-from jaxobs.probe.watch.executables import Created
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
-class Watched(Generic[Parameters, Result]):
-    """Stands in for the jitted function that it wraps: calls, `.lower`, `.trace`, `.clear_cache` and all else go to it.
+class State:
+    """What a watched function keeps: the function, or its twin, and what its calls are noted in (None: nowhere)."""
 
-    `_calls` notes what it runs for the current observer; None where there is none.
-    """
+    __slots__ = ("__weakref__", "_learned", "_original", "calls", "function", "hash")
 
-    def __init__(
-        self, function: Callable[Parameters, Result], original: weakref.ref[Any] | None = None
-    ) -> None:
-        # The attributes of other objects change: they are read from the object, by `__getattr__`.
-        copied = functools.WRAPPER_UPDATES if hasattr(type(function), "__get__") else ()
-        functools.update_wrapper(self, function, updated=copied)
-        self.__wrapped__ = getattr(function, "__wrapped__", function)  # of a jitted function, the user's own
-        self._function = function
-        self._calls: Calls | None = None
+    def __init__(self, function: Any, original: Any) -> None:
+        self.function = function
+        self.calls: Calls | None = None
         self._learned: Learned | None = None
-        self.original = original
-        """A weak reference to the function that was given, where `function` is a twin of it."""
+        self._original = None if original is None else weakref.ref(original)
+        self.hash = None if original is None else hash(original)
 
-    def __call__(self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:  # noqa: C901  # hot
-        calls = self._calls
+    @property
+    def given(self) -> Any:
+        """The function that was given to be watched; the twin once it is gone."""
+        given = None if self._original is None else self._original()
+        return self.function if given is None else given
+
+    def note_for(self, calls: Calls | None) -> None:
+        """Note what it runs in `calls` from now on, which takes over what was learned before; None notes nothing."""
+        if self.calls is not None:
+            self._learned = self.calls.learned()
+        if calls is not None and self._learned is not None:
+            calls.inherit(self._learned)
+        self.calls = calls
+
+
+class _OfTheFunction(str):
+    """A text that a class has as any class has it, and its instances as the function has it that they stand for."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+
+    def __get__(self, watched: Watched | None, owner: type | None = None) -> Any:
+        return str(self) if watched is None else getattr(state_of(watched).function, self.attribute)
+
+
+class Watched:
+    """Stands in for the function that it wraps, and notes its calls. Each is of a subclass that `_named` makes."""
+
+    __slots__ = ("__weakref__", "_jaxobs")
+
+    def __new__(cls, function: Any, original: Any = None) -> Watched:
+        """`original`: the function that was given, where `function` is a twin of it. Only referred to weakly."""
+        kind = type(function)
+        made = object.__new__(_named(kind.__name__, kind.__module__, binds=hasattr(kind, "__get__")))
+        object.__setattr__(made, "_jaxobs", State(function, original))
+        return made
+
+    @internal
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: C901  # hot
+        state = self._jaxobs
+        calls = state.calls
         if calls is None:
-            return self._function(*args, **kwargs)
+            return state.function(*args, **kwargs)
         executables = calls.executables
         count = executables.count
         step = calls.current.step
         if step is not None and step.hidden:
-            return calls.function(*args, **kwargs)  # type: ignore[no-any-return]  # inside a trace nothing runs
+            return calls.function(*args, **kwargs)  # inside a trace nothing runs
         completions = calls.completions
         sampling = completions.armed and completions.before_call()
         started = now()
         try:
-            result: Result = calls.function(*args, **kwargs)
+            result = calls.function(*args, **kwargs)
             ended = now()
         except BaseException as error:
             if step is not None:
                 step.fail()
             calls.failed(error, count, args, kwargs)
-            drop_own_frames(error)
+            drop_internal_frames(error)
             raise
         if executables.count != count or calls.new:
             # A call that compiled began long before its run.
@@ -83,61 +119,93 @@ class Watched(Generic[Parameters, Result]):
             completions.after_call(calls.leaf, result, run, loop, number, started, ended)
         return result
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind where what is watched does: a method stays a method, and a program compiled ahead of time is none."""
-        binds = instance is not None and hasattr(type(self._function), "__get__")
-        return MethodType(self, instance) if binds else self
-
     def __getattr__(self, name: str) -> Any:
-        if name in {"_function", "_calls"}:  # not there yet: while being copied or unpickled
+        if name == "_jaxobs":  # not there yet: while being made
             raise AttributeError(name)
-        attribute = getattr(self._function, name)
-        return self._clear_cache if name == "clear_cache" else attribute
+        return getattr(self._jaxobs.function, name)
 
-    def __copy__(self) -> Self:
-        return self  # as functions do
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._jaxobs.function, name, value)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
+    def __delattr__(self, name: str) -> None:
+        delattr(self._jaxobs.function, name)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _as_it_is, (self._function,)  # another process has an observer of its own, or none
+    def __dir__(self) -> list[str]:
+        return dir(self._jaxobs.function)
 
-    def __getstate__(self) -> object:
-        return self._function.__getstate__()  # every object has it since Python 3.11
+    @property  # type: ignore[misc]  # object's own is an attribute
+    def __class__(self) -> type:
+        return type(self._jaxobs.function)
 
     def __repr__(self) -> str:
-        return f"<watched {self._function!r}>"
+        return repr(self._jaxobs.function)
 
-    def _clear_cache(self) -> None:
-        self._function.clear_cache()  # type: ignore[attr-defined]  # only reached where the function has it
-        if self._calls is not None:
-            self._calls.forget()
+    def __str__(self) -> str:
+        return str(self._jaxobs.function)
 
-    @property
-    def is_noted(self) -> bool:
-        """Whether an observer notes what it runs."""
-        return self._calls is not None
+    def __eq__(self, other: object) -> bool:
+        return other is self or bool(self._jaxobs.given == other)
 
-    @property
-    def function(self) -> Callable[Parameters, Result]:
-        """The jitted function that is watched, or its twin."""
-        return self._function
+    def __hash__(self) -> int:
+        state = self._jaxobs
+        return hash(state.function) if state.hash is None else state.hash
 
-    def compiled_ahead(self, created: Created) -> None:
-        """Note that the function is a program compiled ahead of time, into this executable."""
-        if self._calls is not None:
-            self._calls.compiled_ahead(created)
+    def __copy__(self) -> Any:
+        return self  # as functions do
 
-    def note_for(self, calls: Calls | None) -> None:
-        """Note what it runs in `calls` from now on, which takes over what was learned before; None notes nothing."""
-        if self._calls is not None:
-            self._learned = self._calls.learned()
-        if calls is not None and self._learned is not None:
-            calls.inherit(self._learned)
-        self._calls = calls
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        state = self._jaxobs
+        if state.hash is not None:  # a copy of a jitted function calls the same function
+            return self
+        copied = copy.deepcopy(state.function, memo)
+        return self if copied is state.function else copied
+
+    def __reduce__(self) -> Any:
+        if self.__class__ is FunctionType and _is_found_by_name(self):
+            return self.__qualname__
+        return operator.getitem, (
+            (self._jaxobs.function,),
+            0,
+        )  # another process has an observer of its own, or none
+
+    def __getstate__(self) -> object:
+        return self._jaxobs.function.__getstate__()  # every object has it since Python 3.11
 
 
-def _as_it_is(function: Any) -> Any:
-    """Unpickle a watched function, as the function itself."""
-    return function
+@functools.cache
+def _named(name: str, module: str, *, binds: bool) -> type[Watched]:
+    """A class of the name that the function's has: `help()` shows it, and what Python says of a wrong use.
+
+    `binds`: whether an attribute of a class becomes a method, as functions do and programs compiled ahead of time do not.
+    """
+    own: dict[str, Any] = {
+        "__slots__": (),
+        "__doc__": _OfTheFunction(Watched.__doc__),
+        "__module__": _OfTheFunction(module),
+        "__annotations__": property(lambda watched: state_of(watched).function.__annotations__),
+    }
+    if binds:
+        own["__get__"] = _bound
+    else:  # of an object `inspect` reads the signature of its class's `__call__`
+        own["__signature__"] = property(lambda watched: inspect.signature(state_of(watched).function))
+    return type(name, (Watched,), own)
+
+
+def _bound(watched: Watched, instance: object, owner: type | None = None) -> Any:  # noqa: ARG001  # Python passes it
+    return watched if instance is None else MethodType(watched, instance)
+
+
+def state_of(watched: Watched) -> State:
+    """What a watched function keeps, beside what it shows of the function."""
+    state: State = watched._jaxobs  # noqa: SLF001  # attributes of any other name are the function's
+    return state
+
+
+def _is_found_by_name(function: Any) -> bool:
+    """Whether the function's module has it under its name, by which a plain function is pickled."""
+    found: Any = sys.modules.get(function.__module__)
+    with Suppressed(AttributeError):
+        for name in function.__qualname__.split("."):
+            found = getattr(found, name)
+        return found is function
+    return False

@@ -1,10 +1,11 @@
 """Finds out when the device finished a call, by polling one output of a few calls from a thread that sleeps in Python.
 
-The training thread never waits. One output leaf of each sampled call is kept. The polling thread asks it `is_ready()`,
-and so does the training thread before the next call, which may donate the leaf. (A thread that sits in
-`block_until_ready()` at interpreter exit aborts the process; one that sleeps does not.) Two facts are measured: when a
-step's work was done, which gives the spacing of steps; and how long a run kept the device: from its own start, or the
-end of the run before it if that is later, to its end. A function without an output that can be polled is reported too.
+The training thread never waits. One output leaf of each sampled call is kept until the device is done with it, and only
+one at a time. The polling thread asks it `is_ready()`, and so does the training thread before the next call, which may
+donate the leaf. (A thread that sits in `block_until_ready()` at interpreter exit aborts the process; one that sleeps
+does not.) Two facts are measured: when a step's work was done, which gives the spacing of steps; and how long a run kept
+the device: from its own start, or the end of the run before it if that is later, to its end; where the host is ahead,
+the mean of the runs between two ends. A function without an output that can be polled is reported too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.watch.polling.output_leaf import BURST, OutputLeaf
-from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_lost
+from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_kept, is_lost
 
 EVERY_BURST = 10
 """Once an executable has its first samples, only every tenth round times runs (a burst of calls); the others look at
@@ -76,7 +77,8 @@ class Completions:
         self._thread_of_samples = 0
         self._wanted = 1
         self._idle = True
-        self._unseen = False
+        self._unseen = self._passing_over = False
+        self._between = 0
         self._unseen_reported = self._passed_by = 0
         self._latencies: dict[tuple[int, bool], deque[float]] = {}
         self._rounds = 0
@@ -99,12 +101,16 @@ class Completions:
         """
         samples = self._samples  # read once: the polling thread may begin a new list at any time
         if not samples:
+            if self._passing_over:
+                self._passing_over = False
+                return False
             return True
         previous = samples[-1]
         self._idle = False
         with Suppressed(Exception):  # donated meanwhile, or no array of JAX's; never into the user's call
             if previous.ready is None and previous.seen_ready is None and is_ready(previous.leaf):
                 previous.seen_ready = now()
+                previous.leaf = None
             self._idle = True if previous.ready is not None else previous.seen_ready is not None
         if self._idle and len(samples) >= self._wanted:
             self.armed = False
@@ -130,10 +136,17 @@ class Completions:
             elif len(samples) >= self._wanted:
                 self.armed = False
                 return
+            elif samples and is_kept(samples[-1]):
+                if run == samples[-1].run:
+                    self._between += 1
+                else:
+                    self._unseen = True
+                return
             idle_before, unseen, self._unseen = self._idle and bool(samples), self._unseen, False
-            sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen)
+            sample = Sample(way, leaf, run, loop, step, started, ended, idle_before, unseen, self._between)
+            self._between = 0
             if is_ready(leaf):  # the backend ran it within the call
-                sample.ready = ended
+                sample.ready, sample.leaf = ended, None
             self._keep(samples, sample, in_place=lost)
         except Exception as error:  # outputs may be anything, or deleted; never into the user's call
             if raised_by_signal_handler(error):
@@ -191,7 +204,9 @@ class Completions:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
         self._samples = []
         self._wanted = BURST if burst else 1
-        self._idle, self._unseen, self._passed_by = True, False, 0
+        self._idle, self._unseen, self._passed_by, self._between = True, False, 0, 0
+        # Else the first of the calls of a turn would always be the one sampled, where the host waits behind the last.
+        self._passing_over = self._rounds % 2 == 1
         self._arrived.forget()
         self.armed = True
         done: list[Sample] = []
@@ -204,7 +219,7 @@ class Completions:
                     continue
                 sample.way.lost()
                 break
-            sample.way.seen(sample.leaf)
+            sample.way.seen()
             sample.leaf = None
             done.append(sample)
         self.armed = False
@@ -280,7 +295,15 @@ class Completions:
             assert sample.ready is not None
             self._looked_at[sample.run] += 1
             begin = sample.started if sample.idle_before else max(sample.started, before.ready)
+            if sample.between:  # the host is ahead: the device has worked off equal runs since the one before
+                begin = before.ready
             uncertainty = sample.uncertainty + (0 if begin == sample.started else before.uncertainty)
-            duration = sample.ready - begin
-            if not sample.behind_unseen and duration > 0 and uncertainty <= TOLERANCE * duration:
-                self._emit(ExecutableRan(sample.run, seconds(duration), seconds(uncertainty), sample.ready))
+            runs = 1 + sample.between
+            duration = (sample.ready - begin) // runs
+            # A longer pause of the host may have left the device idle.
+            is_pause = sample.between and sample.started - begin > duration
+            sure = uncertainty <= TOLERANCE * duration * runs
+            if not sample.behind_unseen and duration > 0 and sure and not is_pause:
+                self._emit(
+                    ExecutableRan(sample.run, seconds(duration), seconds(uncertainty // runs), sample.ready)
+                )

@@ -9,6 +9,7 @@ the compile comes before the run, and during it the device works off what was di
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,9 @@ short functions are called again, so later runs can be sampled."""
 class FirstCall:
     """A call that compiled, and its run. All times are by `now()`.
 
-    `leaf`: an output, None once the run is not followed any more; `begun`: the end of its compile; `returned`: the end of
-    the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last `RunUnderWay` was emitted.
+    `leaf`: a weak reference to an output, None once the run is not followed any more; `begun`: the end of its compile;
+    `returned`: the end of the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last
+    `RunUnderWay` was emitted.
     """
 
     leaf: Any
@@ -65,6 +67,7 @@ class FirstCalls:
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
                 returned = now()
+                leaf = leaf if type(leaf) is weakref.ref else weakref.ref(leaf)  # the job may drop it
                 self._under_way = FirstCall(leaf, run, compiled, returned, returned, compiled)
                 self._completions.wake()
 

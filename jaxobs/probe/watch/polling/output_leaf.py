@@ -10,13 +10,14 @@ from typing import Any
 
 from jaxobs.jax_compat.arrays.readiness import is_askable, is_deleted
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.watch.polling.room import ALWAYS, room
 from jaxobs.probe.watch.signatures import Path, leaves_by_path, step_into
 
 BURST = 4
-"""Calls in a row that one round samples. The device may be far behind the host, so the wait for the first is long and
-its end known only roughly; the ones after it are polled closely, and the end of each is the beginning of the next."""
+"""Calls that one round samples: in a row where the host waits for each, so that the end of one is the beginning of the
+next; else the next one after the end of the one before was seen."""
 
+SMALL = 2**16
+"""Bytes of the largest output that is kept alive until the device is done with it: no job misses so few."""
 
 LOST_IN_A_ROW = 40
 """Losses in a row, of leaves donated before they were ready, after which the function is no longer polled. It is more
@@ -35,13 +36,12 @@ class OutputLeaf:
     long as it lives: until the next call. Where it is never ready by then, the function's device time stays absent.
     """
 
-    __slots__ = ("_earlier", "_losses", "_room", "_short_lived", "_ways", "exhausted")
+    __slots__ = ("_earlier", "_losses", "_short_lived", "_ways", "exhausted")
 
     def __init__(self) -> None:
         self._ways: list[Path] | None = None
         self._earlier: list[tuple[Path, weakref.ref[Any]]] | None = None
         """After a loss: all leaves of one result. At the next call they show at once which of hundreds are donated."""
-        self._room: int | None = None
         self._short_lived = False
         self._losses = 0
         self.exhausted = False
@@ -61,7 +61,7 @@ class OutputLeaf:
             try:
                 leaf = _leaf_at(self._ways[0], result)
                 if leaf is not None:
-                    if leaf.nbytes <= ALWAYS or leaf.nbytes <= self._room_for(leaf):
+                    if leaf.nbytes <= SMALL:
                         return leaf
                     self._short_lived = True
                     return weakref.ref(leaf)
@@ -73,18 +73,9 @@ class OutputLeaf:
         self.exhausted = True
         return None
 
-    def _room_for(self, leaf: Any) -> int:
-        """The room measured last, by `seen` on the polling thread; measured here only the first time."""
-        if self._room is None:
-            self._room = room(leaf, BURST)
-        return self._room
-
-    def seen(self, leaf: Any) -> None:
-        """Note that the leaf was ready, and measure anew the room for outputs like it. On the polling thread."""
+    def seen(self) -> None:
+        """Note that the leaf was ready."""
         self._losses = 0
-        if self._room is not None:
-            with contextlib.suppress(Exception):  # a device may not say, or be gone
-                self._room = room(leaf() if type(leaf) is weakref.ref else leaf, BURST)
 
     def lost(self) -> None:
         """Note that the leaf was donated or released before it was seen to be ready; another may then be chosen."""

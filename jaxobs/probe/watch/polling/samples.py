@@ -18,7 +18,9 @@ SURE_SPACING = 0.05
 class Sample:
     """One sampled call. `idle_before`: the sampled call before it had finished when this one began.
 
-    `behind_unseen`: a call whose end was not seen was made between the two, so this one may have waited for it.
+    `between`: calls of the same executable made between the two. `behind_unseen`: another call was made between them
+    whose end was not seen, so this one may have waited for it.
+    `leaf`: an output, or a weak reference to it; None once it was seen to be ready.
     `seen_ready`: when the training thread saw the leaf to be ready, before its next call.
     `ready`: the estimated end of the run, off by at most `uncertainty`. All times are in nanoseconds, by `now()`.
     """
@@ -32,6 +34,7 @@ class Sample:
     ended: int
     idle_before: bool
     behind_unseen: bool = False
+    between: int = 0
     seen_ready: int | None = None
     ready: int | None = None
     uncertainty: int = 0
@@ -39,12 +42,18 @@ class Sample:
 
 def is_done(sample: Sample) -> bool:
     """Whether the device is done with the sample. Raises RuntimeError if its leaf died before that was seen."""
+    leaf = sample.leaf
     try:
-        return is_ready(sample.leaf)
+        return leaf is None or is_ready(leaf)
     except RuntimeError:
         if sample.seen_ready is None:
             raise
         return True
+
+
+def is_kept(sample: Sample) -> bool:
+    """Whether the sample keeps an output alive."""
+    return sample.leaf is not None and type(sample.leaf) is not weakref.ref
 
 
 def is_lost(sample: Sample) -> bool:
@@ -82,6 +91,6 @@ def spaced_from(done: list[Sample]) -> Sample | None:
         row = done[at:]
         alike = all((sample.run, sample.loop) == (last.run, last.loop) for sample in row)
         sure = first.uncertainty + last.uncertainty <= SURE_SPACING * (last.ready - first.ready)
-        if alike and sure and last.step - first.step == len(row) - 1:
+        if alike and sure and last.step - first.step == sum(1 + sample.between for sample in row[1:]):
             return first
     return None
