@@ -8,6 +8,8 @@ from __future__ import annotations
 import _thread
 import os
 
+import jaxobs.model.clock  # noqa: F401  # binds the clocks: a test of the job's may replace them before `instrument()`
+
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
     from collections.abc import Callable
