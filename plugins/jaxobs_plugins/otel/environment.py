@@ -8,12 +8,11 @@ https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
@@ -21,9 +20,6 @@ PROTOCOL = "http/protobuf"
 
 COMPRESSIONS = ("none", "gzip", "deflate")
 """The specification's two, and `deflate` as in the SDK."""
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)  # RFC 9110, 5.6.2
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110, 5.5
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds; the specification's default for OTEL_EXPORTER_OTLP_TIMEOUT."""
@@ -88,6 +84,7 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
 
     A timeout is in seconds, as in OpenTelemetry's Python SDK (the specification has milliseconds).
     """
+    from opentelemetry.util.re import parse_env_headers  # late: without an endpoint nothing of it is imported
 
     def of(name: str) -> str:
         return _option(signal, name, environment)[1]
@@ -101,29 +98,12 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
         compression = "none"
     headers = {"content-type": "application/x-protobuf", "user-agent": f"jaxobs/{version('jaxobs')}"}
     headers |= {} if compression == "none" else {"content-encoding": compression}
-    headers |= _given_headers(of("HEADERS"), report)
+    headers |= parse_env_headers(of("HEADERS"), liberal=True)
     certificate, key = of("CLIENT_CERTIFICATE"), of("CLIENT_KEY")
     return Sending(
         url, headers, _timeout(of("TIMEOUT"), report), compression, of("CERTIFICATE") or None,
         (certificate, key) if certificate and key else certificate or None,
     )  # fmt: skip
-
-
-def _given_headers(text: str, report: Callable[[str], None]) -> dict[str, str]:
-    """`name=value` pairs, percent-encoded. One that cannot be sent is reported by its place alone, as it may be a secret.
-
-    The parser of OpenTelemetry's SDK would log it.
-    """
-    headers = {}
-    for place, pair in enumerate(filter(str.strip, text.split(",")), start=1):
-        name, equals, value = (unquote(part).strip() for part in pair.partition("="))
-        if equals and _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value):
-            headers[name.lower()] = value
-        else:
-            report(
-                f"entry {place} of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` that can be sent, and is left out"
-            )
-    return headers
 
 
 def _timeout(text: str, report: Callable[[str], None]) -> float:
