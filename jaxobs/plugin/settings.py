@@ -164,8 +164,10 @@ def read(
         try:
             values[name] = one.parsed(value)
         except ValueError as error:
-            secret = _SECRET_NAME.search(name)
-            problem = f"{MASK}: must be {one.allowed}" if secret else masked("", f"{_shown(value)}: {error}")
+            if masked(name, _shown(value)) == MASK:
+                problem = f"{MASK}: must be {one.allowed}"
+            else:
+                problem = masked("", f"{_shown(value)}: {error}")
             wrong.append(f"{place}={problem}" + (f" ({one.description})" if one.description else ""))
     if wrong:
         raise SettingsError("; ".join(wrong))
