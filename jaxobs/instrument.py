@@ -9,6 +9,8 @@ import _thread
 import os
 import sys
 
+import jaxobs.model.clock  # noqa: F401  # binds the clocks: a test of the job's may replace them before `instrument()`
+
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,7 +32,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def masked(name: str, value: Value) -> Value | str:
