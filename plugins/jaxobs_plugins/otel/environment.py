@@ -8,11 +8,12 @@ https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
