@@ -232,7 +232,8 @@ ROWS: dict[int, Row] = {
     58: Row("frames and __wrapped__ of a watched function", (
         "probe/test_watched_functions_live_as_without.py::test_messages_and_source_lines_of_jax_name_the_users_line",
         "probe/test_watched_functions_live_as_without.py::test_a_traceback_shows_no_line_of_ours",
-        "probe/test_watched.py::test_it_looks_like_the_function_it_wraps",
+        "probe/test_watched.py::test_it_shows_the_same_as_the_function",
+        "probe/test_watched.py::test_warnings_and_logs_name_the_line_that_they_name_without",
     )),
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
@@ -260,6 +261,13 @@ ROWS: dict[int, Row] = {
     67: Row("secrets in malformed headers, endpoints and proxies", (
         "otel/test_environment.py::test_no_secret_is_in_what_is_said",
         "cli/test_check.py::test_a_secret_is_masked_wherever_it_stands",
+    )),
+    68: Row("a watched function, or what holds one, is pickled and loaded without jaxobs", (
+        "probe/test_watched.py::test_a_pickle_is_one_of_the_function_and_loads_where_there_is_no_jaxobs",
+    )),
+    69: Row("trees of the user's types count their flattenings; live arrays after the results were dropped", (
+        "probe/test_watched.py::test_pytrees_of_the_user_are_flattened_as_often_as_without",
+        "probe/test_completions.py::test_of_results_that_the_job_drops_one_small_one_is_alive_and_only_until_it_is_done",
     )),
 }  # fmt: skip
 

@@ -121,5 +121,5 @@ def test_sixty_four_threads_compile_at_once_and_each_compile_is_counted_once_wit
     for number in range(count):
         event = made[f"product_{number}"]
         assert cost_of(event).matrix_flops == 2 * (2 + number) ** 3
-        assert functions[number]._jaxobs.calls.run == event.executable
+        assert functions[number]._jaxobs_calls.run == event.executable
     assert len({event.executable for event in made.values()}) == count

@@ -219,7 +219,7 @@ def test_a_run_behind_a_call_whose_output_cannot_be_asked_is_not_timed(polled: A
     asked = polled.side.watching.watch(update)
     behind = polled.side.watching.watch(nothing_to_ask)
     asked(behind(state))
-    behind._jaxobs.calls.leaf.exhausted = True
+    behind._jaxobs_calls.leaf.exhausted = True
     time.sleep(0.1)
     first = len(polled.of(ExecutableRan))  # of its first call, which was timed by itself
     for _ in Steps(polled.side.loops, range(STEPS), "train", None, None):

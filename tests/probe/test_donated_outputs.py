@@ -43,7 +43,7 @@ def test_an_output_that_is_donated_is_asked_where_the_host_waits_for_it(polled: 
         seconds = (time.perf_counter() - began) / 40
         time.sleep(0.1)
         done = polled.of(StepCompleted)
-        assert not step._jaxobs.calls.leaf.exhausted
+        assert not step._jaxobs_calls.leaf.exhausted
         if len(done) > 1:
             spacing = (done[-1].time - done[0].time) / 1e9 / (done[-1].step - done[0].step)
             found.append(spacing / seconds)
@@ -80,17 +80,17 @@ def test_a_loss_beside_donated_state_is_found_at_once(polled: Any) -> None:
         for _ in Steps(polled.side.loops, range(10), "train", None, None):
             state, _ = step(state)
     assert polled.of(StepCompleted)
-    assert not step._jaxobs.calls.leaf.exhausted
+    assert not step._jaxobs_calls.leaf.exhausted
 
 
 def test_where_every_output_is_donated_nothing_is_reported_and_nothing_raises(polled: Any) -> None:
     jitted, state = donating(250)
     step = polled.side.watching.watch(jitted)
     deadline = time.monotonic() + 30.0  # a loaded machine runs ahead late
-    while not step._jaxobs.calls.leaf.exhausted and time.monotonic() < deadline:
+    while not step._jaxobs_calls.leaf.exhausted and time.monotonic() < deadline:
         for _ in Steps(polled.side.loops, range(20), "train", None, None):
             state = step(state)
-    if not step._jaxobs.calls.leaf.exhausted:
+    if not step._jaxobs_calls.leaf.exhausted:
         assert polled.of(StepCompleted)
         pytest.skip("calls wait for what is donated to them here, as in JAX 0.6 on CPUs")
     jax.block_until_ready(state)

@@ -114,7 +114,7 @@ def test_what_a_call_ran_is_then_known_or_not_but_never_wrong(observed: Any) -> 
         ran = [step.runs for step in observed.of(StepEnded)]
         assert len(ran) == len(sizes)
         for size, (run,) in zip(sizes, ran, strict=True):
-            assert run in (jitted.made[size,], watched._jaxobs.calls.number)
+            assert run in (jitted.made[size,], watched._jaxobs_calls.number)
 
 
 def test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever(

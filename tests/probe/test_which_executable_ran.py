@@ -65,7 +65,7 @@ def test_which_of_two_of_one_name_was_compiled_ahead_is_not_guessed(observed: An
     made = executables(observed, "halved")
     first(jnp.ones(3))
     assert len(executables(observed, "halved")) > len(made) or set(runs(observed)) == {
-        first._jaxobs.calls.number
+        first._jaxobs_calls.number
     }
 
 
@@ -121,9 +121,9 @@ def test_static_arguments_that_no_shape_tells_apart_are_not_guessed(observed: An
         watched(y, 1)
     first, _, third = executables(observed, "scaled")
     counted = runs(observed)
-    assert counted == {first: 1, third: 6, watched._jaxobs.calls.number: 6}
+    assert counted == {first: 1, third: 6, watched._jaxobs_calls.number: 6}
     reasons = [
-        event.reason for event in observed.of(FunctionWatched) if event.number == watched._jaxobs.calls.number
+        event.reason for event in observed.of(FunctionWatched) if event.number == watched._jaxobs_calls.number
     ]
     assert "several executables" in reasons[-1]
 
@@ -146,7 +146,7 @@ def test_calls_under_a_transformation_outside_jit_are_not_taken_for_those_of_the
     for _ in range(3):
         with step(observed):
             jax.grad(watched)(x)
-    number = watched._jaxobs.calls.number
+    number = watched._jaxobs_calls.number
     assert runs(observed) == {plain: 2, number: 3}
     reasons = [event.reason for event in observed.of(FunctionWatched) if event.number == number]
     assert "under jax.grad or jax.vmap outside jit" in reasons[-1]
@@ -182,7 +182,7 @@ def test_a_function_compiled_before_takes_no_executable_that_another_of_its_name
         for function in watched:
             function(x)
     (made,) = executables(observed, "forward")
-    assert runs(observed) == {made: 3, watched[1]._jaxobs.calls.number: 3}
+    assert runs(observed) == {made: 3, watched[1]._jaxobs_calls.number: 3}
 
 
 def test_a_function_or_method_that_is_jitted_twice_runs_one_executable(observed: Any) -> None:
@@ -215,7 +215,7 @@ def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
     watched = observed.side.watching.watch(known_before)
     watched(jnp.ones(5))  # compiles, but the other two are also there
     watched(jnp.ones(3))
-    assert runs(observed) == {watched._jaxobs.calls.number: 2}
+    assert runs(observed) == {watched._jaxobs_calls.number: 2}
 
     @jax.jit
     def once_before(x: Any) -> Any:
@@ -225,7 +225,7 @@ def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
     watched = observed.side.watching.watch(once_before)
     watched(jnp.ones(5))
     watched(jnp.ones(3))
-    assert runs(observed)[watched._jaxobs.calls.number] == 2
+    assert runs(observed)[watched._jaxobs_calls.number] == 2
 
 
 def test_after_clear_cache_the_new_executable_is_told(observed: Any) -> None:
@@ -261,7 +261,7 @@ def test_inside_another_functions_trace_nothing_runs(observed: Any) -> None:
     jax.eval_shape(watched, 1.0)
     (made,) = executables(observed, "outer")
     assert runs(observed) == {made: 2}
-    assert watched._jaxobs.calls.leaf._ways is None
+    assert watched._jaxobs_calls.leaf._ways is None
     with pytest.raises(ZeroDivisionError):
         jax.jit(lambda x: watched(x) / (1 // 0))(1.0)
     with step(observed):

@@ -19,7 +19,7 @@ from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_internal_frames, internal, replace
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.executables import Executables
-from jaxobs.probe.watch.watched import Watched, state_of
+from jaxobs.probe.watch.watched import Watched, calls_of
 
 JITTING = ("jit", "pmap")
 LOOPS = ("scan", "while_loop", "fori_loop", "map")
@@ -81,7 +81,7 @@ def watch_compiled_ahead(
             created = executables.newest_since(count)
             if created is not None:
                 found = watch(compiled)
-                calls = state_of(found).calls
+                calls = calls_of(found)
                 if calls is not None:
                     calls.compiled_ahead(created)
                 return found

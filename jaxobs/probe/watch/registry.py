@@ -20,7 +20,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
-from jaxobs.probe.watch.watched import State, Watched, state_of
+from jaxobs.probe.watch.watched import Watched, calls_of, note_for, state_of
 
 ATTRIBUTE = "__jaxobs_watched__"
 
@@ -39,19 +39,19 @@ def renew_lock() -> None:
 
 
 class _Living:
-    """Weak references to what all `Watched` objects of this process keep."""
+    """Weak references to all `Watched` objects of this process."""
 
     def __init__(self) -> None:
-        self._references: list[weakref.ref[State]] = []
+        self._references: list[weakref.ref[Watched]] = []
         self._prune_at = FEWEST
 
     def add(self, found: Watched) -> None:
-        self._references.append(weakref.ref(state_of(found)))
+        self._references.append(weakref.ref(found))
         if len(self._references) >= self._prune_at:
             self._references = [reference for reference in self._references if reference() is not None]
             self._prune_at = max(FEWEST, 2 * len(self._references))
 
-    def __iter__(self) -> Iterator[State]:
+    def __iter__(self) -> Iterator[Watched]:
         for reference in list(self._references):
             found = reference()
             if found is not None:
@@ -104,7 +104,7 @@ class Watching:
     def begin(self) -> None:
         """Go on watching what an earlier observer watched."""
         for found in _living:
-            if found.calls is None:
+            if calls_of(found) is None:
                 self._attach(found)
 
     def watch(self, function: Any) -> Any:
@@ -113,14 +113,14 @@ class Watching:
             setattr(function, FLAX_JITTED, self.watch(getattr(function, FLAX_JITTED)))
             return function
         found = watched(function)
-        if state_of(found).calls is None:
-            self._attach(state_of(found))
+        if calls_of(found) is None:
+            self._attach(found)
         return found
 
     def end(self) -> None:
         """Note nothing any more; also called in a forked child."""
         for found in _living:
-            found.note_for(None)
+            note_for(found, None)
 
     def calls_outside_steps(self) -> Iterator[FunctionCalled]:
         """Numbers of calls outside any step since the last call of this: an event for each call would be a flood.
@@ -137,16 +137,17 @@ class Watching:
             self._noted.remove(noted)
             self._free[noted.name].append(noted.number)
 
-    def _attach(self, found: State) -> None:
-        name = name_of(found.function)
+    def _attach(self, found: Watched) -> None:
+        function = state_of(found).function
+        name = name_of(function)
         if self._free[name]:
             number = self._free[name].pop()
         else:
             self._numbers += 1
             number = -self._numbers
-        calls = self._make(found.function, number)
+        calls = self._make(function, number)
         self._noted.append(_Noted(name, number, calls))
-        found.note_for(calls)
+        note_for(found, calls)
 
 
 class _Noted:

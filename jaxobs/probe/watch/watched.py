@@ -23,14 +23,13 @@ from jaxobs.probe.watch.calls import Calls, Learned
 
 
 class State:
-    """What a watched function keeps: the function, or its twin, and what its calls are noted in (None: nowhere)."""
+    """What a watched function keeps beside its calls: the function, or its twin, and what was learned about it."""
 
-    __slots__ = ("__weakref__", "_learned", "_original", "calls", "function", "hash")
+    __slots__ = ("_original", "function", "hash", "learned")
 
     def __init__(self, function: Any, original: Any) -> None:
         self.function = function
-        self.calls: Calls | None = None
-        self._learned: Learned | None = None
+        self.learned: Learned | None = None
         self._original = None if original is None else weakref.ref(original)
         self.hash = None if original is None else hash(original)
 
@@ -39,14 +38,6 @@ class State:
         """The function that was given to be watched; the twin once it is gone."""
         given = None if self._original is None else self._original()
         return self.function if given is None else given
-
-    def note_for(self, calls: Calls | None) -> None:
-        """Note what it runs in `calls` from now on, which takes over what was learned before; None notes nothing."""
-        if self.calls is not None:
-            self._learned = self.calls.learned()
-        if calls is not None and self._learned is not None:
-            calls.inherit(self._learned)
-        self.calls = calls
 
 
 class _OfTheFunction(str):
@@ -62,21 +53,21 @@ class _OfTheFunction(str):
 class Watched:
     """Stands in for the function that it wraps, and notes its calls. Each is of a subclass that `_named` makes."""
 
-    __slots__ = ("__weakref__", "_jaxobs")
+    __slots__ = ("__weakref__", "_jaxobs", "_jaxobs_calls")
 
     def __new__(cls, function: Any, original: Any = None) -> Watched:
         """`original`: the function that was given, where `function` is a twin of it. Only referred to weakly."""
         kind = type(function)
         made = object.__new__(_named(kind.__name__, kind.__module__, binds=hasattr(kind, "__get__")))
         object.__setattr__(made, "_jaxobs", State(function, original))
+        object.__setattr__(made, "_jaxobs_calls", None)
         return made
 
     @internal
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: C901  # hot
-        state = self._jaxobs
-        calls = state.calls
+        calls = self._jaxobs_calls
         if calls is None:
-            return state.function(*args, **kwargs)
+            return self._jaxobs.function(*args, **kwargs)
         executables = calls.executables
         count = executables.count
         step = calls.current.step
@@ -120,7 +111,7 @@ class Watched:
         return result
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_jaxobs":  # not there yet: while being made
+        if name.startswith("_jaxobs"):  # not there yet: while being made
             raise AttributeError(name)
         return getattr(self._jaxobs.function, name)
 
@@ -199,6 +190,22 @@ def state_of(watched: Watched) -> State:
     """What a watched function keeps, beside what it shows of the function."""
     state: State = watched._jaxobs  # noqa: SLF001  # attributes of any other name are the function's
     return state
+
+
+def calls_of(watched: Watched) -> Calls | None:
+    """What its calls are noted in, for the current observer; None if there is none."""
+    calls: Calls | None = watched._jaxobs_calls  # noqa: SLF001  # as above
+    return calls
+
+
+def note_for(watched: Watched, calls: Calls | None) -> None:
+    """Note what it runs in `calls` from now on, which takes over what was learned before; None notes nothing."""
+    state, before = state_of(watched), calls_of(watched)
+    if before is not None:
+        state.learned = before.learned()
+    if calls is not None and state.learned is not None:
+        calls.inherit(state.learned)
+    object.__setattr__(watched, "_jaxobs_calls", calls)
 
 
 def _is_found_by_name(function: Any) -> bool:
