@@ -262,8 +262,6 @@ class Observer:
                 return
             self._started = True
             try:
-                if not threading.main_thread().is_alive():
-                    raise RuntimeError("the interpreter is ending")
                 self._side.start_threads()
             except (OSError, RuntimeError) as error:  # there is no file descriptor, or no thread
                 self._ended = True

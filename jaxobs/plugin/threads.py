@@ -73,7 +73,11 @@ class Thread:
     ) -> None:
         self.name = f"jaxobs-{name}"
         self.awaited = awaited
+        self.native = 0
+        """The number that the system knows it by, once it has begun."""
         self._ended = Flag()
+        if not threading.main_thread().is_alive():  # from Python 3.12 on it says so itself
+            raise RuntimeError("can't create new thread at interpreter shutdown")
         _hide_from_threading()
         _start(self._run, (life, *arguments))
 
@@ -82,7 +86,7 @@ class Thread:
         return self._ended.wait(timeout)
 
     def _run(self, life: Callable[..., None], *arguments: object) -> None:
-        number = _thread.get_ident()
+        number, self.native = _thread.get_ident(), threading.get_native_id()
         _living[number] = self
         try:
             life(*arguments)
@@ -130,25 +134,26 @@ def _hide_from_threading() -> None:
     It is called on ours too, by `logging` and by plugins, and for a thread that it does not know it makes an object that
     stands in `threading.enumerate()` from then on, and whose `join()` raises.
     """
-    listed: Any = getattr(threading, "_DummyThread", None)
-    if listed is None or hasattr(listed, "__jaxobs__"):
+    names: dict[str, Any] = vars(threading)
+    listed: Any = names.get("_DummyThread")
+    if listed is None or hasattr(listed, "hides_jaxobs"):
         return
 
     class _DummyThread(listed):  # type: ignore[misc]  # it is known at run time only
         __doc__ = listed.__doc__
         __module__ = listed.__module__
-        __jaxobs__ = True
+        __qualname__ = listed.__qualname__
+        hides_jaxobs = True
 
-        def __init__(self, threads: Any = threading, ours: dict[int, Thread] = _living) -> None:
-            with threads._active_limbo_lock:  # which `enumerate()` takes
+        def __init__(self, names: dict[str, Any] = names, ours: dict[int, Thread] = _living) -> None:
+            with names["_active_limbo_lock"]:  # which `enumerate()` takes
                 super().__init__()
                 own = ours.get(self.ident)
                 if own is not None:
                     self.name = own.name
-                    threads._active.pop(self.ident, None)
+                    names["_active"].pop(self.ident, None)
 
-    _DummyThread.__qualname__ = listed.__qualname__
-    threading._DummyThread = _DummyThread  # type: ignore[misc]
+    names["_DummyThread"] = _DummyThread
 
 
 if hasattr(os, "register_at_fork"):

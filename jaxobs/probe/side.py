@@ -201,7 +201,7 @@ class ProbeSide:
         """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""
         if not settings.get("host_lines"):
             return None
-        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        if not vars(sys).get("_is_gil_enabled", lambda: True)():
             log("the lines of the main thread are not sampled: this Python has no interpreter lock")
             return None
         on_main = threading.get_ident() == threading.main_thread().ident

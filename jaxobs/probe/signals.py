@@ -1,9 +1,8 @@
-"""Puts off the user's signal handlers while jaxobs starts or begins to end, so that none of their exceptions, Ctrl-C's
-for one, leaves it half done.
+"""Puts off the user's signal handlers while jaxobs starts or begins to end: none of their exceptions leaves it half done.
 
-A handler written in Python may run, and raise, after any call that the main thread makes: in an import, with a lock
-taken, where the exception is printed and lost (a finalizer, a callback of a weak reference). Put off, it is run a moment
-later, where its exception can reach the user.
+A handler written in Python may run, and raise, as Ctrl-C's does, after any call that the main thread makes: in an import,
+with a lock taken, in a callback of a weak reference, where the exception is printed and lost. Put off, it runs a moment
+later, where its exception reaches the user.
 """
 
 from __future__ import annotations

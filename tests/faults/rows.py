@@ -237,6 +237,10 @@ ROWS: dict[int, Row] = {
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
     )),
+    60: Row("the interpreter ends with steps in flight and arrays recorded, watched, polled or sampled"),
+    61: Row("the job joins every thread that it finds; threading.setprofile, settrace, excepthook"),
+    62: Row("sigwait and sigtimedwait; masks set after instrument() and before JAX"),
+    63: Row("Ctrl-C in the launch window, in shutdown() and at the end of the interpreter"),
 }  # fmt: skip
 
 
