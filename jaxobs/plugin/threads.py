@@ -29,8 +29,9 @@ call of theirs takes, of which the longest is that of a profiler session that en
 FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"}
 """Signals that a thread gets for what it does itself; blocked, they would end the process without their handlers."""
 
-_living: dict[int, Thread] = {}
-"""By identity number; a thread that is starting has none yet and is no concern of anybody's."""
+_living: set[Thread] = set()
+_by_number: dict[int, Thread] = {}
+"""Those that have begun, by the number that `threading.get_ident()` returns on them."""
 
 
 class Flag:
@@ -79,7 +80,12 @@ class Thread:
         if not threading.main_thread().is_alive():  # from Python 3.12 on it says so itself
             raise RuntimeError("can't create new thread at interpreter shutdown")
         _hide_from_threading()
-        _start(self._run, (life, *arguments))
+        _living.add(self)
+        try:
+            _start(self._run, (life, *arguments))
+        except RuntimeError:
+            _living.discard(self)
+            raise
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for its end, for `timeout` seconds at most. Returns whether it has ended."""
@@ -87,7 +93,7 @@ class Thread:
 
     def _run(self, life: Callable[..., None], *arguments: object) -> None:
         number, self.native = _thread.get_ident(), threading.get_native_id()
-        _living[number] = self
+        _by_number[number] = self
         try:
             life(*arguments)
         except BaseException as error:  # noqa: BLE001  # a traceback on the job's console is nothing of the job's
@@ -97,13 +103,14 @@ class Thread:
                 )
         finally:
             del life, arguments
-            _living.pop(number, None)
+            _by_number.pop(number, None)
+            _living.discard(self)
             self._ended.set()
 
 
 def living() -> list[Thread]:
-    """The threads that have begun and not ended."""
-    return list(_living.values())
+    """The threads that were started and have not ended."""
+    return list(_living)
 
 
 def join_all() -> None:
@@ -145,7 +152,7 @@ def _hide_from_threading() -> None:
         __qualname__ = listed.__qualname__
         hides_jaxobs = True
 
-        def __init__(self, names: dict[str, Any] = names, ours: dict[int, Thread] = _living) -> None:
+        def __init__(self, names: dict[str, Any] = names, ours: dict[int, Thread] = _by_number) -> None:
             with names["_active_limbo_lock"]:  # which `enumerate()` takes
                 super().__init__()
                 own = ours.get(self.ident)
@@ -158,3 +165,4 @@ def _hide_from_threading() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_living.clear)  # a child has none of them
+    os.register_at_fork(after_in_child=_by_number.clear)

@@ -199,6 +199,6 @@ atexit.register(lambda: signal.setitimer(signal.ITIMER_REAL, 0.001))  # while we
 def test_ctrl_c_while_it_starts_or_ends_is_the_users_and_leaves_nothing_half_done(
     run: Callable[..., Any], seed: str
 ) -> None:
-    outcome = run(CTRL_C, observed=False, SEED=seed, SECONDS="8")
+    outcome = run(CTRL_C, observed=False, SEED=seed, SECONDS="4")
     assert (outcome.status, outcome.stderr) == (0, "")
     assert outcome.stdout.splitlines() == ["True [] True", "True False", "7 []"]
