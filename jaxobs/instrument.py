@@ -51,39 +51,50 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
+    from jaxobs.probe.signals import HandlersPutOff
+
+    with _lock:
+        before = current()
+        if before is not None and before.has_ended:
+            before.shutdown()  # waits, where an earlier call was interrupted
+        with HandlersPutOff():
+            observer = _begun(before, settings, wait_for_backend=wait_for_backend)
+    observer.await_start()
+    return observer
+
+
+def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backend: bool) -> Observer:
+    """The observer that `before` is, or else a new one."""
     from jaxobs.config import load_settings, unknown_settings
     from jaxobs.observer import Observer
     from jaxobs.probe.log import warn
 
     global _observer, _guards_forks
     loaded = load_settings(**settings)
-    with _lock:
-        if not _guards_forks:
-            _guards_forks = True
-            os.register_at_fork(after_in_child=_in_forked_child)
-        running = current()
-        if running is None or running.has_ended:
-            for name, line in unknown_settings(os.environ).items():
-                if name not in named_settings:
-                    named_settings.add(name)
-                    warn(line)
-            if loaded.enabled and not getattr(sys, "_is_gil_enabled", lambda: True)():
-                if running is None:
-                    warn(
-                        "nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on"
-                    )
-                loaded = load_settings(**{**settings, "enabled": False})
-            _observer = running = Observer(loaded, before=running)
-            running.begin(wait_for_backend=wait_for_backend)
-        elif wait_for_backend:
-            running.watch_jitted()  # under a launcher the script called `instrument()` before it imported JAX
-        else:
-            given = [name for name, value in settings.items() if value is not None]
-            other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]
-            if other:
-                warn(f"already observing, so these settings are not taken: {', '.join(other)}")
-            running.start()
-        return running
+    if not _guards_forks:
+        _guards_forks = True
+        os.register_at_fork(after_in_child=_in_forked_child)
+    if before is None or before.has_ended:
+        for name, line in unknown_settings(os.environ).items():
+            if name not in named_settings:
+                named_settings.add(name)
+                warn(line)
+        if loaded.enabled and not vars(sys).get("_is_gil_enabled", lambda: True)():
+            if before is None:
+                warn("nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on")
+            loaded = load_settings(**{**settings, "enabled": False})
+        _observer = Observer(loaded, before=before)
+        _observer.begin(wait_for_backend=wait_for_backend)
+        return _observer
+    if wait_for_backend:
+        before.watch_jitted()  # under a launcher the script called `instrument()` before it imported JAX
+    else:
+        given = [name for name, value in settings.items() if value is not None]
+        other = [name for name in given if getattr(before.settings, name) != getattr(loaded, name)]
+        if other:
+            warn(f"already observing, so these settings are not taken: {', '.join(other)}")
+        before.start()
+    return before
 
 
 def _in_forked_child() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import threading
@@ -20,11 +21,13 @@ from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.span_context import application_instance
+from jaxobs.plugin.threads import join_all
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.log import warn
 from jaxobs.probe.out_of_memory.evidence import Ask
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
 from jaxobs.probe.side import ProbeSide
+from jaxobs.probe.signals import HandlersPutOff
 from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
@@ -78,7 +81,7 @@ class Observer:
             return
         if wait_for_backend:
             self.watch_jitted()
-            self._side.when_first_compiled = self.start
+            self._side.when_first_compiled = self._compiled_first
         # If JAX is never imported the hook is never called.
         when_imported("jax", weakly(self._jax_is_there))
         if not wait_for_backend:
@@ -193,16 +196,33 @@ class Observer:
         deadline = monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
-        self._out_of_memory.stop()
-        with self._lock:
-            if self._ended or os.getpid() != self._pid:
-                self._ended = True
-                return
+        if not self.belongs_here:
             self._ended = True
-        atexit.unregister(self.shutdown)
-        self._side.stop(max(0.0, deadline - monotonic()))
+            return
+        self._end(deadline)
+        self._side.await_end()
+        atexit.unregister(self._at_exit)
         if self._started and self.final_snapshot is None:
             self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+
+    def _end(self, deadline: float) -> None:
+        """Begin to end, once."""
+        with self._lock, HandlersPutOff():
+            self._out_of_memory.stop()
+            if not self._ended:
+                self._ended = True
+                self._side.begin_end(deadline)
+
+    def _at_exit(self) -> None:
+        """End before the interpreter does: nothing of ours may then hold an array, or be in a call of JAX's."""
+        with contextlib.suppress(KeyboardInterrupt):  # of one who waits no longer; Python would print it
+            try:
+                self.shutdown()
+            finally:
+                with HandlersPutOff():
+                    if self.belongs_here:
+                        self._end(monotonic())
+                        join_all()
 
     def __enter__(self) -> Self:
         return self
@@ -237,33 +257,40 @@ class Observer:
 
     def start(self) -> None:
         """Start the agent and the threads, if that has not been done: `instrument()` does, launchers wait."""
-        with self._lock:
+        with self._lock, HandlersPutOff():
             if self._started or self._ended:
                 return
             self._started = True
-        atexit.register(self.shutdown)
-        try:
-            self._side.start_threads()
-        except BaseException as error:
-            self._ended = True
-            atexit.unregister(self.shutdown)
-            self._side.stop(0.0)
-            if not isinstance(error, OSError | RuntimeError):
-                raise  # it is the user's; the other two mean that there is no file descriptor or no thread
-            warn(f"nothing is observed: {error}")
+            try:
+                self._side.start_threads()
+            except (OSError, RuntimeError) as error:  # there is no file descriptor, or no thread
+                self._ended = True
+                self._side.stop(0.0)
+                warn(f"nothing is observed: {error}")
+                return
+            atexit.register(self._at_exit)
+
+    def await_start(self) -> None:
+        """Wait until nothing of the agent's start is among the job's children any more."""
+        self._side.await_start()
+
+    def _compiled_first(self) -> None:
+        self.start()
+        self.await_start()
 
     def watch_jitted(self) -> None:
         """Watch what anybody jits, unless the settings say otherwise. Before JAX is imported, for launchers."""
         self._side.watches_all = self.settings.watch_jitted
 
     def _jax_is_there(self, _: ModuleType) -> None:
-        if self._ended:
-            return
-        if self._started:
-            # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
-            atexit.unregister(self.shutdown)
-            atexit.register(self.shutdown)
-        self._side.start_probes()
+        with self._lock, HandlersPutOff():
+            if self._ended:
+                return
+            if self._started:
+                # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
+                atexit.unregister(self._at_exit)
+                atexit.register(self._at_exit)
+            self._side.start_probes()
 
     def end_in_child(self) -> None:
         """After a fork: what observes the parent does nothing here."""

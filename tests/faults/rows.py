@@ -269,6 +269,10 @@ ROWS: dict[int, Row] = {
         "probe/test_watched.py::test_pytrees_of_the_user_are_flattened_as_often_as_without",
         "probe/test_completions.py::test_of_results_that_the_job_drops_one_small_one_is_alive_and_only_until_it_is_done",
     )),
+    70: Row("the interpreter ends with steps in flight and arrays recorded, watched, polled or sampled"),
+    71: Row("the job joins every thread that it finds; threading.setprofile, settrace, excepthook"),
+    72: Row("sigwait and sigtimedwait; masks set after instrument() and before JAX"),
+    73: Row("Ctrl-C in the launch window, in shutdown() and at the end of the interpreter"),
 }  # fmt: skip
 
 

@@ -208,9 +208,10 @@ def test_scrapes_during_garbage_collection_and_marks_in_finalizers_and_handlers_
 STARTS = """
 import gc, threading
 import jax, jaxobs
+from jaxobs.plugin.threads import living
 step = jax.jit(lambda x: x + 1)
 def counts():
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    return threading.active_count(), len(living()), len(os.listdir("/proc/self/fd"))
 def resident():
     with open("/proc/self/statm") as file: return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 for turn in range(100):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from jaxobs.plugin.discovery import PROBES, conformance_problem
+from jaxobs.plugin.threads import living
 from jaxobs.trace import read_trace
 from jaxobs_plugins.probes.profiler import ProfilerProbe, recorder
 from jaxobs_plugins.probes.profiler.pace import Pace
@@ -234,5 +234,5 @@ def test_the_end_of_the_observer_ends_a_window_at_once(observed: Any, train: Any
     assert time.monotonic() - began < 5
     assert answer.result(timeout=0).outcome == "failed"
     assert waiting.result(timeout=0).reason == "the observer has ended"
-    assert not any(thread.name == "jaxobs-profiler" for thread in threading.enumerate())
+    assert not any(thread.name == "jaxobs-profiler" for thread in living())
     assert observed.ask(0.1).outcome == "failed"

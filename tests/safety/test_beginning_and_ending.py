@@ -12,10 +12,11 @@ from tests.jobs import environment
 ANY_ORDER = """
 import gc, logging, pathlib, threading, weakref
 import jaxobs
+from jaxobs.plugin.threads import living
 from jaxobs.instrument import current
 
 def counts():
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    return threading.active_count(), len(living()), len(os.listdir("/proc/self/fd"))
 
 def children():
     mine = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
@@ -94,12 +95,13 @@ def test_in_any_order_and_number_nothing_accumulates(run: Callable[..., Any]) ->
 JAX_COMES_LATER = """
 import jaxobs.instrument, threading, os, sys
 from jaxobs.instrument import attach, current
+from jaxobs.plugin.threads import living
 attach()
 listing = lambda: sorted(os.listdir("/proc/self/fd"))
 before = listing()
 import jax
 assert jax._src.xla_bridge._backends == {}
-assert threading.active_count() == 1 and listing() == before
+assert threading.active_count() == 1 and living() == [] and listing() == before
 ring = current()._side.ring
 pid = os.fork()
 if pid == 0:
@@ -108,14 +110,14 @@ if pid == 0:
     assert ring.emitted() == emitted
     import subprocess
     assert current() is None
-    assert not [thread for thread in threading.enumerate() if "jaxobs" in thread.name]
+    assert living() == []
     os._exit(4)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
 assert not current().has_ended
 jax.config.update("jax_num_cpu_devices", 2)
 assert jax.jit(lambda x: x + 1)(1.0) == 2.0
 assert jax.device_count() == 2
-print(sorted(thread.name for thread in threading.enumerate() if "jaxobs" in thread.name))
+print(sorted(thread.name for thread in living()))
 print(current().snapshot(20.0)["functions"]["<lambda>"]["compilations"])
 """
 

@@ -14,32 +14,33 @@ import pytest
 from jaxobs.probe.transport.agent_process import start_agent_process, start_agent_thread
 
 NO_MORE_THREADS = """
-import gc, threading
+import _thread, gc, threading
 import jax
 import jaxobs
+from jaxobs.plugin.threads import living
 
 MOST = {most}
 started = 0
 
-begin = threading.Thread.start
+begin = _thread.start_new_thread
 
-def begin_with_too_large_a_stack(thread):
+def begin_with_too_large_a_stack(*life):
     global started
     started += 1
     if started > MOST:
         threading.stack_size(1 << 46)  # no address space has room for it: the start fails as without memory
-    begin(thread)
+    return begin(*life)
 
 from jax._src import monitoring
 listeners = lambda: [len(monitoring._event_listeners), len(monitoring._event_duration_secs_listeners), len(gc.callbacks)]
-before = threading.active_count(), len(os.listdir("/proc/self/fd")), listeners()
-threading.Thread.start = begin_with_too_large_a_stack
+before = living(), len(os.listdir("/proc/self/fd")), listeners()
+_thread.start_new_thread = begin_with_too_large_a_stack
 obs = jaxobs.instrument()
 for _ in obs.steps(range(3)):
     print(float(jax.jit(lambda x: x + 1)(1.0)))
 assert obs.address is None and obs.snapshot()["loops_reason"] == "the observer has ended"
 obs.shutdown()
-after = threading.active_count(), len(os.listdir("/proc/self/fd")), listeners()
+after = living(), len(os.listdir("/proc/self/fd")), listeners()
 assert after == before, (after, before)
 """
 

@@ -35,6 +35,7 @@ class RecordedValues:
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         """Loop and name as they are given, and as they are sent."""
         self._refused: set[str] = set()
+        self._ended = False
         self._lock = threading.Lock()
         self._untraced: set[type[Any]] = set(NUMBERS)
         self._changing: set[type[Any]] = set()
@@ -58,6 +59,8 @@ class RecordedValues:
                 key = self._names[loop, name] = (loop, as_name(name))
             changing = type(value) in self._changing and value.size == 1  # in place, before it is read
             self._newest[key] = (at, value.copy() if changing else value)
+        if self._ended:  # meanwhile, on another thread
+            self._newest.clear()
 
     def _is_traced(self, value: Any) -> bool:
         if is_tracer(value):
@@ -86,6 +89,19 @@ class RecordedValues:
                 if number is not None:
                     found.append(Recorded(key[0], key[1], number, at))
             return found
+
+    def last(self) -> list[Recorded]:
+        """Take the last values that can be read without waiting, and let go of all others; later ones are not kept."""
+        found = self.ready() + self.ready()  # of each name the one that waits, and the newest after it
+        self.let_go()
+        return found
+
+    def let_go(self) -> None:
+        """Hold no value of the job's any more."""
+        self._ended = True
+        with self._lock:
+            self._newest.clear()
+            self._waiting.clear()
 
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
         """The number, None where there is none, and whether the value need not be asked again."""

@@ -8,7 +8,6 @@ bounded number of times, which is sent what it must know.
 from __future__ import annotations
 
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from jaxobs.flow.waiting import ready
 from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic, now, thread_time
 from jaxobs.model.events import Event, ProbeReported
+from jaxobs.plugin.threads import Flag
 from jaxobs.probe.transport.agent_process import Agent, Connection
 from jaxobs.probe.transport.replay import Retained, Unfolded
 from jaxobs.probe.transport.requests import Requests
@@ -79,7 +79,7 @@ class Sender:
         self.listeners_restored = 0
         self.given_up = False
         """No agent will answer any more."""
-        self.begun = threading.Event()
+        self.begun = Flag()
         """The first agent was started, or could not be."""
 
     def open(self) -> None:
