@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -31,10 +31,6 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     enabled: bool = Field(True, description="false turns every call of jaxobs into a no-op")
-    agent: Literal["process", "inline"] = Field(
-        "process",
-        description="where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
-    )
     run: str | None = Field(
         None,
         description="name of the run, one over all its ranks and restarts "
@@ -48,10 +44,11 @@ class Settings(BaseSettings):
         65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow"
     )
     shutdown_timeout: float = Field(
-        5.0,
+        0.8,
         ge=0,
         le=600,
-        description="most seconds that the end of the job waits for the last snapshot, and for exporters that deliver",
+        description="most seconds that the end of the job waits: for an agent that is up and its exporters that deliver, "
+        "and under `jaxobs run` or in `obs.shutdown()` for the last snapshot",
     )
     watch_jitted: bool = Field(
         True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -27,7 +26,7 @@ from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
 from jaxobs.probe.transport.agent_messages import AgentMessages
-from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
+from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents
 from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
 
@@ -57,13 +56,15 @@ class Observer:
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
+        self.prints_summary = False
+        """Whether a launcher will print the last snapshot when the job has ended."""
         self._ended = not settings.enabled
         plain = self._plain_settings = plain_settings(
             settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
         )
         earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
         self._side: ProbeSide = ProbeSide(
-            plain, Agents(self._connect, self._hello, self._messages.heard), warn, earlier
+            plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
         )
         self._out_of_memory = OutOfMemory(
             plain["out_of_memory_directory"],
@@ -202,10 +203,15 @@ class Observer:
                 self._ended = True
                 return
             self._ended = True
-        atexit.unregister(self.shutdown)
+        atexit.unregister(self._at_exit)
         self._side.stop(max(0.0, deadline - monotonic()))
         if self._started and self.final_snapshot is None:
             self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+
+    def _at_exit(self) -> None:
+        # An agent that is still starting gets what was sent by itself: it is waited for only where that will be shown.
+        self._side.sender.last_is_wanted = self.prints_summary
+        self.shutdown()
 
     def __enter__(self) -> Self:
         return self
@@ -241,12 +247,12 @@ class Observer:
             if self._started or self._ended:
                 return
             self._started = True
-        atexit.register(self.shutdown)
+        atexit.register(self._at_exit)
         try:
             self._side.start_threads()
         except BaseException as error:
             self._ended = True
-            atexit.unregister(self.shutdown)
+            atexit.unregister(self._at_exit)
             self._side.stop(0.0)
             if not isinstance(error, OSError | RuntimeError):
                 raise  # it is the user's; the other two mean that there is no file descriptor or no thread
@@ -261,8 +267,8 @@ class Observer:
             return
         if self._started:
             # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
-            atexit.unregister(self.shutdown)
-            atexit.register(self.shutdown)
+            atexit.unregister(self._at_exit)
+            atexit.register(self._at_exit)
         self._side.start_probes()
 
     def end_in_child(self) -> None:
@@ -275,13 +281,6 @@ class Observer:
     def _begin_profile(self, seconds: float, keep: bool) -> None:
         self._side.sources.begin_profile(seconds, keep)
 
-    def _connect(self) -> Connection:
-        if self.settings.agent == "inline":
-            from jaxobs.agent.main import serve
-
-            return start_agent_thread(functools.partial(serve, inline=True))
-        return start_agent_process()
-
     def _hello(self) -> dict[str, Any]:
         anchor = ClockAnchor.read()
         again = self._side.sender.agents > 1  # the counts of earlier agents are lost with them
@@ -292,7 +291,6 @@ class Observer:
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
             "began": self._began,
-            "agent": self.settings.agent,
             "facts": {
                 "counts_begin_seconds": (anchor.monotonic - self._began) / NANOSECONDS if again else None,
                 "counts_begin_seconds_reason": None if again else "no agent was lost",

@@ -43,7 +43,7 @@ def observe(
 def _attach(settings: dict[str, object]) -> None:
     from jaxobs.instrument import attach
 
-    attach(tell_address=_say_address, **settings)
+    attach(tell_address=_say_address, prints_summary=True, **settings)
 
 
 def _say_address(url: str, summary_file: str | None) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.model.clock import monotonic, sleep
+from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics_address import wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
@@ -28,8 +28,6 @@ from jaxobs_plugins.prometheus.server.server import HttpServer
 
 if TYPE_CHECKING:
     from jaxobs_plugins.prometheus.server.messages import Request, Response
-
-_PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
 
 
 class PrometheusExporter(Exporter):
@@ -164,18 +162,9 @@ class PrometheusExporter(Exporter):
         return None
 
     def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
-        return MetricsPage(families, dict(agent.resource), _pause_of(agent))
+        return MetricsPage(families, dict(agent.resource))
 
     def _make_live(self, agent: Agent) -> Live:
         directory = agent.settings.get("file_sd_directory")
         ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
-        return Live(ranks, _pause_of(agent))
-
-
-def _pause_of(agent: Agent) -> Callable[[], None] | None:
-    """A function that yields to the training thread, for an inline agent, which shares its interpreter lock."""
-    return _give_way if agent.settings.get("agent") == "inline" else None
-
-
-def _give_way() -> None:
-    sleep(_PAUSE_SECONDS)
+        return Live(ranks)
