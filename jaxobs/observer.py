@@ -56,8 +56,8 @@ class Observer:
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
-        self.prints_summary = False
-        """Whether a launcher will print the last snapshot when the job has ended."""
+        self.prepare_summary: Callable[[], None] | None = None
+        """Loads what will print the last snapshot after the end of the job, where a launcher does that."""
         self._ended = not settings.enabled
         plain = self._plain_settings = plain_settings(
             settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
@@ -210,8 +210,11 @@ class Observer:
 
     def _at_exit(self) -> None:
         # An agent that is still starting gets what was sent by itself: it is waited for only where that will be shown.
-        self._side.sender.last_is_wanted = self.prints_summary
-        self.shutdown()
+        began = monotonic()
+        self._side.sender.last_is_wanted = self.prepare_summary is not None
+        if self.prepare_summary is not None:
+            self.prepare_summary()
+        self.shutdown(round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1))
 
     def __enter__(self) -> Self:
         return self

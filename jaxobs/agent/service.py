@@ -77,7 +77,7 @@ class Service:
         self._cycle = Cycle(interval)
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
-        facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": "process"}
+        facts: dict[str, Any] = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": "process"}
         facts |= hello.get("facts", {})
         facts["summary_file"] = self._summary_file
         facts["summary_file_reason"] = None if self._summary_file else "there is no directory to leave one in"

@@ -50,10 +50,6 @@ class Descriptor:
         """What has arrived; empty after the end. Raises BlockingIOError where that is nothing."""
         return self._checked().recv(most)
 
-    def shut_down(self) -> None:
-        """Tell the other end that nothing follows in either direction."""
-        self._checked().shutdown(socket.SHUT_RDWR)
-
     def close(self) -> None:
         """Close it, if it is still ours. May be called again."""
         if self.fileno() >= 0:

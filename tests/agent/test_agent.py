@@ -14,7 +14,7 @@ import pytest
 from jaxobs.agent import service, slices
 from jaxobs.agent.main import serve
 from jaxobs.flow import wire
-from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.clock import now
 from jaxobs.model.events import (
     BackendFound,
     Event,

@@ -6,12 +6,8 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 

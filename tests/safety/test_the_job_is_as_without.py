@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from benchmarks.beside import free_port
 
 TEN_FUNCTIONS = """

@@ -175,7 +175,8 @@ def _start_unseen(command: list[str]) -> bool:
 
 def _system_runs() -> bool:
     """Whether a thread of the job is in `system()`: its end would not restore what it lets the job ignore, as another
-    `system()` in the same memory has not ended yet."""
+    `system()` in the same memory has not ended yet.
+    """
     try:
         status = Path("/proc/self/status").read_text("ascii", "replace")
         ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
