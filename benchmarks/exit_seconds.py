@@ -2,9 +2,9 @@
 
     python -m benchmarks.exit_seconds [--runs 20] [--only NAME]
 
-Five cases, each run in turn with the same job without jaxobs, so that what else the machine does falls on both: a second
-of steps observed by `instrument()`, by `jaxobs run`, with an OTLP endpoint where nobody listens, and with one that accepts
-and never answers; and five seconds of steps. Prints the median, its 95 % interval and the longest, in seconds.
+Five cases, each run in turn with the same job without jaxobs, so that what else the machine does falls on both: a
+second of steps observed by `instrument()`, by `jaxobs run`, with an OTLP endpoint where nobody listens, and with one that
+accepts and never answers; and five seconds of steps. Prints the median, its 95 % interval and the longest, in seconds.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def seconds_to_end(job: Path, case: Case, endpoint: str, *, observed: bool) -> f
 
 
 def main() -> None:
+    """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

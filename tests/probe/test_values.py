@@ -3,12 +3,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 import jaxobs
+
+if TYPE_CHECKING:
+    import pytest
 
 MOST_SECONDS = 20e-6
 

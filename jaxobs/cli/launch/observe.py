@@ -43,7 +43,14 @@ def observe(
 def _attach(settings: dict[str, object]) -> None:
     from jaxobs.instrument import attach
 
-    attach(tell_address=_say_address, prints_summary=True, **settings)
+    attach(tell_address=_say_address, prepare_summary=_load_renderer, **settings)
+
+
+def _load_renderer() -> None:
+    """Load what renders the summary, while an agent that is still starting has the time to."""
+    with contextlib.suppress(Exception):  # `_report` meets it again, and says it
+        import jaxobs.cli.console.terminal
+        import jaxobs.report.summary  # noqa: F401
 
 
 def _say_address(url: str, summary_file: str | None) -> None:

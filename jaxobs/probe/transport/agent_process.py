@@ -156,7 +156,7 @@ def _start_unseen(command: list[str]) -> bool:
     subreaper = ctypes.c_int(0)
     libc.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(subreaper), 0, 0, 0)
     # As after vfork(2), this thread stands still until the new process has ended, whose memory is the job's. It must run
-    # no signal handler of the job's, and what it starts begins with the same mask: the agent is past Ctrl-C from the start.
+    # no signal handler of the job's, and what it starts begins with the same mask: no Ctrl-C ends the agent.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         if subreaper.value:
@@ -174,8 +174,9 @@ def _start_unseen(command: list[str]) -> bool:
 
 
 def _system_runs() -> bool:
-    """Whether a thread of the job is in `system()`: its end would not restore what it lets the job ignore, as another
-    `system()` in the same memory has not ended yet.
+    """Whether a thread of the job is in `system()`, which lets the job ignore SIGINT and SIGQUIT meanwhile.
+
+    glibc counts who is in it, in memory that the new process shares: the job would go on to ignore them.
     """
     try:
         status = Path("/proc/self/status").read_text("ascii", "replace")
@@ -248,7 +249,7 @@ def _guard_forks() -> None:
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:
-    """The letter of a process's state on Linux, and when it started (proc_pid_stat(5)); empty where they are not known."""
+    """The letter of a process's state on Linux, and when it started (proc_pid_stat(5)); empty where that is unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
     except Exception:  # noqa: BLE001  # it has ended; or a guard of the job's forbids to open files
