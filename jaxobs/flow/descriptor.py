@@ -28,7 +28,7 @@ class Descriptor:
             os.close(low)
         self._socket = _Kept(family, kind, protocol, fileno=numbers[-1])
         self._socket.setblocking(False)
-        self._identity = self._looked_up()
+        self._identity = identity(self._socket.fileno())
 
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
@@ -38,7 +38,7 @@ class Descriptor:
 
     def fileno(self) -> int:
         """The number; -1 where it is closed or names something else by now."""
-        if self._socket.fileno() >= 0 and self._looked_up() != self._identity:
+        if self._socket.fileno() >= 0 and identity(self._socket.fileno()) != self._identity:
             self._socket.detach()
         return self._socket.fileno()
 
@@ -60,12 +60,14 @@ class Descriptor:
             raise OSError("the descriptor is closed")
         return self._socket
 
-    def _looked_up(self) -> tuple[int, int] | None:
-        try:
-            found = os.fstat(self._socket.fileno())
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+
+def identity(number: int) -> tuple[int, int] | None:
+    """Device and inode of what a descriptor's number means now; None where it is closed."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _Kept(_socket.socket):  # and not `socket.socket`, in whose place a job's tests may have put a guard
