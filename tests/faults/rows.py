@@ -237,6 +237,18 @@ ROWS: dict[int, Row] = {
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
     )),
+    64: Row("the job is a child subreaper and waits for all children; a SIGCHLD handler that knows its children"),
+    65: Row("SIGPIPE has its default action when the agent dies", (
+        "flow/test_descriptor.py::test_sending_to_an_end_that_is_gone_raises_no_signal",
+        "safety/test_the_agent_is_lost.py::test_an_agent_that_is_killed_is_started_again_so_often_and_then_given_up",
+    )),
+    67: Row("socket.socket, socketpair, open raise any Exception for us", (
+        "safety/test_what_cannot_be_had.py::test_where_sockets_or_files_are_forbidden_the_job_goes_on",
+    )),
+    68: Row("descriptors closed under us and used again by the job", (
+        "flow/test_descriptor.py::test_a_number_that_means_something_else_is_not_touched",
+        "safety/test_the_agent_is_lost.py::test_descriptors_that_the_job_closes_and_uses_again_are_its_own",
+    )),
 }  # fmt: skip
 
 

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,30 +45,61 @@ def test_a_job_that_waits_for_its_children_until_there_are_none_ends(run: Callab
     assert (observed.status, observed.stdout, observed.stderr) == (0, plain.stdout, "")
 
 
-REAPS_AT_ONCE = """
-import signal
-signal.alarm(60)
-import jaxobs
-obs = jaxobs.instrument()
-time.sleep(float(os.environ["AFTER"]))
-try:
+REAPS_STRANGERS = """
+import ctypes, signal
+prctl = ctypes.CDLL(None).prctl
+prctl(36, 1, 0, 0, 0)  # a child subreaper: orphans below it become its children
+strangers = []
+def reap(*_):
     while True:
-        os.wait()
-except ChildProcessError:
-    print("none left")
+        try: pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError: return
+        if pid == 0: return
+        strangers.append(pid)
+signal.signal(signal.SIGCHLD, reap)
+import jaxobs
+if os.environ["PYTHON"]: sys.executable = os.environ["PYTHON"]
+held = os.dup(2)
+os.set_inheritable(held, True)
+obs = jaxobs.instrument()
+reap()
 assert obs.address
-print(obs.snapshot(10.0)["process"]["agent"])
+reap()
+print(strangers, end=" ")
+subreaper = ctypes.c_int()
+prctl(37, ctypes.byref(subreaper), 0, 0, 0)
+try: os.wait()
+except ChildProcessError: print("none left", subreaper.value, flush=True)
+agent = obs.snapshot(20.0)["agent"]["pid"]
+proc = f"/proc/{agent}/"
+with open(proc + "environ", "rb") as file: variables = file.read().split(b"\\0")
+print(sorted(name for line in variables if (name := line.partition(b"=")[0]).startswith(b"PYTHON")))
+with open(proc + "status") as file: blocked = [line.split()[1] for line in file if line.startswith("SigBlk")]
+print({os.readlink(proc + f"fd/{number}") for number in (0, 1, 2)}, os.readlink(proc + "cwd"), int(blocked[0], 16))
+held = os.readlink(f"/proc/self/fd/{held}")
+print(held in [os.readlink(proc + "fd/" + number) for number in os.listdir(proc + "fd")])
 """
 
 
-@pytest.mark.fault(38)
-@pytest.mark.parametrize("after", ["0", "0.005", "0.02"])
-def test_a_wait_in_the_middle_of_the_start_hurts_neither_the_job_nor_the_start(
-    run: Callable[..., Any], after: str
+@pytest.mark.fault(38, 64)
+@pytest.mark.parametrize("odd", [False, True])
+def test_no_handler_and_no_wait_of_the_job_finds_a_child_of_ours_at_any_time(
+    run: Callable[..., Any], tmp_path: Path, odd: bool
 ) -> None:
-    """What forks the agent is the job's child for some milliseconds, and may be waited for by anybody."""
-    outcome = run(REAPS_AT_ONCE, observed=False, AFTER=after)
-    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "none left\nprocess\n", "")
+    """And the agent has nothing of the job's but what it needs, wherever Python is installed."""
+    python = tmp_path / 'it\'s "odd" $HOME\nof it' / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    of_the_job = {
+        "PYTHONTRACEMALLOC": "1",
+        "PYTHONDEVMODE": "",
+        "PYTHONPROFILEIMPORTTIME": "",
+        "PYTHONNOUSERSITE": "1",
+    }
+    outcome = run(REAPS_STRANGERS, observed=False, PYTHON=str(python) if odd else "", **of_the_job)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (
+        0, "[] none left 1\n[b'PYTHONNOUSERSITE']\n{'/dev/null'} / 0\nFalse\n", "",
+    )  # fmt: skip
 
 
 AGAIN_AND_AGAIN = """

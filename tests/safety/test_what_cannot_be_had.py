@@ -50,6 +50,45 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: can't start new thread"]
 
 
+FORBIDDEN = """
+import builtins, io, signal, socket, subprocess
+import jaxobs, jaxobs.config
+class Forbidden(Exception): pass
+def guard(*_, **__): raise Forbidden("not here")
+def forbid(*places):
+    kept = [(place, name, getattr(place, name)) for place, name in places]
+    for place, name in places: setattr(place, name, guard)
+    return lambda: [setattr(place, name, was) for place, name, was in kept]
+for places in ([(socket, "socket")], [(socket, "socketpair")], [(builtins, "open"), (io, "open"), (os, "open")]):
+    allow = forbid(*places)
+    with jaxobs.instrument() as obs:
+        for _ in obs.steps(range(3)): pass
+        print(obs.address, obs.snapshot(0.1)["loops"])
+    allow()
+with jaxobs.instrument(prometheus=False) as obs:
+    for _ in obs.steps(range(3)): pass
+    agent = obs.snapshot(20.0)["agent"]["pid"]
+    forbid((socket, "socket"), (socket, "socketpair"), (subprocess, "Popen"))
+    os.kill(agent, signal.SIGKILL)
+    while not obs._side.sender.given_up: time.sleep(0.01)
+    for _ in obs.steps(range(3)): pass
+print("over")
+"""
+
+
+def test_where_sockets_or_files_are_forbidden_the_job_goes_on(run: Callable[..., Any]) -> None:
+    """By any exception, before the start or after it: it is said once, and nothing is observed."""
+    outcome = run(FORBIDDEN, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "None None\n" * 3 + "over\n"), outcome.stderr
+    assert outcome.stderr.splitlines() == [
+        "jaxobs: nothing is observed: no socket can be had: Forbidden: not here",
+        "jaxobs: nothing is observed: no socket can be had: Forbidden: not here",
+        "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
+        "jaxobs: the agent is gone; it is started again",
+        "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
+    ]
+
+
 MANY_FILES = """
 import resource
 import jaxobs

@@ -103,7 +103,7 @@ def start_agent_process() -> Connection:
             # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
             os.set_inheritable(theirs.fileno(), True)
             sent = ours.send(path)
-            arguments = [str(theirs.fileno()), str(len(path)), f"job={os.getpid()}"]
+            arguments = [str(theirs.fileno()), f"job={os.getpid()}", str(len(path))]
             python = [str(Path(sys.executable).absolute()), "-S", "-c"]
             if not _start_unseen([*python, _ENTRY, *arguments]):
                 _start_by_child([*python, _FORK + _ENTRY, *arguments], theirs.fileno())
@@ -124,7 +124,7 @@ def close_in_child() -> None:
 
 _FORK = "import posix; posix.fork() and posix._exit(0); "
 _ENTRY = (
-    "import os, sys; fd, size = int(sys.argv[1]), int(sys.argv[2]); os.set_inheritable(fd, False); "
+    "import os, sys; fd, size = int(sys.argv[1]), int(sys.argv[3]); os.set_inheritable(fd, False); "
     "os.set_blocking(fd, True); os.setsid()\n"
     "for other in map(int, os.listdir('/dev/fd')):\n"
     "  if other > 2 and other != fd: os.closerange(other, other + 1)\n"
