@@ -94,11 +94,11 @@ def test_no_handler_and_no_wait_of_the_job_finds_a_child_of_ours_at_any_time(
         "PYTHONTRACEMALLOC": "1",
         "PYTHONDEVMODE": "",
         "PYTHONPROFILEIMPORTTIME": "",
-        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
     outcome = run(REAPS_STRANGERS, observed=False, PYTHON=str(python) if odd else "", **of_the_job)
     assert (outcome.status, outcome.stdout, outcome.stderr) == (
-        0, "[] none left 1\n[b'PYTHONNOUSERSITE']\n{'/dev/null'} / 0\nFalse\n", "",
+        0, "[] none left 1\n[b'PYTHONDONTWRITEBYTECODE']\n{'/dev/null'} / 0\nFalse\n", "",
     )  # fmt: skip
 
 
