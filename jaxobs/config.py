@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jaxobs.hardware.element_type_names import checked_element_type
 from jaxobs.model.metrics_address import LAST_PORT
@@ -47,10 +47,6 @@ class Settings:
         True,
         "false turns every call of jaxobs into a no-op; so does OTEL_SDK_DISABLED=true where this is not set",
     )
-    agent: Literal["process", "inline"] = setting(
-        "process",
-        "where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
-    )
     run: str | None = setting(
         None,
         "name of the run, one over all its ranks and restarts "
@@ -64,8 +60,9 @@ class Settings:
         65_536, "events kept while the agent cannot follow", minimum=16, maximum=10_000_000
     )
     shutdown_timeout: float = setting(
-        5.0,
-        "most seconds that the end of the job waits for the last snapshot, and for exporters that deliver",
+        0.8,
+        "most seconds that the end of the job waits: for an agent that is up and its exporters that deliver, and under "
+        "`jaxobs run` or in `obs.shutdown()` for the last snapshot",
         minimum=0,
         maximum=600,
     )

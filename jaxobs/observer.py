@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -32,7 +31,7 @@ from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
 from jaxobs.probe.transport.agent_messages import AgentMessages
-from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
+from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents
 from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
 
@@ -57,13 +56,15 @@ class Observer:
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
+        self.prepare_summary: Callable[[], None] | None = None
+        """Loads what will print the last snapshot after the end of the job, where a launcher does that."""
         self._ended = not settings.enabled
         plain = self._plain_settings = plain_settings(
             settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
         )
         earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
         self._side: ProbeSide = ProbeSide(
-            plain, Agents(self._connect, self._hello, self._messages.heard), warn, earlier
+            plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
         )
         self._out_of_memory = OutOfMemory(
             plain["out_of_memory_directory"],
@@ -217,7 +218,13 @@ class Observer:
         """End before the interpreter does: nothing of ours may then hold an array, or be in a call of JAX's."""
         with contextlib.suppress(KeyboardInterrupt):  # of one who waits no longer; Python would print it
             try:
-                self.shutdown()
+                # An agent that is still starting gets what was sent by itself: it is waited for only where that will be
+                # shown.
+                began = monotonic()
+                self._side.sender.last_is_wanted = self.prepare_summary is not None
+                if self.prepare_summary is not None:
+                    self.prepare_summary()
+                self.shutdown(round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1))
             finally:
                 with HandlersPutOff():
                     if self.belongs_here:
@@ -302,13 +309,6 @@ class Observer:
     def _begin_profile(self, seconds: float, keep: bool) -> None:
         self._side.sources.begin_profile(seconds, keep)
 
-    def _connect(self) -> Connection:
-        if self.settings.agent == "inline":
-            from jaxobs.agent.main import serve
-
-            return start_agent_thread(functools.partial(serve, inline=True))
-        return start_agent_process()
-
     def _hello(self) -> dict[str, Any]:
         anchor = ClockAnchor.read()
         again = self._side.sender.agents > 1  # the counts of earlier agents are lost with them
@@ -319,7 +319,6 @@ class Observer:
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
             "began": self._began,
-            "agent": self.settings.agent,
             "facts": {
                 "counts_begin_seconds": (anchor.monotonic - self._began) / NANOSECONDS if again else None,
                 "counts_begin_seconds_reason": None if again else "no agent was lost",

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import socket
+
+from jaxobs.flow.descriptor import Descriptor
 
 
 class WakeUp:
     """A socket pair: one thread waits for `reading` beside its other sockets, and any thread may `ring`.
 
-    Raises OSError where no file descriptor is available.
+    Making it raises OSError where no file descriptor is available, or whatever a guard raises that forbids sockets.
     """
 
     def __init__(self) -> None:
-        self.reading, self._writing = socket.socketpair()
-        self.reading.setblocking(False)
-        self._writing.setblocking(False)
+        self.reading, self._writing = Descriptor.pair()
+
+    def is_lost(self) -> bool:
+        """Whether somebody else has closed one of the two."""
+        return self.reading.fileno() < 0 or self._writing.fileno() < 0
 
     def ring(self) -> None:
         """Wake the waiting thread, or keep it from waiting the next time."""
@@ -26,7 +29,7 @@ class WakeUp:
     def heard(self) -> None:
         """Clear the signal, so that the next wait is a new one; called by the thread that was woken."""
         with contextlib.suppress(OSError):
-            self.reading.recv(4096)
+            self.reading.receive(4096)
 
     def close(self) -> None:
         """Close both sockets; `ring` does nothing from now on."""

@@ -151,37 +151,6 @@ def test_while_the_agent_is_stopped_a_snapshot_keeps_its_deadline_and_says_why_i
     assert training.process.wait(20) == 0
 
 
-SAME_NUMBERS = """
-with jaxobs.instrument() as obs:
-    train(obs, 100)
-    time.sleep(0.5)
-    say(document=obs.snapshot(5.0).to_dict(), page=True)
-"""
-
-
-def test_inline_and_beside_the_job_the_derived_numbers_are_the_same(start_training: Start) -> None:
-    documents = {
-        mode: start_training(SAME_NUMBERS, JAXOBS_AGENT=mode).hear()["document"]
-        for mode in ("inline", "process")
-    }
-    told = {}
-    for mode, document in documents.items():
-        assert document["process"]["agent"] == mode
-        (made,) = [made for made in document["executables"] if made["function"] == "train_step"]
-        loop = document["loops"]["train"]
-        told[mode] = (
-            loop["steps"],
-            loop["examples"],
-            made["executable"],
-            made["cost"],
-            made["runs"],
-            made["memory"],
-        )
-        assert document["functions"]["train_step"]["compilations"] == 1
-    assert told["inline"] == told["process"]
-    assert documents["inline"]["agent"]["cpu_seconds"]["agent"] is None
-
-
 COLLECTING = """
 with jaxobs.instrument() as obs:
     train(obs, 20)

@@ -273,6 +273,18 @@ ROWS: dict[int, Row] = {
     71: Row("the job joins every thread that it finds; threading.setprofile, settrace, excepthook"),
     72: Row("sigwait and sigtimedwait; masks set after instrument() and before JAX"),
     73: Row("Ctrl-C in the launch window, in shutdown() and at the end of the interpreter"),
+    74: Row("the job is a child subreaper and waits for all children; a SIGCHLD handler that knows its children"),
+    75: Row("SIGPIPE has its default action when the agent dies", (
+        "flow/test_descriptor.py::test_sending_to_an_end_that_is_gone_raises_no_signal",
+        "safety/test_the_agent_is_lost.py::test_an_agent_that_is_killed_is_started_again_so_often_and_then_given_up",
+    )),
+    76: Row("socket.socket, socketpair, open raise any Exception for us", (
+        "safety/test_what_cannot_be_had.py::test_where_sockets_or_files_are_forbidden_the_job_goes_on",
+    )),
+    77: Row("descriptors closed under us and used again by the job", (
+        "flow/test_descriptor.py::test_a_number_that_means_something_else_is_not_touched",
+        "safety/test_the_agent_is_lost.py::test_descriptors_that_the_job_closes_and_uses_again_are_its_own",
+    )),
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jaxobs.flow import wire
+from jaxobs.flow.descriptor import Descriptor
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
 from jaxobs.probe.transport.agent_process import AgentProcess
@@ -57,7 +58,7 @@ class Sending:
     def _connect(self) -> Any:
         ours, theirs = socket.socketpair()
         self.agents.append(Played(theirs))
-        return ours, AgentProcess()
+        return Descriptor(ours), AgentProcess()
 
     def flush(self) -> None:
         """A turn sends what is in the ring and a report."""

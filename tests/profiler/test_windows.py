@@ -95,14 +95,10 @@ def test_after_a_compile_or_with_another_agent_the_next_window_comes_without_a_p
     assert made.due(observed.job.progress()) > time.monotonic() + 5.0
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [({"profile_budget_ratio": 0.0}, "JAXOBS_PROFILE_BUDGET_RATIO"), ({"agent": "inline"}, "JAXOBS_AGENT")],
-)
 def test_windows_are_not_scheduled_where_that_was_switched_off_and_the_source_says_so(
-    observe: Any, train: Any, steady: None, settings: dict[str, Any], named: str
+    observe: Any, train: Any, steady: None
 ) -> None:
-    observed = observe(**settings)
+    observed, named = observe(profile_budget_ratio=0.0), "JAXOBS_PROFILE_BUDGET_RATIO"
     assert named in observed.probe.reason
     (remark,) = observed.probe.check(observed.job.settings)
     assert named in remark.text

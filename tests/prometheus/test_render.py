@@ -87,13 +87,6 @@ def test_target_info_has_the_resource_under_prometheus_names(resource: dict[str,
     assert b"# TYPE target_info gauge\n" in render((), resource, TEXT)
 
 
-def test_others_can_go_on_between_families(families: tuple[Family, ...]) -> None:
-    pauses: list[None] = []
-    paused = render(families, {}, TEXT, lambda: pauses.append(None))
-    assert len(pauses) == len(families)
-    assert paused == render(families, {}, TEXT)
-
-
 def test_nothing_known_is_an_empty_page() -> None:
     assert render((), {}, TEXT) == b""
     assert render((Family(GAUGE, {}),), {}, OPENMETRICS) == b"# EOF\n"

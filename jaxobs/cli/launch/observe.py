@@ -42,7 +42,16 @@ def observe(
 def _attach(settings: dict[str, object]) -> None:
     from jaxobs.instrument import attach
 
-    attach(tell_address=_say_address, **settings)
+    attach(tell_address=_say_address, prepare_summary=_load_renderer, **settings)
+
+
+def _load_renderer() -> None:
+    """Load what renders the summary, while an agent that is still starting has the time to."""
+    try:
+        import jaxobs.cli.console.terminal
+        import jaxobs.report.summary  # noqa: F401
+    except Exception:  # noqa: BLE001, S110  # `_report` meets it again, and says it
+        pass
 
 
 def _say_address(url: str, summary_file: str | None) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.model.clock import monotonic, sleep
+from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics_address import PORT_VARIABLE, AddressError, job_has_port, wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 5.0
 """Seconds that `jaxobs check` waits for the files of the settings: half the time after which a plugin counts as stuck."""
-
-_PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
 
 
 class PrometheusExporter(Exporter):
@@ -187,21 +185,12 @@ class PrometheusExporter(Exporter):
         return None
 
     def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
-        return MetricsPage(families, dict(agent.resource), _pause_of(agent))
+        return MetricsPage(families, dict(agent.resource))
 
     def _make_live(self, agent: Agent) -> Live:
         directory = agent.settings.get("file_sd_directory")
         ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
-        return Live(ranks, _pause_of(agent))
-
-
-def _pause_of(agent: Agent) -> Callable[[], None] | None:
-    """A function that yields to the training thread, for an inline agent, which shares its interpreter lock."""
-    return _give_way if agent.settings.get("agent") == "inline" else None
-
-
-def _give_way() -> None:
-    sleep(_PAUSE_SECONDS)
+        return Live(ranks)
 
 
 def _credentials_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:

@@ -50,30 +50,21 @@ _number: Callable[[float], str] = floatToGoString
 Series = tuple[list[str], float | HistogramValue]
 
 
-def render(
-    families: Iterable[Family],
-    resource: Mapping[str, str],
-    content_type: str,
-    pause: Callable[[], None] | None = None,
-) -> bytes:
+def render(families: Iterable[Family], resource: Mapping[str, str], content_type: str) -> bytes:
     """Render `families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
 
     A series whose value is not a number, or that the format cannot express (a negative counter), is left out.
-    `pause` is called between families, so that a thread that shares its interpreter can yield to others.
     """
-    source = _Source(families, resource, pause)
+    source = _Source(families, resource)
     return _openmetrics(source) if content_type == OPENMETRICS else generate_latest(source)
 
 
 class _Source(Collector):
     """The collector that prometheus_client renders, in place of a registry."""
 
-    def __init__(
-        self, families: Iterable[Family], resource: Mapping[str, str], pause: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, families: Iterable[Family], resource: Mapping[str, str]) -> None:
         self._families = families
         self._resource = resource
-        self._pause = pause
 
     def collect(self) -> Iterator[RenderedFamily]:
         if self._resource:
@@ -83,8 +74,6 @@ class _Source(Collector):
             if series:
                 build = _histogram if family.metric.kind == "histogram" else _counter_or_gauge
                 yield build(family.metric, series)
-            if self._pause is not None:
-                self._pause()
 
 
 def _target_info(resource: Mapping[str, str]) -> RenderedFamily:
