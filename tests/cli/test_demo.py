@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.beside import free_port
 from jaxobs.cli.demonstration import report, training
 from jaxobs.cli.demonstration.model import Size, logits, loss
 from jaxobs.cli.demonstration.optimizer import initial_state, train_step
@@ -52,9 +54,16 @@ def test_a_wrong_setting_gets_one_line_and_status_2(tmp_path: Path) -> None:
     assert "JAXOBS_INTERVAL='soon'" in answered.stderr
 
 
+def scraped(address: str) -> str:
+    """The lines of what the job did, which no longer changes."""
+    with urllib.request.urlopen(address, timeout=10) as page:
+        text = page.read().decode()
+    return "\n".join(re.findall(r"^jaxobs_(?:steps|recompilations)_total.*", text, re.MULTILINE))
+
+
 def test_a_run_is_seen_whole_and_scraped_alike(tmp_path: Path) -> None:
     command = [*JAXOBS, "demo", "--seconds", "5", "--json", "--hold"]
-    settings = environment(**PEAKS, OTEL_EXPORTER_PROMETHEUS_PORT="19464")
+    settings = environment(**PEAKS, OTEL_EXPORTER_PROMETHEUS_PORT=str(free_port()))
     with subprocess.Popen(
         command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -70,8 +79,10 @@ def test_a_run_is_seen_whole_and_scraped_alike(tmp_path: Path) -> None:
                     pytest.fail("the result belongs to standard output")
             address = re.search(r"^metrics: (\S+)", said, re.MULTILINE)
             assert address is not None
-            with urllib.request.urlopen(address[1], timeout=10) as page:
-                metrics = page.read().decode()
+            metrics, before = scraped(address[1]), ""
+            while metrics != before:  # the agent's last turn
+                time.sleep(1.5)
+                metrics, before = scraped(address[1]), metrics
         finally:
             process.send_signal(signal.SIGINT)
         document = json.loads(process.communicate(timeout=30)[0])

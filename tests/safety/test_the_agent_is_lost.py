@@ -98,10 +98,10 @@ for line in everybody.stdout.splitlines():
 time.sleep(0.5)
 for _ in obs.steps(range(7)):
     step(1.0)
-deadline = time.monotonic() + 10
-while not (found := obs.snapshot().document["executables"]):
+deadline = time.monotonic() + 60
+while (process := (new := obs.snapshot().document)["process"])["counts_begin_seconds"] is None or not new["executables"]:
     assert time.monotonic() < deadline
-process = obs.snapshot()["process"]
+found = new["executables"]
 assert first["process"]["seconds"] < process["counts_begin_seconds"] < process["seconds"], process
 assert sum(process["run_seconds"].values()) <= process["seconds"] - process["counts_begin_seconds"], process
 assert process["run_seconds"]["initialisation"] == 0, process
