@@ -99,9 +99,9 @@ time.sleep(0.5)
 for _ in obs.steps(range(7)):
     step(1.0)
 deadline = time.monotonic() + 60
-while (process := (new := obs.snapshot().document)["process"])["counts_begin_seconds"] is None or not new["executables"]:
-    assert time.monotonic() < deadline
-found = new["executables"]
+while not (told := obs.snapshot().document)["executables"] or told["process"]["counts_begin_seconds"] is None:
+    assert time.monotonic() < deadline, told
+process, found = told["process"], told["executables"]
 assert first["process"]["seconds"] < process["counts_begin_seconds"] < process["seconds"], process
 assert sum(process["run_seconds"].values()) <= process["seconds"] - process["counts_begin_seconds"], process
 assert process["run_seconds"]["initialisation"] == 0, process
