@@ -84,6 +84,6 @@ def test_promql_says_the_steps_and_flops_of_the_process_itself(
         assert all(len(labels["trace_id"]) == 32 for labels in found)
 
         assert training.end() == 0
-        wait_for(lambda: not list(targets.glob("*.json")), "the target to be withdrawn", 10)
+        wait_for(lambda: not list(targets.glob("*.json")), "the target to be withdrawn")
     finally:
         server.close()

@@ -172,7 +172,7 @@ def test_children_forked_while_jaxobs_starts_hold_nothing_of_ours(
     job.process.kill()
     outcome = job.end()
     assert outcome.stderr == "jaxobs: the agent is gone; it is started again\n"
-    wait_for(lambda: not any(agent.is_running() for agent in others), "the end of the job's agent", 20)
+    wait_for(lambda: not any(agent.is_running() for agent in others), "the end of the job's agent")
     assert address
 
 
@@ -239,7 +239,7 @@ def test_children_forked_while_the_job_is_scraped_listen_nowhere_and_swallow_no_
     scrapers = [threading.Thread(target=scrape) for _ in range(3)]
     for scraper in scrapers:
         scraper.start()
-    wait_for(lambda: len(answers) >= 10, "the scrapers", 10)
+    wait_for(lambda: len(answers) >= 10, "the scrapers")
     job.say("go")
     said = [job.process.stdout.readline().strip() for _ in range(21)]
     over.set()

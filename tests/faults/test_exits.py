@@ -127,7 +127,7 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
     assert outcome.status == -ENDINGS[how]
     file = tmp_path / f"jaxobs-process{job.process.pid}-killed.txt"
     assert f"if the job is killed its last summary is in {file}" in outcome.stderr
-    text = wait_for(file.read_text, str(file), 15)
+    text = wait_for(file.read_text, str(file))
     assert text.startswith("The job ended without a word: it was killed, or ended by os._exit.\n")
     assert "train" in text
     assert file.stat().st_mode & 0o777 == 0o600

@@ -219,7 +219,7 @@ def test_steps_are_annotated_while_a_window_records(observed: Any, train: Any) -
     train(observed)
     assert observed.job.session is None
     answer = observed.probe.profile(0.2, False)
-    wait_for(lambda: observed.job.session is not None, "the window", 10)
+    wait_for(lambda: observed.job.session is not None, "the window")
     answer.result(timeout=30)
     assert observed.job.session is None
 

@@ -116,7 +116,7 @@ def test_a_token_that_becomes_a_fifo_is_said_and_the_old_one_stays(
     os.mkfifo(token_file)
     began = time.monotonic()
     credentials.follow()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert admits(credentials, SECRET)
     assert "not a regular file" in lines[0]
     token_file.unlink()
@@ -208,7 +208,7 @@ def test_check_does_not_hang_with_the_files(
     dead_mount.die()
     began = time.monotonic()
     found = list(PrometheusExporter().check({setting: str(dead_mount.directory / "file")}))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     [problem] = [remark.text for remark in found if remark.problem]
     assert str(dead_mount.directory / "file") in problem
     assert "no answer for 1 s" in problem

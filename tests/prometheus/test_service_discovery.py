@@ -181,7 +181,7 @@ def test_a_file_that_is_written_late_is_withdrawn_all_the_same(dead_mount: DeadM
     announced.publish({"jax.process_index": "1"})
     began = time.monotonic()
     announced.withdraw(0.1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert "remove the file yourself" in lines[-1]
     dead_mount.revive()
     time.sleep(0.5)
