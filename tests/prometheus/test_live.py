@@ -170,9 +170,10 @@ def test_the_page_of_a_large_job_is_small() -> None:
     shown = Live()
     series: dict[tuple[str, ...], float] = {(str(number),): 1.0 for number in range(2000)}
     families = (Family(Metric("jaxobs_steps_total", "counter", "Steps.", ("loop",)), series),)
+    found = document(300, 81)
     for second in range(0, 3600, 5):
-        found = document(300, 81, loops={"train": loop(1 + second, compute=1.0 + second)})
-        shown.show(Snapshot(second * 10**9, found, families))
+        loops = {"train": loop(1 + second, compute=1.0 + second)}
+        shown.show(Snapshot(second * 10**9, {**found, "loops": loops}, families))
     assert len(shown.page(Request("GET", "/", {})).body) < 300_000
 
 
