@@ -43,7 +43,7 @@ ROOMS_WITH_JAX := $(addprefix tests/,cost_model end_to_end faults measure plugin
 test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests that need JAX on one version: make test-jax JAX=0.6.2
 	.venv-jax-$(JAX)/bin/python $(PYTEST) $(or $(TESTS),$(ROOMS_WITH_JAX)) $(ARGS)
 
-test-jax-versions:  ## the tests on each JAX version supported
+test-jax-versions:  ## the tests that need JAX on each version supported
 	set -e; for version in $(JAX_VERSIONS); do \
 	  echo "== JAX $$version"; $(MAKE) --no-print-directory test-jax JAX=$$version; \
 	done
