@@ -65,7 +65,7 @@ with timed("until it is told"):
     with timed("until it is asked"):
         obs.record(outside=7)
         time.sleep(0.6)
-    document = obs.snapshot(5.0).to_dict()
+    document = obs.snapshot(60).to_dict()
 obs.shutdown()
 say(document=document, spent=spent, final=obs.final_snapshot.to_dict()["loops"])
 """

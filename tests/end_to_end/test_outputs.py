@@ -30,7 +30,7 @@ with jaxobs.instrument() as obs:
         with obs.step(loop="slow"):
             pass
     time.sleep(0.5)
-    say(trace=f"{context.trace_id:032x}", span=f"{context.span_id:016x}", document=obs.snapshot(5.0).to_dict())
+    say(trace=f"{context.trace_id:032x}", span=f"{context.span_id:016x}", document=obs.snapshot(60).to_dict())
 say(ended=True)
 """
 
@@ -83,7 +83,7 @@ UNTIL_KILLED = """
 obs = jaxobs.instrument()
 train(obs, 50)
 time.sleep(0.5)
-say(address=obs.address, document=obs.snapshot(5.0).to_dict())
+say(address=obs.address, document=obs.snapshot(60).to_dict())
 while True:
     train(obs, 50)
 """
@@ -123,7 +123,7 @@ import signal
 obs = jaxobs.instrument()
 train(obs, 20)
 time.sleep(0.5)
-first = obs.snapshot(5.0).to_dict()
+first = obs.snapshot(60).to_dict()
 agent = first["agent"]["pid"]
 os.kill(agent, signal.SIGSTOP)
 began = time.monotonic()
@@ -132,7 +132,7 @@ waited = time.monotonic() - began
 train(obs, 20)
 os.kill(agent, signal.SIGCONT)
 time.sleep(0.5)
-last = obs.snapshot(5.0).to_dict()
+last = obs.snapshot(60).to_dict()
 obs.shutdown()
 say(first=first, stopped=stopped, waited=waited, last=last)
 """
@@ -155,7 +155,7 @@ SAME_NUMBERS = """
 with jaxobs.instrument() as obs:
     train(obs, 100)
     time.sleep(0.5)
-    say(document=obs.snapshot(5.0).to_dict(), page=True)
+    say(document=obs.snapshot(60).to_dict(), page=True)
 """
 
 
@@ -187,7 +187,7 @@ with jaxobs.instrument() as obs:
     train(obs, 20)
     gc.collect()
     time.sleep(0.5)
-    say(address=obs.address, document=obs.snapshot(5.0).to_dict())
+    say(address=obs.address, document=obs.snapshot(60).to_dict())
     wait()
 """
 

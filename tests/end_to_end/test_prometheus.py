@@ -16,10 +16,10 @@ PAUSED = f"""
 with jaxobs.instrument() as obs:
     train(obs, {STEPS})
     time.sleep(0.5)
-    say(address=obs.address, document=obs.snapshot(5.0).to_dict(), pid=os.getpid())
+    say(address=obs.address, document=obs.snapshot(60).to_dict(), pid=os.getpid())
     wait()
     train(obs, 100)
-    say(document=obs.snapshot(5.0).to_dict())
+    say(document=obs.snapshot(60).to_dict())
     wait()
 say(ended=True)
 """

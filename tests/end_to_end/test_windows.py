@@ -47,7 +47,7 @@ for loop, items in (("host", range(150)), ("input", loader(60))):
             collate(0.02)
 deadline = time.monotonic() + 20
 while time.monotonic() < deadline:
-    document = obs.snapshot(5.0).to_dict()
+    document = obs.snapshot(60).to_dict()
     if all(document["loops"][loop]["profile"] for loop in ("host", "input")):
         break
     time.sleep(0.1)

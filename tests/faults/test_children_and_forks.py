@@ -36,7 +36,7 @@ while True:
 print(sorted(statuses), len(heard) > 0)
 if OBSERVED:
     for _ in obs.steps(range(5)): pass
-    assert obs.snapshot(10.0)["loops"]["train"]["steps"] == 5
+    assert obs.snapshot(60)["loops"]["train"]["steps"] == 5
 """
 
 
@@ -59,7 +59,7 @@ try:
 except ChildProcessError:
     print("none left")
 assert obs.address
-print(obs.snapshot(10.0)["process"]["agent"])
+print(obs.snapshot(60)["process"]["agent"])
 """
 
 
@@ -208,7 +208,7 @@ for _ in range(20):
     time.sleep(0.02)
 deadline = time.monotonic() + 10
 while obs.snapshot(5.0)["loops"]["train"]["steps"] < 67 and time.monotonic() < deadline: pass
-print("steps", obs.snapshot(5.0)["loops"]["train"]["steps"], flush=True)
+print("steps", obs.snapshot(60)["loops"]["train"]["steps"], flush=True)
 sys.stdin.readline()
 obs.shutdown()
 print("over", flush=True)

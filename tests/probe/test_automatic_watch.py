@@ -86,7 +86,7 @@ def test_steps_that_the_script_marks_win(tmp_path: Path) -> None:
         for _ in obs.steps(range(150), loop="mine"):
             w = step(w).block_until_ready()
             time.sleep(0.01)
-        print(sorted(obs.snapshot().to_dict()["loops"]))
+        print(sorted(obs.snapshot(60).to_dict()["loops"]))
         """,
     )
     assert done.stdout.strip() == "['mine']", done.stderr

@@ -50,7 +50,7 @@ def ran(settings: str = "", then: str = "", steps: int = 1) -> str:
 
 def test_python_between_short_steps_is_host_and_its_line_is_told() -> None:
     shows = (
-        "known = observer.snapshot(); print(known.to_dict()['loops']['train']['bottleneck']); print(known)"
+        "known = observer.snapshot(60); print(known.to_dict()['loops']['train']['bottleneck']); print(known)"
     )
     printed = ran(then=f"time.sleep(2.5); {shows}", steps=60)
     assert "collate" in printed

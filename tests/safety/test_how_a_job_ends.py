@@ -76,7 +76,7 @@ def test_a_killed_job_leaves_no_port_and_no_process_and_its_caller_does_not_wait
         time.sleep(0.02)
     else:
         pytest.fail("the port is still served three seconds after the job was killed")
-    assert agent.is_gone_within(12.0)
+    assert agent.is_gone_within(60)
 
 
 def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) -> None:
@@ -87,7 +87,7 @@ def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) 
         + (
             "\nexcept KeyboardInterrupt:\n"
             "    time.sleep(0.2)\n"
-            "    print(obs.snapshot()['loops']['train']['steps'] > 0, flush=True)\n"
+            "    print(obs.snapshot(60)['loops']['train']['steps'] > 0, flush=True)\n"
             "    raise\n"
         )
     )
@@ -103,7 +103,7 @@ def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) 
     # The interrupt may fall into a frame of ours, which the traceback then names: nothing else speaks of jaxobs.
     said = [line for line in outcome.stderr.splitlines() if not line.startswith("  ")]
     assert not [line for line in said if "jaxobs" in line]
-    assert agent.is_gone_within(10.0)
+    assert agent.is_gone_within(60)
 
 
 def test_sigterm_ends_the_job_at_once_and_the_agent_after_it(start: Callable[..., Any]) -> None:
@@ -118,7 +118,7 @@ def test_sigterm_ends_the_job_at_once_and_the_agent_after_it(start: Callable[...
     outcome = job.end(10)
     assert time.monotonic() - told < 2.0
     assert (outcome.status, outcome.stderr) == (-signal.SIGTERM, "")
-    assert agent.is_gone_within(10.0)
+    assert agent.is_gone_within(60)
 
 
 ENDINGS = {
@@ -178,7 +178,7 @@ if pid == 0:
 _, status = os.waitpid(pid, 0)
 print(os.waitstatus_to_exitcode(status))
 time.sleep(0.1)
-print(obs.snapshot()["loops"]["train"]["steps"], obs.snapshot()["loops"]["train"]["recorded"])
+print(obs.snapshot(60)["loops"]["train"]["steps"], obs.snapshot(60)["loops"]["train"]["recorded"])
 import urllib.request
 print(b"jaxobs_steps_total" in urllib.request.urlopen(address).read())
 """
