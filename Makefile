@@ -26,11 +26,11 @@ TWINE := 7.0.0
 XPROF := 2.24.2
 CHECK_JSONSCHEMA := 0.39.0
 ARGS ?=
-SEED ?=
+SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -38,13 +38,29 @@ help:  ## this list
 demo: .venv/installed  ## train a small model, observed (ARGS="--seconds 20 --json")
 	.venv/bin/jaxobs demo $(ARGS)
 
+# More than two cores can run at once, because most tests wait for processes that they start.
+WORKERS ?= 4
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+
 test: lint check-prometheus check-compiler  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python $(PYTEST) $(ARGS)
 
-test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests on one JAX version: make test-jax JAX=0.6.2
-	.venv-jax-$(JAX)/bin/python -m pytest $(ARGS)
+# Jobs and agents are measured too. What a process had seen that was killed is lost, and so are threads that Python's
+# `threading` does not know.
+coverage: .venv/installed check-prometheus check-compiler  ## the tests, and which lines and branches they reach (ARGS as above)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	.venv/bin/python -m coverage run $(PYTEST) $(ARGS)
+	@.venv/bin/python -m coverage combine --quiet
+	@.venv/bin/python -m coverage report
 
-test-jax-versions:  ## the tests on each JAX version supported
+# What an older JAX can change; `make test` runs the rest, once.
+ROOMS_WITH_JAX := $(addprefix tests/,cost_model end_to_end faults measure plugins probe profiler run_record safety trace \
+  cli/test_run_with_jax.py)
+
+test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests that need JAX on one version: make test-jax JAX=0.6.2
+	.venv-jax-$(JAX)/bin/python $(PYTEST) $(or $(TESTS),$(ROOMS_WITH_JAX)) $(ARGS)
+
+test-jax-versions:  ## the tests that need JAX on each version supported
 	set -e; for version in $(JAX_VERSIONS); do \
 	  echo "== JAX $$version"; $(MAKE) --no-print-directory test-jax JAX=$$version; \
 	done
@@ -53,9 +69,11 @@ jax-own-tests: .venv/installed  ## what differs in JAX's own tests with jaxobs: 
 	@[ -n "$(TESTS)" ] || { echo "jaxobs: say where JAX's tests are: make jax-own-tests TESTS=/path/to/a/checkout" >&2; exit 2; }
 	.venv/bin/python -m tests.jax_own.compare $(TESTS) $(ARGS)
 
-faults: .venv/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again)
-	.venv/bin/python -m pytest -m "" --random-order-bucket=global $(if $(SEED),--random-order-seed=$(SEED)) \
-	  $$(.venv/bin/python -m tests.faults.rows) $(ARGS)
+FAULTS_ENV = $(if $(JAX),.venv-jax-$(JAX),.venv)
+faults: $(FAULTS_ENV)/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again, JAX=0.6.2)
+	@echo "once more in this order: make faults SEED=$(SEED)$(if $(JAX), JAX=$(JAX))"
+	$(FAULTS_ENV)/bin/python $(PYTEST) -m "" --random-order-bucket=global --random-order-seed=$(SEED) \
+	  --hypothesis-seed=$(SEED) $$($(FAULTS_ENV)/bin/python -m tests.faults.rows) $(ALSO) $(ARGS)
 
 # Built in an order in which the quick ones come first; each is kept, so that only the first time takes long.
 DEPLOYMENT_TOOLS := kubeconform kubernetes-schemas helm collector prometheus jaeger

@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background job. Processes under test would inherit it, and never hear the Ctrl-C they are sent.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXAMPLE_PLUGIN = Path(__file__).parent / "example_plugin"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis draws the same examples each time, or those of `--hypothesis-seed`, however slow the machine is."""
+    seeded = config.getoption("hypothesis_seed") is not None
+    settings.register_profile("suite", settings.get_profile("ci"), derandomize=not seeded)
+    settings.load_profile("suite")
 
 
 def _system_binary(name: str, package: str) -> Path:

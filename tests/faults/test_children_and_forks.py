@@ -34,7 +34,7 @@ while True:
 print(sorted(statuses), len(heard) > 0)
 if OBSERVED:
     for _ in obs.steps(range(5)): pass
-    assert obs.snapshot(10.0)["loops"]["train"]["steps"] == 5
+    assert obs.snapshot(60)["loops"]["train"]["steps"] == 5
 """
 
 
@@ -201,5 +201,5 @@ def test_children_forked_while_jaxobs_starts_hold_nothing_of_ours(
     job.process.kill()
     outcome = job.end()
     assert outcome.stderr == "jaxobs: the agent is gone; it is started again\n"
-    wait_for(lambda: not any(agent.is_running() for agent in others), "the end of the job's agent", 20)
+    wait_for(lambda: not any(agent.is_running() for agent in others), "the end of the job's agent")
     assert address

@@ -20,7 +20,7 @@ def train(turns):
         wait(0.005)
 wait = time.sleep
 train(20)
-assert obs.snapshot(20.0)["loops"]["train"]["steps"] == 20
+assert obs.snapshot(60)["loops"]["train"]["steps"] == 20
 
 ours = []
 def replaced(name):
@@ -57,7 +57,7 @@ with mock.patch.object(time, "monotonic", lambda: frozen + 1e6), mock.patch.obje
     train(20)
     wait(0.3)
 train(20)
-found = obs.snapshot(20.0)
+found = obs.snapshot(60)
 print(found["loops"]["train"]["steps"], found["loops"]["train"]["recorded"])
 print([name for name, source in found["sources"].items() if not source["up"] and source["failures"]])
 print(0 < found["loops"]["train"]["wall_seconds"] < 60, found["functions"]["<lambda>"]["compilations"])

@@ -18,7 +18,7 @@ import jaxobs
 obs = jaxobs.instrument(interval=0.1)
 print(obs.address, flush=True)
 sys.stdin.readline()
-print(obs.snapshot(10.0)["process"]["address"])
+print(obs.snapshot(60)["process"]["address"])
 """
 
 

@@ -118,7 +118,7 @@ def test_sums_count_from_when_this_agent_started(sending: Harness, receiver: Rec
         sending.start()
         for number in range(2):
             sending.export(families=(family,))
-            wait_for(partial(has_metrics, 2 * restarts + number + 1), "the metric", 5)
+            wait_for(partial(has_metrics, 2 * restarts + number + 1), "the metric")
         sending.stop(2.0)
     starts = [metric.sum.data_points[0].start_time_unix_nano for metric in receiver.metrics()]
     assert starts[0] == starts[1] < starts[2] == starts[3]

@@ -141,7 +141,7 @@ def test_a_client_that_does_not_know_the_authority_refuses(serve_tls: Serve) -> 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01\x00", b"\x16\x03\x01"])
 def test_handshakes_that_stall_keep_nobody_waiting(serve_tls: Serve, sent: bytes) -> None:
-    limits = Limits(connections=40, handshake_seconds=2.0)
+    limits = Limits(connections=40, handshake_seconds=4.0)
     server = serve_tls(limits=limits)
     stalled = [server.connect() for _ in range(39)]
     for client in stalled:
@@ -150,7 +150,7 @@ def test_handshakes_that_stall_keep_nobody_waiting(serve_tls: Serve, sent: bytes
     for _ in range(20):
         assert server.get()[0] == 200
     assert time.monotonic() - began < limits.handshake_seconds
-    assert all(is_closed(client, 3.0) for client in stalled)
+    assert all(is_closed(client, 30.0) for client in stalled)
     for client in stalled:
         client.close()
     assert threading.active_count() < 20

@@ -118,7 +118,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 assert jax.jit(lambda x: x + 1)(1.0) == 2.0
 assert jax.device_count() == 2
 print(sorted(thread.name for thread in living()))
-print(current().snapshot(20.0)["functions"]["<lambda>"]["compilations"])
+print(current().snapshot(60)["functions"]["<lambda>"]["compilations"])
 """
 
 
@@ -160,7 +160,7 @@ with obs.step():
     obs.record(last=last)
 jax.block_until_ready(last)
 time.sleep(0.3)
-found = obs.snapshot()["loops"]["train"]
+found = obs.snapshot(60)["loops"]["train"]
 assert found["steps"] == 301, found
 assert found["recorded"]["good"] == 299.0 and found["recorded"]["last"] == 42.0, found["recorded"]
 assert len(found["recorded"]) <= 200

@@ -79,7 +79,7 @@ def test_a_killed_job_leaves_no_port_and_no_process_and_its_caller_does_not_wait
         return False
 
     wait_for(is_closed, "the port to be closed")
-    assert agent.is_gone_within(12.0)
+    assert agent.is_gone_within(60)
 
 
 def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) -> None:
@@ -89,7 +89,7 @@ def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) 
         + FOREVER.replace("\n", "\n    ")
         + (
             "\nexcept KeyboardInterrupt:\n"
-            "    print(obs.snapshot(timeout=10)['loops']['train']['steps'] > 0, flush=True)\n"
+            "    print(obs.snapshot(60)['loops']['train']['steps'] > 0, flush=True)\n"
             "    raise\n"
         )
     )
@@ -104,7 +104,7 @@ def test_ctrl_c_is_for_the_job_and_not_for_the_agent(start: Callable[..., Any]) 
     # The interrupt may fall into a frame of ours, which the traceback then names: nothing else speaks of jaxobs.
     said = [line for line in outcome.stderr.splitlines() if not line.startswith("  ")]
     assert not [line for line in said if "jaxobs" in line]
-    assert agent.is_gone_within(10.0)
+    assert agent.is_gone_within(60)
 
 
 def test_sigterm_ends_the_job_at_once_and_the_agent_after_it(start: Callable[..., Any]) -> None:
@@ -119,7 +119,7 @@ def test_sigterm_ends_the_job_at_once_and_the_agent_after_it(start: Callable[...
     outcome = job.end(10)
     assert time.monotonic() - told < 2.0
     assert (outcome.status, outcome.stderr) == (-signal.SIGTERM, "")
-    assert agent.is_gone_within(10.0)
+    assert agent.is_gone_within(60)
 
 
 ENDINGS = {
@@ -179,7 +179,7 @@ if pid == 0:
 _, status = os.waitpid(pid, 0)
 print(os.waitstatus_to_exitcode(status))
 time.sleep(0.1)
-print(obs.snapshot()["loops"]["train"]["steps"], obs.snapshot()["loops"]["train"]["recorded"])
+print(obs.snapshot(60)["loops"]["train"]["steps"], obs.snapshot(60)["loops"]["train"]["recorded"])
 import urllib.request
 print(b"jaxobs_steps_total" in urllib.request.urlopen(address).read())
 """

@@ -120,7 +120,7 @@ files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
 obs = jaxobs.instrument(prometheus=False)
 for _ in obs.steps(range(3)):
     pass
-print(obs.snapshot(timeout=20)["loops"]["train"]["steps"])
+print(obs.snapshot(60)["loops"]["train"]["steps"])
 """
 
 
